@@ -1,0 +1,63 @@
+"""Cleaning an ambiguous database under a budget (Cheng et al. 2010), one algorithm a file."""
+
+from jaxbandit.cleaning.ee import EE, ee
+from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
+from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
+from jaxbandit.cleaning.gamma import Tuned, gamma_exact, gamma_printed, tune
+from jaxbandit.cleaning.greedy import Greedy
+from jaxbandit.cleaning.index import Index
+from jaxbandit.cleaning.known_sc import KnownSc
+from jaxbandit.cleaning.problem import (
+    Cleaning,
+    InformedPull,
+    Outcome,
+    Pull,
+    Totals,
+    View,
+    of_table,
+    synthetic,
+    uniform_false_values,
+)
+from jaxbandit.cleaning.random import Random
+from jaxbandit.cleaning.renewal import Removed, expected_removed
+from jaxbandit.cleaning.sc_pdf import Beta, Histogram, Normal, ScPdf, Uniform, fit_beta
+from jaxbandit.cleaning.stopping import Level, allowed_failures, level_for_budget, stopping_index
+
+__all__ = [
+    "EE",
+    "AmbiguityTable",
+    "Beta",
+    "Cleaning",
+    "EpsilonGreedy",
+    "Greedy",
+    "Histogram",
+    "Index",
+    "InformedPull",
+    "KnownSc",
+    "Level",
+    "Normal",
+    "Outcome",
+    "Pull",
+    "Random",
+    "Removed",
+    "ScPdf",
+    "Totals",
+    "Tuned",
+    "Uniform",
+    "View",
+    "allowed_failures",
+    "ambiguity",
+    "ee",
+    "epsilon_greedy",
+    "expected_removed",
+    "fit_beta",
+    "gamma_exact",
+    "gamma_printed",
+    "level_for_budget",
+    "of_table",
+    "read_records",
+    "stopping_index",
+    "synthetic",
+    "tune",
+    "uniform_false_values",
+]

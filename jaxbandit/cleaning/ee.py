@@ -1,0 +1,121 @@
+"""Explore-Exploit (EE): Cheng, Lo, Yang, Luk, Li and Xie, "Explore or Exploit? Effective Strategies for
+Disambiguating Large Databases", PVLDB 3(1), 2010, Algorithm 2 and section 5.5.
+
+Each entity is met once, in random order: cleaned up to t times to explore, then, if at least a share q of those
+operations succeeded, to the end. So a run is a walk along a random permutation, and its state is a few numbers.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
+from jaxbandit.errors import BadInput
+from jaxbandit.random.race import UNLIMITED
+
+
+class State(NamedTuple):
+    """``place``: of the entity at hand in the run's random order; ``entity``: its number, and ``began``: the false
+    values that it had at first; ``tried`` and ``gained``: operations on it and how many succeeded (int32 each);
+    ``exploiting`` (bool)."""
+
+    place: Array
+    entity: Array
+    began: Array
+    tried: Array
+    gained: Array
+    exploiting: Array
+    totals: Totals
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class EE:
+    """``t``: operations to explore an entity with (int32, at least 1); ``need``: how many must succeed for it to be
+    exploited, ceil(t q) (int32, 0 to t); ``early_stopping``: whether to leave an entity once it cannot succeed."""
+
+    t: Array
+    need: Array
+    early_stopping: Array
+
+    def init(self, view: View) -> State:
+        """At the first entity of the order, nothing tried."""
+        zero = jnp.int32(0)
+        entity = view.in_random_order(zero)
+        return State(zero, entity, view.false_values(entity), zero, zero, jnp.bool_(False), Totals.zero())
+
+    def ask(self, view: View, state: State) -> Pull:
+        """Explore, with the failures allowed as a wall where the run stops early; or exploit."""
+        left = view.budget - state.totals.spent
+        open_ = state.place < view.entities
+        explore = jnp.minimum(left, self.t - state.tried)
+        failures = self.t - self.need + 1 - (state.tried - state.gained)
+        return Pull(
+            entity=state.entity,
+            attempt=state.tried,
+            successes=state.began - state.gained,
+            failures=jnp.where(self.early_stopping & ~state.exploiting, failures, UNLIMITED),
+            cleans=jnp.where(open_, jnp.where(state.exploiting, left, explore), 0),
+        )
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+        """Stay with the entity, begin to exploit it, or go to the next."""
+        tried, gained = state.tried + outcome.cleans, state.gained + outcome.removed
+        moved = outcome.cleans > 0
+        clean = moved & (outcome.removed == pull.successes)
+        hopeless = self.early_stopping & (tried - gained > self.t - self.need)
+        explored = tried >= self.t
+        good = gained >= self.need
+        leave = clean | (moved & ~state.exploiting & (hopeless | (explored & ~good)))
+        place = state.place + leave
+        entity = jnp.where(leave, view.in_random_order(jnp.minimum(place, view.entities - 1)), state.entity)
+        return State(
+            place=place,
+            entity=entity,
+            began=jnp.where(leave, view.false_values(entity), state.began),
+            tried=jnp.where(leave, 0, tried),
+            gained=jnp.where(leave, 0, gained),
+            exploiting=(state.exploiting | (moved & explored & good)) & ~leave,
+            totals=state.totals.add(outcome, clean),
+        )
+
+    def done(self, view: View, state: State) -> Array:
+        """The budget is spent, or every entity was met."""
+        return (state.totals.spent >= view.budget) | (state.place >= view.entities)
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``Totals``."""
+        return state.totals.answer()
+
+
+def ee(t: int, q: float, early_stopping: bool = True) -> EE:
+    """EE with given parameters.
+
+    Args:
+        t: the exploration frequency, a whole number of at least 1.
+        q: the exploitation threshold, 0 to 1.
+        early_stopping: section 5.5.
+
+    Raises:
+        BadInput: for values out of range.
+    """
+    if isinstance(t, bool) or not isinstance(t, int | np.integer) or not 1 <= t <= 2**20:
+        raise BadInput("t", t, "a whole number from 1 to 1048576")
+    return EE(np.int32(t), np.int32(needed(t, q)), np.bool_(early_stopping))
+
+
+def needed(t: int, q: float) -> int:
+    """ceil(t q), the successes that exploitation needs.
+
+    In exact arithmetic on q as it is written, with a guard for the last digit of a rounded quotient: 3 * 0.667 asks
+    for 3, and 3 * (2 / 3) for 2.
+    """
+    if not isinstance(q, int | float | np.floating) or not 0 <= q <= 1:
+        raise BadInput("q", q, "a number from 0 to 1")
+    product = int(t) * Fraction(repr(float(q))) - Fraction(1, 10**9)
+    return max(0, -(-product.numerator // product.denominator))

@@ -1,0 +1,278 @@
+"""The cleaning family by name: what study files, ``jaxbandit list`` and the papers' figures can ask for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from jaxbandit.cleaning import gamma
+from jaxbandit.cleaning.ee import EE, ee
+from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
+from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
+from jaxbandit.cleaning.greedy import Greedy
+from jaxbandit.cleaning.index import Index
+from jaxbandit.cleaning.known_sc import KnownSc
+from jaxbandit.cleaning.pool import capacity_for
+from jaxbandit.cleaning.problem import Cleaning, of_table, synthetic, uniform_false_values
+from jaxbandit.cleaning.random import Random
+from jaxbandit.cleaning.renewal import expected_removed
+from jaxbandit.cleaning.sc_pdf import Beta, ScPdf, Uniform, fit_beta
+from jaxbandit.cleaning.sc_pdf import parse as parse_sc_pdf
+from jaxbandit.cleaning.stopping import allowed_failures, level_for_budget
+from jaxbandit.errors import BadInput
+from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, real, text, whole
+
+Answers = Mapping[str, np.ndarray]
+
+MOST_INDEXED = 256
+"""The most false values of an entity for which stopping indices are computed: their table grows with its square."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A cleaning problem as its user describes it.
+
+    ``weights``: float64, the distribution of r over 0, 1, 2 ...; ``entities``: how many, those with r = 0 included.
+    """
+
+    budget: int
+    entities: int
+    weights: np.ndarray
+    sc_pdf: ScPdf
+    table: AmbiguityTable | None = None
+
+    def problem(self, on_tape: bool = False) -> Cleaning:
+        """What lanes are run against."""
+        if self.table is None:
+            return synthetic(
+                budget=self.budget, entities=self.entities, false_values=self.weights, sc_pdf=self.sc_pdf,
+                on_tape=on_tape,
+            )  # fmt: skip
+        return of_table(budget=self.budget, false_values=self.table.false_values, sc_pdf=self.sc_pdf, on_tape=on_tape)
+
+    @property
+    def memory(self) -> int:
+        """The most entities that a run can meet."""
+        return capacity_for(self.entities, self.budget)
+
+    @cached_property
+    def distribution(self) -> np.ndarray:
+        """``weights`` as probabilities: float64."""
+        share: np.ndarray = self.weights / self.weights.sum()
+        return share
+
+    def tuned(self, objective: gamma.Objective, delta: float, early_stopping: bool) -> tuple[int, int, float, float]:
+        """EE's best t, need and q for this problem, and their Gamma (section 5.4)."""
+        best = gamma.tune(self.sc_pdf.cells(delta), self.distribution, delta, objective, early_stopping=early_stopping)
+        return int(best.t), int(best.need), float(best.q), float(best.gamma)
+
+
+def _sc_pdf(name: str, value: Any) -> ScPdf:
+    if isinstance(value, Mapping) and set(value) == {"records"}:
+        return _fitted(name, value["records"])
+    return parse_sc_pdf(value)
+
+
+def _fitted(name: str, records: Any) -> Beta:
+    keys = ("path", "successes", "attempts")
+    if not isinstance(records, Mapping) or "path" not in records or set(records) - set(keys):
+        raise BadInput(f"{name}.records", records, 'a table { path = "past.csv", successes = ..., attempts = ... }')
+    return fit_beta(*read_records(**records))
+
+
+def _false_values(name: str, value: Any) -> np.ndarray:
+    forms = "{ uniform = [low, high] }, { constant = r } or { weights = [of 0, of 1, ...] }"
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise BadInput(name, value, forms)
+    ((form, given),) = value.items()
+    if form == "uniform" and isinstance(given, Sequence) and len(given) == 2:
+        return uniform_false_values(*given)
+    if form == "constant":
+        return uniform_false_values(given, given)
+    if form == "weights" and isinstance(given, Sequence):
+        weights = np.array([real(0, 1e300)(f"{name}.weights", weight) for weight in given])
+        if not 2 <= weights.size <= 4096 or not weights[1:].any():
+            raise BadInput(f"{name}.weights", list(given), "2 to 4096 of them, not all of r > 0 being 0")
+        return weights
+    raise BadInput(name, value, forms)
+
+
+def _columns(name: str, value: Any) -> str | tuple[str, ...]:
+    if isinstance(value, list) and value:
+        return tuple(text(name, column) for column in value)
+    return text(name, value)
+
+
+_BUDGET = Parameter("budget", whole(1, 2**31 - 1), "units of cost, a whole number from 1 to 2147483647")
+_SC_PDF = Parameter(
+    "sc_pdf", _sc_pdf,
+    'the distribution of sc-probabilities: "uniform", { normal = { mean = 0.5, variance = 0.3 } }, { beta = [2, 5] }, '
+    '{ histogram = [1, 2, 1] }, or { records = { path = "past.csv" } } to fit a Beta to an agent\'s past',
+    Uniform(),
+)  # fmt: skip
+
+
+def _synthetic(budget: int, entities: int, false_values: np.ndarray, sc_pdf: ScPdf) -> Setting:
+    return Setting(budget, entities, false_values, sc_pdf)
+
+
+@lru_cache(maxsize=16)
+def _extracted(
+    path: str, entity: Any, value: Any, table: str | None, normalise: str, _changed: float
+) -> AmbiguityTable:
+    return ambiguity(path, entity, value, table=table, normalise=normalise)
+
+
+def _table(
+    budget: int, path: str, entity: Any, value: Any, table: str | None, normalise: str, sc_pdf: ScPdf
+) -> Setting:
+    found = _extracted(path, entity, value, table, normalise, _modified(path))
+    counts = np.bincount(found.false_values)
+    return Setting(budget, len(found.false_values), counts.astype(np.float64), sc_pdf, found)
+
+
+def _modified(path: str) -> float:
+    from pathlib import Path
+
+    try:
+        return Path(path).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+PROBLEMS = (
+    ProblemKind(
+        "synthetic", "entities drawn afresh in each run (section 6)",
+        (
+            _BUDGET,
+            Parameter("entities", whole(1, 2**31 - 1), "how many, from 1 to 2147483647", 50_000),
+            Parameter("false_values", _false_values, "the distribution of r: { uniform = [0, 19] }, { constant = 9 } "
+                      "or { weights = [...] }", uniform_false_values(0, 19)),
+            _SC_PDF,
+        ), _synthetic,
+    ),
+    ProblemKind(
+        "table", "the entities of a CSV or SQLite table of (entity, candidate value) rows",
+        (
+            _BUDGET,
+            Parameter("path", text, "a CSV or SQLite file", swept=False),
+            Parameter("entity", _columns, "the column that names the entity, or a list of columns", swept=False),
+            Parameter("value", _columns, "the column of candidate values; a list makes an entity of each", swept=False),
+            Parameter("table", text, "the table of a SQLite file", None, swept=False),
+            Parameter("normalise", one_of("none", "casefold"), "how values are compared: none or casefold", "none"),
+            _SC_PDF,
+        ), _table,
+    ),
+)  # fmt: skip
+
+
+def _ee(
+    setting: Setting, t: int | None, q: float | None, tuning: str, delta: float, early_stopping: bool
+) -> tuple[EE, dict[str, Any]]:
+    if (t is None) != (q is None):
+        missing, there = ("t", "q") if t is None else ("q", "t")
+        raise BadInput(f"policy.ee.{missing}", "missing", f"to be given together with {there}, or neither")
+    if t is not None and q is not None:
+        return ee(t, q, early_stopping), {"t": t, "q": q}
+    objective: gamma.Objective = "exact" if tuning == "exact" else "lemma3"
+    t, need, q, _ = setting.tuned(objective, delta, early_stopping)
+    return EE(np.int32(t), np.int32(need), np.bool_(early_stopping)), {"tuning": tuning, "t": t, "q": q}
+
+
+def _epsilon_greedy(setting: Setting, epsilon: float) -> tuple[EpsilonGreedy, dict[str, Any]]:
+    return epsilon_greedy(epsilon, setting.memory), {"epsilon": epsilon}
+
+
+def _level(setting: Setting) -> float:
+    cells = setting.sc_pdf.cells(0.001)
+    return float(level_for_budget(cells, setting.distribution, setting.entities, setting.budget).level)
+
+
+def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
+    most = int(np.flatnonzero(setting.weights).max())
+    if most > MOST_INDEXED:
+        raise BadInput("policy.kind", f"index with up to {most} false values", f"at most {MOST_INDEXED} an entity")
+    allowed = allowed_failures(setting.sc_pdf.cells(0.001), _level(setting), most)
+    return Index(allowed, setting.memory), {}
+
+
+POLICIES = (
+    PolicyKind("known-sc", "knows every sc-probability: the reference (section 3.3)", (), lambda setting: (KnownSc(), {})),
+    PolicyKind(
+        "random", "an entity at random for each operation (section 4.1)", (),
+        lambda setting: (Random(setting.memory), {}),
+    ),
+    PolicyKind(
+        "greedy", "the highest success rate so far (section 4.2)", (), lambda setting: (Greedy(setting.memory), {})
+    ),
+    PolicyKind(
+        "epsilon-greedy", "greedy, but random with probability epsilon (section 4.3)",
+        (Parameter("epsilon", real(0, 1), "the share of random operations, 0 to 1", 0.5),), _epsilon_greedy,
+    ),
+    PolicyKind(
+        "ee", "explore each entity with t operations, exploit it if a share q succeeded (section 5)",
+        (
+            Parameter("t", whole(1, 2**20), "exploration frequency; tuned where left out", None),
+            Parameter("q", real(0, 1), "exploitation threshold, 0 to 1; tuned where left out", None),
+            Parameter("tuning", one_of("lemma3", "exact"), "what (t, q) maximise: Gamma as printed, or exact", "lemma3"),
+            Parameter("delta", real(1e-4, 1), "the grid of q and p in tuning (section 5.4), 0.0001 to 1", 0.001),
+            Parameter("early_stopping", flag, "leave an entity that can no longer pass (section 5.5)", True),
+        ), _ee,
+    ),
+    PolicyKind("index", "optimal stopping by record and false values left (beyond the paper)", (), _index),
+)  # fmt: skip
+
+
+def _effectiveness(setting: Setting, answers: Answers) -> np.ndarray:
+    share: np.ndarray = answers["removed"] / float(setting.budget)
+    return share
+
+
+def _count(name: str) -> Any:
+    return lambda setting, answers: answers[name].astype(np.float64)
+
+
+METRICS = (
+    Metric("effectiveness", "cleaning effectiveness (false values removed / budget)", _effectiveness),
+    Metric("removed", "false values removed", _count("removed")),
+    Metric("cleans", "cleaning operations spent", _count("cleans")),
+    Metric("finished", "entities finished", _count("finished")),
+)
+
+
+def tune(setting: Setting) -> list[dict[str, Any]]:
+    """EE's parameters by either objective and what they are worth, and the level of ``index``, as summary rows.
+
+    ``gamma``: by the objective itself; ``effectiveness``: the exact expectation at the budget, for practically
+    unlimited entities.
+    """
+    rows: list[dict[str, Any]] = []
+
+    def row(policy: str, params: dict[str, Any], metric: str, value: float) -> None:
+        params = {"budget": setting.budget, **params}
+        rows.append({"policy": policy, "params": params, "metric": metric, "mean": value,
+                     "ci_low": value, "ci_high": value, "runs": 0})  # fmt: skip
+
+    objectives: tuple[gamma.Objective, ...] = ("lemma3", "exact")
+    for objective in objectives:
+        t, need, q, value = setting.tuned(objective, 0.001, True)
+        cells = setting.sc_pdf.cells(0.001)
+        removed = expected_removed(setting.budget, t, need, cells, setting.distribution).mean[..., -1]
+        for metric, number in (("gamma", value), ("effectiveness", float(removed) / setting.budget)):
+            row("ee", {"tuning": objective, "t": t, "q": q}, metric, number)
+    row("index", {}, "level", _level(setting))
+    return rows
+
+
+FAMILY = Family(
+    "cleaning",
+    {kind.name: kind for kind in PROBLEMS},
+    {kind.name: kind for kind in POLICIES},
+    METRICS,
+    common=("budget",),
+    tune=tune,
+)
+
+__all__ = ["FAMILY", "Setting", "tune"]

@@ -1,0 +1,335 @@
+"""Gamma = E[gamma] / E[chi] of Explore-Exploit for every rule (t, need) at once, and the rule that maximises it.
+
+Cheng et al. 2010, sections 5.3 to 5.5 and appendix C.3. The threshold q acts through need = ceil(t q) alone, so a rule
+is a pair (t, need) with 0 <= need <= t. All that Gamma asks of the sc-pdf are the expected binomial probabilities
+``A[n, m] = E[C(n, m) p^m (1-p)^(n-m)]``. One matrix product gives them for the largest n, and each smaller n follows
+from the next by dropping one clean at random. No step subtracts, so a result is good to a few rounding errors.
+
+Given p, a visit removes p times as many values as it makes cleans, on average (Wald's identity: a clean is decided on
+before its outcome is known). So E[chi] is E[gamma] with the weights f(p) / p in place of f(p).
+"""
+
+from fractions import Fraction
+from functools import cache, partial
+from math import ceil, floor
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from jaxbandit.errors import BadInput
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+Objective = Literal["lemma3", "exact"]
+
+_SLACK = 1e-9  # relative: E[r] and E[p] are rounded sums, and 18.999999999999996 is 19
+_T_LIMIT = 1024  # the largest t that is tried without being asked for by name
+
+
+class Tuned(NamedTuple):
+    """The best rule of each problem: arrays of one shape, that of the leading dimensions.
+
+    t: int32, cleans of the exploration.
+    need: int32, ceil(t q), the successes that lead to exploitation.
+    q: float64, the smallest q of the grid with ceil(t q) = need.
+    gamma: float64, false values removed per clean, by the chosen objective.
+    """
+
+    t: Ints
+    need: Ints
+    q: Floats
+    gamma: Floats
+
+
+def distribution(field: str, values: ArrayLike) -> Floats:
+    """``values`` as float64, each row summing to 1; BadInput unless they are probabilities that do so to 1e-4."""
+    rows = np.asarray(values, np.float64)
+    if rows.ndim == 0 or rows.shape[-1] == 0:
+        raise BadInput(field, rows.shape, "at least one dimension is needed, the last one not empty")
+    total = rows.sum(-1, keepdims=True)
+    if not ((rows >= 0).all() and (abs(total - 1) < 1e-4).all()):
+        raise BadInput(field, rows, "probabilities that sum to 1 along the last dimension")
+    normal: Floats = rows / total
+    return normal
+
+
+def problem(cells: ArrayLike, false_values: ArrayLike) -> tuple[Floats, Floats]:
+    """The two distributions of a problem, checked; some entity must have a false value."""
+    pdf, counts = distribution("cells", cells), distribution("false_values", false_values)
+    if not (counts[..., 1:].sum(-1) > 0).all():
+        raise BadInput("false_values", counts, "some entity must have a false value")
+    return pdf, counts
+
+
+def common_shape(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """What the named leading dimensions broadcast to; BadInput if they do not."""
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        raise BadInput(", ".join(shapes), tuple(shapes.values()), "leading dimensions must broadcast") from None
+
+
+def midpoints(count: int) -> Array:
+    """The midpoints of ``count`` equal cells of [0, 1]; none is 0 or 1, so 1/p and log(1-p) stay finite."""
+    return (jnp.arange(count) + 0.5) / count
+
+
+def _reverse_cumsum(x: Array) -> Array:
+    return lax.cumsum(x, axis=x.ndim - 1, reverse=True)
+
+
+def _sum_below(x: Array) -> Array:
+    """At k, the sum of the entries before k."""
+    return jnp.pad(jnp.cumsum(x, -1)[..., :-1], [(0, 0)] * (x.ndim - 1) + [(1, 0)])
+
+
+def _binomials(weights: Array, t_max: int) -> Array:
+    """``weights: [k, M]`` to ``A: [t_max + 1, k, t_max + 1]``, indexed by n, weight and m; 0 where m > n."""
+    p, m = midpoints(weights.shape[-1])[:, None], jnp.arange(t_max + 1)
+    choose = jnp.cumsum(jnp.log(jnp.where(m > 0, (t_max + 1 - m) / jnp.maximum(m, 1), 1.0)))
+    top = weights @ jnp.exp(choose + m * jnp.log(p) + (t_max - m) * jnp.log1p(-p))
+
+    def drop(row: Array, n: Array) -> tuple[Array, Array]:
+        row = (row * jnp.maximum(n - m, 0) + jnp.pad(row[:, 1:], ((0, 0), (0, 1))) * (m + 1)) / n
+        return row, row
+
+    rows = lax.scan(drop, top, jnp.arange(t_max, 0, -1))[1]
+    return jnp.concatenate([rows[::-1], top[None]])
+
+
+def _removed(a: Array, false_values: Array, early_stopping: bool) -> Array:
+    """Expected false values removed in a visit, ``[t_max + 1, t_max + 1]`` by t and need, for ``a[n, m]``.
+
+    Only r >= 1 counts: the weight of r = 0 is multiplied by 0. The scale of ``false_values`` cancels in Gamma.
+    """
+    size = a.shape[-1]
+    n, m = jnp.arange(size)[:, None], jnp.arange(size)
+    r = jnp.arange(false_values.shape[-1])
+
+    def fit(x: Array) -> Array:
+        return jnp.pad(x, (0, size))[:size]
+
+    mass, more = fit(false_values), fit(_reverse_cumsum(false_values)[1:])
+    reached = _reverse_cumsum(a)  # P(at least m successes in n cleans)
+    kept = fit(_reverse_cumsum(r * false_values)) * reached  # r >= need, and need is met
+    if early_stopping:
+        # ``n`` counts the failures that end the exploration: t - need + 1. An entity with m < need false values
+        # is finished if its m-th success comes first; one with more is dropped at m with the last clean a failure.
+        last = jnp.minimum(n + m, size - 1)
+        finished = reached[jnp.maximum(last - 1, 0), m]
+        dropped = a[last, m] * n / jnp.maximum(n + m, 1)
+        lost = _sum_below(m * (mass * finished + more * dropped))
+        return kept + lost[jnp.clip(n - m + 1, 0, size - 1), m]
+    return kept + _sum_below(m * (mass * reached + more * a))
+
+
+def _exact(cells: Array, false_values: Array, t_max: int, early_stopping: bool) -> Array:
+    weights = jnp.stack([cells, cells / midpoints(cells.shape[-1])])
+    a = _binomials(weights, t_max)
+    gain, cost = (_removed(a[:, k], false_values, early_stopping)[1:] for k in (0, 1))
+    return gain / cost
+
+
+def _printed(cells: Array, false_values: Array, t_max: int) -> Array:
+    p, m = midpoints(cells.shape[-1]), jnp.arange(t_max + 1)
+    t = m[1:, None]
+    mean = false_values @ jnp.arange(false_values.shape[-1])
+    a = _binomials(jnp.stack([cells, cells / p]), t_max)[1:]
+
+    def clean(pmf: Array, t: Array) -> tuple[Array, Array]:
+        pmf = pmf * (1 - p) + jnp.pad(pmf[:-1], ((1, 0), (0, 0))) * p
+        return pmf, pmf @ (cells * jnp.minimum(t * p, mean))
+
+    start = jnp.zeros((t_max + 1, p.size)).at[0].set(1)
+    explored = lax.scan(clean, start, m[1:])[1]  # E[E_t(p); m successes], Eq. 7
+    possible = mean > (m - 1) * (1 + _SLACK)  # Eq. 6
+    either = jnp.stack([explored, a[:, 0]])
+    only = jnp.where(possible, _sum_below(either), either.sum(-1, keepdims=True))
+    both = jnp.where(possible, _reverse_cumsum(a.swapaxes(0, 1)), 0.0)
+    return (only[0] + both[0] * mean) / (only[1] * t + both[1] * mean)  # Eq. 4 and 5
+
+
+def _gamma(cells: Array, false_values: Array, t_max: int, objective: Objective, early_stopping: bool) -> Array:
+    if objective == "exact":
+        return _exact(cells, false_values, t_max, early_stopping)
+    return _printed(cells, false_values, t_max)
+
+
+@partial(jax.jit, static_argnames=("t_max", "objective", "early_stopping"))
+def _tensor(cells: Array, false_values: Array, *, t_max: int, objective: Objective, early_stopping: bool) -> Array:
+    one = partial(_gamma, t_max=t_max, objective=objective, early_stopping=early_stopping)
+    valid = jnp.arange(t_max + 1) <= jnp.arange(1, t_max + 1)[:, None]
+    tensor: Array = lax.map(
+        lambda x: jnp.where(valid, one(*x), jnp.nan), (cells, false_values), batch_size=_chunk(t_max)
+    )
+    return tensor
+
+
+@partial(jax.jit, static_argnames=("t_max", "objective", "early_stopping"))
+def _best(
+    cells: Array,
+    false_values: Array,
+    t_hat: Array,
+    t: Array,
+    need: Array,
+    *,
+    t_max: int,
+    objective: Objective,
+    early_stopping: bool,
+) -> tuple[Array, Array]:
+    # Gamma is a ratio of sums of M terms, none negative, over products of t_max factors: this bounds its rounding.
+    tie = 4 * (cells.shape[-1] + 8 * t_max) * np.finfo(np.float64).eps
+
+    def one(cells: Array, false_values: Array, t_hat: Array) -> tuple[Array, Array]:
+        gamma = _gamma(cells, false_values, t_max, objective, early_stopping)[t - 1, need]
+        gamma = jnp.where(t <= t_hat, gamma, -jnp.inf)
+        first = jnp.argmax(gamma >= gamma.max() * (1 - tie))
+        return first, gamma[first]
+
+    return jax.vmap(one)(cells, false_values, t_hat)
+
+
+def _chunk(t_max: int) -> int:
+    """Problems at a time: about 200 MB of temporaries."""
+    return max(1, 2**21 // (t_max + 1) ** 2)
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is at least ``n``."""
+    return 1 << (n - 1).bit_length()
+
+
+@cache
+def _rules(delta: Fraction, t_max: int) -> tuple[Ints, Ints, Floats]:
+    """The rules (t, need, q) that the grid {0, delta, 2 delta, ..., 1} can name, by increasing q, then t.
+
+    Exact: 3 * 0.667 is just above 2 and needs three successes.
+    """
+    last = ceil(1 / delta)
+    rules = []
+    for t in range(1, t_max + 1):
+        for need in range(t + 1):
+            k = 0 if need == 0 else min(floor((need - 1) / (t * delta)) + 1, last)
+            q = min(k * delta, Fraction(1))
+            if ceil(t * q) == need:
+                rules.append((q, t, need))
+    rules.sort()
+    t_and_need = np.array([rule[1:] for rule in rules], np.int32)
+    return t_and_need[:, 0], t_and_need[:, 1], np.array([float(rule[0]) for rule in rules])
+
+
+def _flat(cells: ArrayLike, false_values: ArrayLike) -> tuple[tuple[int, ...], Floats, Floats]:
+    pdf, counts = problem(cells, false_values)
+    shape = common_shape(cells=pdf.shape[:-1], false_values=counts.shape[:-1])
+
+    def flat(x: Floats) -> Floats:
+        return np.broadcast_to(x, shape + x.shape[-1:]).reshape(-1, x.shape[-1])
+
+    return shape, flat(pdf), flat(counts)
+
+
+def _evaluate(
+    cells: ArrayLike, false_values: ArrayLike, t_max: int, objective: Objective, early_stopping: bool
+) -> Floats:
+    if t_max < 1:
+        raise BadInput("t_max", t_max, "at least 1")
+    shape, pdf, counts = _flat(cells, false_values)
+    with jax.enable_x64(True):
+        gamma = _tensor(pdf, counts, t_max=t_max, objective=objective, early_stopping=early_stopping)
+        return np.asarray(gamma).reshape(*shape, t_max, t_max + 1)
+
+
+def gamma_printed(cells: ArrayLike, false_values: ArrayLike, t_max: int) -> Floats:
+    """Gamma by Lemma 3 as printed (Cheng et al. 2010, Eq. 4 to 7; Eq. 6 with the ceil(tq) of appendix C.3).
+
+    E[r] is the mean over all entities, those without a false value too (section 5.3). Early stopping plays no part.
+
+    Args:
+        cells: float[..., M], the probability of each of M equal cells of [0, 1] under the sc-pdf. Integrals are sums
+            over the midpoints, so 1/p stays finite where need = 0, but it grows with M if the pdf has mass at 0.
+        false_values: float[..., R + 1], the distribution of r over 0 to R. Leading dimensions broadcast.
+        t_max: the largest t.
+
+    Returns:
+        float64[..., t_max, t_max + 1]: false values removed per clean at [t - 1, need]; nan where need > t.
+
+    Raises:
+        BadInput: not probabilities, no entity with a false value, or shapes that do not go together.
+    """
+    return _evaluate(cells, false_values, t_max, "lemma3", False)
+
+
+def gamma_exact(cells: ArrayLike, false_values: ArrayLike, t_max: int, *, early_stopping: bool = True) -> Floats:
+    """Gamma of a full visit (Cheng et al. 2010, Eq. 2 for Algorithm 2) for the distribution of r, given r >= 1.
+
+    With early stopping (section 5.5) the exploration ends at once when need can no longer be met in t cleans, that is
+    after t - need + 1 failures. Arguments, result and errors are those of ``gamma_printed``.
+    """
+    return _evaluate(cells, false_values, t_max, "exact", early_stopping)
+
+
+def tune(
+    cells: ArrayLike,
+    false_values: ArrayLike,
+    delta: float,
+    objective: Objective = "lemma3",
+    *,
+    early_stopping: bool = True,
+    t_max: int | None = None,
+) -> Tuned:
+    """The rule (t, q) of the largest Gamma (Cheng et al. 2010, section 5.4), for each of many problems.
+
+    t runs over 1 to t_hat = floor(E[r] / E[p]) (Eq. 8, E[r] over all entities), at least 1; q over the grid {0, delta,
+    2 delta, ..., 1}. Ties, to within rounding, go to the smallest q, then to the smallest t.
+
+    Args:
+        cells: float[..., M] with M = ceil(1 / delta); see ``gamma_printed``.
+        false_values: float[..., R + 1], the distribution of r over 0 to R. Leading dimensions broadcast.
+        delta: the step of the grid of q, in (0, 1]; read as the nearest fraction of denominator up to a million.
+        objective: "lemma3" for ``gamma_printed``, "exact" for ``gamma_exact``.
+        early_stopping: for "exact" only.
+        t_max: a limit on t. Without one, the largest t_hat. Programs are compiled per power of two of it.
+
+    Raises:
+        BadInput: as ``gamma_printed``; M does not fit delta; t_hat above 1024 and no ``t_max`` given.
+    """
+    if objective not in ("lemma3", "exact"):
+        raise BadInput("objective", objective, "one of lemma3, exact")
+    if not 0 < delta <= 1:
+        raise BadInput("delta", delta, "a number in (0, 1]")
+    step = Fraction(delta).limit_denominator(1_000_000)
+    shape, pdf, counts = _flat(cells, false_values)
+    if step == 0 or pdf.shape[-1] != ceil(1 / step):
+        raise BadInput("cells", pdf.shape, f"the last dimension must be ceil(1 / delta) with delta = {delta!r}")
+    if pdf.shape[0] == 0:
+        raise BadInput("cells", pdf.shape, "at least one problem")
+    mean_p = pdf @ ((np.arange(pdf.shape[-1]) + 0.5) / pdf.shape[-1])
+    mean_r = counts @ np.arange(counts.shape[-1])
+    t_hat = np.maximum(np.floor(mean_r / mean_p * (1 + _SLACK)), 1).astype(np.int32)
+    if t_max is None and t_hat.max() > _T_LIMIT:
+        raise BadInput("t_hat", int(t_hat.max()), f"above {_T_LIMIT}: give a t_max")
+    t_hat = np.minimum(t_hat, t_hat.max() if t_max is None else t_max)
+    if t_hat.min() < 1:
+        raise BadInput("t_max", t_max, "at least 1")
+    # Few programs, not one for each t_hat: a power of two each, on blocks of one size.
+    tops = np.array([max(16, power_of_two(x)) for x in t_hat.tolist()])
+    count = len(pdf)
+    best = Tuned(np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count), np.empty(count))
+    for top in np.unique(tops).tolist():
+        t, need, q = _rules(step, top)
+        rows = np.flatnonzero(tops == top)
+        block = min(_chunk(top), power_of_two(count))
+        for start in range(0, len(rows), block):
+            part = rows[start : start + block]
+            full = np.resize(part, block)
+            some = pdf[full], counts[full], t_hat[full]
+            with jax.enable_x64(True):
+                out = _best(*some, t, need, t_max=top, objective=objective, early_stopping=early_stopping)
+            first, gamma = (np.asarray(x)[: len(part)] for x in out)
+            best.t[part], best.need[part], best.q[part], best.gamma[part] = t[first], need[first], q[first], gamma
+    return Tuned(best.t.reshape(shape), best.need.reshape(shape), best.q.reshape(shape), best.gamma.reshape(shape))

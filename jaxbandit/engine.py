@@ -1,0 +1,325 @@
+"""Lanes: many runs of a policy on a problem advance together, whatever the family.
+
+A lane is one run of one configuration. The batch loop steps all lanes at once, the step vmapped inside it; lanes that
+are done take pulls of count 0, which change nothing, until the next refill gives them another run. Nothing that a
+lane computes depends on its place, so a study's results have the same bits however it is cut.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jaxbandit.errors import BadInput
+from jaxbandit.random.stream import Stream, stream
+
+Tree = Any
+"""A pytree of arrays."""
+
+
+class Problem(Protocol):
+    """What the lanes are run against: the hidden truth, and what an algorithm may see of it. A pytree."""
+
+    def draw(self, key: Stream) -> Tree:
+        """What is drawn once a run (a few scalars); kept with the lane."""
+
+    def view(self, key: Stream, instance: Tree) -> Any:
+        """The public side of the run, for the policy."""
+
+    def pull(self, key: Stream, instance: Tree, pull: Tree) -> Tree:
+        """The outcome of a pull."""
+
+
+class Policy(Protocol):
+    """An algorithm: pure functions on one lane. A pytree whose leaves are its hyperparameters."""
+
+    def init(self, view: Any) -> Tree:
+        """The state before the first pull."""
+
+    def ask(self, view: Any, state: Tree) -> Tree:
+        """The next pull; one of count 0 where the run is over."""
+
+    def tell(self, view: Any, state: Tree, pull: Tree, outcome: Tree) -> Tree:
+        """The state after the outcome; bit for bit ``state`` where the pull's count was 0."""
+
+    def done(self, view: Any, state: Tree) -> Array:
+        """Whether the run is over (bool scalar)."""
+
+    def answer(self, view: Any, state: Tree) -> dict[str, Array]:
+        """What is measured at the end, by name (scalars)."""
+
+
+class _Lane(NamedTuple):
+    job: Array
+    key: Stream
+    knobs: list[Array]
+    instance: Tree
+    state: Tree
+
+
+class _Queue(NamedTuple):
+    """A device's share of the jobs: numbers ``next``, ``next + step`` ... below ``end``; answers by slot."""
+
+    next: Array
+    open: Array
+    answers: dict[str, Array]
+
+
+class _Cut(NamedTuple):
+    """Which leaves of (problem, policy) differ between configurations, and how to put the pair together again."""
+
+    treedef: Any
+    stacked: tuple[bool, ...]
+
+    def join(self, shared: Sequence[Array], knobs: Sequence[Array]) -> tuple[Any, Any]:
+        common, own = iter(shared), iter(knobs)
+        pair: tuple[Any, Any] = jax.tree.unflatten(
+            self.treedef, [next(own) if s else next(common) for s in self.stacked]
+        )
+        return pair
+
+
+_AXIS = "lanes"
+
+
+def _chunk(
+    cut: _Cut, devices: int, stride: int, lanes: _Lane, queue: _Queue, shared: list[Array], stacked: list[Array],
+    seed: Array, first_run: Array, runs: Array, jobs: Array, rounds: Array,
+) -> tuple[_Lane, _Queue]:  # fmt: skip
+    """At most ``rounds`` rounds of ``stride`` steps and a refill, on one device's lanes."""
+
+    def begin(job: Array) -> _Lane:
+        knobs = [leaf[job // runs] for leaf in stacked]
+        key = stream(seed, first_run + (job % runs).astype(jnp.uint32))
+        problem, policy = cut.join(shared, knobs)
+        instance = problem.draw(key)
+        return _Lane(job, key, knobs, instance, policy.init(problem.view(key, instance)))
+
+    def step(lane: _Lane) -> _Lane:
+        problem, policy = cut.join(shared, lane.knobs)
+        view = problem.view(lane.key, lane.instance)
+        pull = policy.ask(view, lane.state)
+        outcome = problem.pull(lane.key, lane.instance, pull)
+        return lane._replace(state=policy.tell(view, lane.state, pull, outcome))
+
+    def finish(lane: _Lane) -> tuple[Array, dict[str, Array]]:
+        problem, policy = cut.join(shared, lane.knobs)
+        view = problem.view(lane.key, lane.instance)
+        return policy.done(view, lane.state) & (lane.job >= 0), policy.answer(view, lane.state)
+
+    def refill(lanes: _Lane, queue: _Queue) -> tuple[_Lane, _Queue]:
+        over, answers = jax.vmap(finish)(lanes)
+        slot = jnp.where(over, lanes.job // devices, jnp.iinfo(jnp.int32).max)
+        kept = {name: queue.answers[name].at[slot].set(value, mode="drop") for name, value in answers.items()}
+        free = over | (lanes.job < 0)
+        job = queue.next + (jnp.cumsum(free) - 1) * devices
+        job = jnp.where(free & (job < jobs), job, -1)
+        fresh = jax.vmap(begin)(jnp.maximum(job, 0))._replace(job=job)
+        lanes = jax.tree.map(lambda new, old: jnp.where(_column(free, old), new, old), fresh, lanes)
+        taken = jnp.sum(job >= 0, dtype=jnp.int32)
+        return lanes, _Queue(queue.next + taken * devices, jnp.sum(lanes.job >= 0, dtype=jnp.int32), kept)
+
+    def round_(carry: tuple[Array, _Lane, _Queue]) -> tuple[Array, _Lane, _Queue]:
+        number, lanes, queue = carry
+        lanes = lax.fori_loop(0, stride, lambda _, some: jax.vmap(step)(some), lanes)
+        running = jnp.sum(~jax.vmap(finish)(lanes)[0] & (lanes.job >= 0), dtype=jnp.int32)
+        # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
+        due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
+        lanes, queue = lax.cond(due, refill, lambda *same: same, lanes, queue)
+        return number + 1, lanes, queue
+
+    def unfinished(carry: tuple[Array, _Lane, _Queue]) -> Array:
+        number, _, queue = carry
+        return (number < rounds) & ((queue.open > 0) | (queue.next < jobs))
+
+    _, lanes, queue = lax.while_loop(unfinished, round_, (jnp.int32(0), lanes, queue))
+    return lanes, queue
+
+
+def _column(mask: Array, like: Array) -> Array:
+    return mask.reshape(mask.shape + (1,) * (like.ndim - 1))
+
+
+def _empty_lanes(
+    cut: _Cut, lanes: int, per_device: int, devices: int, shared: list[Array], stacked: list[Array]
+) -> tuple[_Lane, _Queue]:
+    """Lanes without a job, and the empty answers: the shapes come from tracing a run's beginning and end."""
+
+    def sample(shared: list[Array], stacked: list[Array]) -> tuple[_Lane, dict[str, Array]]:
+        knobs = [leaf[0] for leaf in stacked]
+        key = stream(0, 0)
+        problem, policy = cut.join(shared, knobs)
+        instance = problem.draw(key)
+        view = problem.view(key, instance)
+        state = policy.init(view)
+        return _Lane(jnp.int32(-1), key, knobs, instance, state), policy.answer(view, state)
+
+    lane, answers = jax.eval_shape(sample, shared, stacked)
+    blank = jax.tree.map(lambda leaf: jnp.zeros((devices * lanes, *leaf.shape), leaf.dtype), lane)
+    blank = blank._replace(job=jnp.full(devices * lanes, -1, jnp.int32))
+    kept = {name: jnp.zeros(devices * per_device, leaf.dtype) for name, leaf in answers.items()}
+    start = jnp.arange(devices, dtype=jnp.int32)
+    return blank, _Queue(start, jnp.zeros(devices, jnp.int32), kept)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(cut: _Cut, mesh: Mesh, stride: int) -> Any:
+    """The chunk function for one structure: compiled once a shape, whatever the values."""
+    devices = mesh.size
+    split, whole = PartitionSpec(_AXIS), PartitionSpec()
+
+    def local(lanes: _Lane, queue: _Queue, *rest: Any) -> tuple[_Lane, _Queue]:
+        alone = queue._replace(next=queue.next[0], open=queue.open[0])
+        lanes, alone = _chunk(cut, devices, stride, lanes, alone, *rest)
+        return lanes, alone._replace(next=alone.next[None], open=alone.open[None])
+
+    mapped = jax.shard_map(
+        local, mesh=mesh, in_specs=(split, split, *[whole] * 7), out_specs=(split, split), check_vma=False
+    )
+    return jax.jit(mapped, donate_argnums=(0, 1))
+
+
+P = TypeVar("P")
+
+
+def _as_list(value: P | Sequence[P]) -> list[P]:
+    return list(value) if isinstance(value, list | tuple) else [value]  # type: ignore[list-item]
+
+
+def _groups(pairs: list[tuple[Any, Any]]) -> list[tuple[_Cut, list[Array], list[Array], list[int]]]:
+    """Configurations that run together: one structure, equal arrays; their differing scalars are stacked."""
+    found: dict[Any, list[int]] = {}
+    flat = [jax.tree.flatten(pair) for pair in pairs]
+    for number, (leaves, treedef) in enumerate(flat):
+        arrays = tuple(_fingerprint(leaf) for leaf in leaves if np.ndim(leaf))
+        found.setdefault((treedef, arrays), []).append(number)
+    groups = []
+    for (treedef, _), members in found.items():
+        columns = list(zip(*(flat[m][0] for m in members), strict=True))
+        stacked = tuple(np.ndim(column[0]) == 0 and any(value != column[0] for value in column) for column in columns)
+        shared = [jnp.asarray(column[0]) for column, own in zip(columns, stacked, strict=True) if not own]
+        knobs = [
+            jnp.stack([jnp.asarray(v) for v in column]) for column, own in zip(columns, stacked, strict=True) if own
+        ]
+        groups.append((_Cut(treedef, stacked), shared, knobs, members))
+    return groups
+
+
+def _fingerprint(leaf: Any) -> Any:
+    values = np.asarray(leaf)
+    return values.shape, str(values.dtype), hash(values.tobytes())
+
+
+def simulate(
+    problem: Problem | Sequence[Problem],
+    policy: Policy | Sequence[Policy],
+    *,
+    runs: int,
+    seed: int = 0,
+    first_run: int = 0,
+    devices: Sequence[jax.Device] | None = None,
+    lanes: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, np.ndarray]:
+    """Simulates ``runs`` independent runs of each configuration.
+
+    Args:
+        problem, policy: one of each, or lists; the configurations are the pairs, a single one being repeated.
+        runs: runs of each configuration, 1 to 2^31 - 1. Runs of the same number share their randomness.
+        seed: 0 to 2^32 - 1.
+        first_run: the number of the first run; results do not depend on how runs are divided among calls.
+        devices: all local devices where None.
+        lanes: lanes advanced together on a device; chosen from the size of a lane's state where None.
+        progress: called between chunks with (runs finished, runs in all), counted over configurations.
+
+    Returns:
+        The answers by name, each an array of shape (configurations, runs) of the dtype that the policy gave it.
+
+    Raises:
+        BadInput: for a count or a seed out of range.
+    """
+    problems, policies = _as_list(problem), _as_list(policy)
+    count = max(len(problems), len(policies))
+    if {len(problems), len(policies)} - {1, count}:
+        raise BadInput("policy", f"{len(policies)} of them", f"1, or as many as problems ({len(problems)})")
+    for name, value, low, high in (("runs", runs, 1, 2**31 - 1), ("seed", seed, 0, 2**32 - 1),
+                                   ("first_run", first_run, 0, 2**32 - runs)):  # fmt: skip
+        if not isinstance(value, int | np.integer) or not low <= value <= high:
+            raise BadInput(name, value, f"a whole number from {low} to {high}")
+    if lanes is not None and lanes < 1:
+        raise BadInput("lanes", lanes, "at least 1")
+    pairs = list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True))
+    mesh = Mesh(np.array(devices or jax.local_devices()), (_AXIS,), axis_types=(AxisType.Auto,))
+    results: dict[str, np.ndarray] = {}
+    finished = 0
+    for cut, shared, knobs, members in _groups(pairs):
+
+        def report(done: int, base: int = finished) -> None:
+            if progress is not None:
+                progress(base + done, runs * count)
+
+        answers = _run_group(cut, shared, knobs, len(members), mesh, runs, seed, first_run, lanes, report)
+        for name, values in answers.items():
+            results.setdefault(name, np.zeros((count, runs), values.dtype))[members] = values
+        finished += runs * len(members)
+    return results
+
+
+_STRIDE = 32
+_JOBS_AT_ONCE = 1 << 24
+_STATE_BYTES = {"cpu": 1 << 27}
+_LANES = {"cpu": 1024}
+
+
+def _run_group(
+    cut: _Cut, shared: list[Array], knobs: list[Array], configurations: int, mesh: Mesh,
+    runs: int, seed: int, first_run: int, lanes: int | None, report: Callable[[int], None],
+) -> dict[str, np.ndarray]:  # fmt: skip
+    at_once = max(1, _JOBS_AT_ONCE // configurations)
+    parts = []
+    for start in range(0, runs, at_once):
+        some = min(at_once, runs - start)
+        base = start * configurations
+        parts.append(_run_jobs(cut, shared, knobs, configurations, mesh, some, seed, first_run + start, lanes,
+                               lambda done, base=base: report(base + done)))  # fmt: skip
+    return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
+
+
+def _run_jobs(
+    cut: _Cut, shared: list[Array], knobs: list[Array], configurations: int, mesh: Mesh,
+    runs: int, seed: int, first_run: int, lanes: int | None, report: Callable[[int], None],
+) -> dict[str, np.ndarray]:  # fmt: skip
+    jobs, devices = configurations * runs, mesh.size
+    per_device = -(-jobs // devices)
+    width = min(lanes or _width(cut, shared, knobs, mesh), per_device)
+    carry = jax.device_put(
+        _empty_lanes(cut, width, per_device, devices, shared, knobs), NamedSharding(mesh, PartitionSpec(_AXIS))
+    )
+    chunk = _compiled(cut, mesh, _STRIDE)
+    numbers = (np.uint32(seed), np.uint32(first_run), np.int32(runs), np.int32(jobs))
+    rounds = 8
+    while True:
+        carry = chunk(*carry, shared, knobs, *numbers, np.int32(rounds))
+        queue = carry[1]
+        upcoming, waiting = np.asarray(queue.next), np.asarray(queue.open)
+        issued = np.minimum(-(-(upcoming - np.arange(devices)) // devices), per_device).sum()
+        report(int(max(0, min(jobs, issued) - waiting.sum())))
+        if not waiting.any() and (upcoming >= jobs).all():
+            break
+        rounds = min(2 * rounds, 256)
+    return {
+        name: np.asarray(values).reshape(devices, per_device).T.reshape(-1)[:jobs].reshape(configurations, runs)
+        for name, values in queue.answers.items()
+    }
+
+
+def _width(cut: _Cut, shared: list[Array], knobs: list[Array], mesh: Mesh) -> int:
+    platform = mesh.devices.flat[0].platform
+    lane = jax.eval_shape(lambda: _empty_lanes(cut, 1, 1, 1, shared, knobs))[0]
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane))
+    return max(1, min(_LANES.get(platform, 1 << 16), _STATE_BYTES.get(platform, 1 << 33) // size))

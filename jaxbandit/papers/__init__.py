@@ -1,0 +1,7 @@
+"""The papers: their figures and tables as studies, by the name that ``jaxbandit reproduce`` takes."""
+
+from collections.abc import Mapping
+
+from jaxbandit.study.figure import Figure
+
+FIGURES: Mapping[str, Figure] = {}

@@ -1,0 +1,34 @@
+"""Random words that have addresses, and samplers on them that are exact, elementwise and fused."""
+
+from jaxbandit.random.counts import binomial, negative_binomial
+from jaxbandit.random.draws import (
+    bernoulli,
+    categorical,
+    exponential,
+    geometric,
+    integers,
+    scale,
+    thresholds,
+    uniform,
+)
+from jaxbandit.random.permutation import position
+from jaxbandit.random.stream import Stream, block, stream, substream, words
+
+__all__ = [
+    "Stream",
+    "bernoulli",
+    "binomial",
+    "block",
+    "categorical",
+    "exponential",
+    "geometric",
+    "integers",
+    "negative_binomial",
+    "position",
+    "scale",
+    "stream",
+    "substream",
+    "thresholds",
+    "uniform",
+    "words",
+]

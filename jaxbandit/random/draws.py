@@ -1,0 +1,159 @@
+"""Variates that take one word: uniform, Bernoulli, bounded integers, exponential, geometric, categorical.
+
+Elementwise: arguments broadcast, and a result has their common shape. What can be decided on integers is, so that
+a word decides the same on every device.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from jaxbandit.errors import BadInput
+from jaxbandit.random.stream import Stream, substream, words
+
+LARGEST = 2**31 - 1
+"""Counts are int32 and stop here."""
+
+
+def uniform(word: Array) -> Array:
+    """float32, uniform on the 2^23 numbers (k + 1/2) 2^-23, each of them exact: never 0 and never 1.
+
+    The top 23 bits of the uint32 ``word`` decide.
+    """
+    # A grid of (k + 1/2) 2^-24 would need 25 bits of mantissa, and its last point would round to 1.
+    odd = (word >> jnp.uint32(8)) | jnp.uint32(1)
+    on_grid: Array = odd.astype(jnp.int32).astype(jnp.float32) * jnp.float32(2**-24)
+    return on_grid
+
+
+def probability(p: ArrayLike) -> Array:
+    """``p`` as float32, clipped to [0, 1]; what computed it and what uses it are compiled apart.
+
+    Else a product that became p, or a p known at compile time, could enter later sums in another precision.
+    """
+    clipped: Array = lax.optimization_barrier(jnp.clip(jnp.asarray(p).astype(jnp.float32), 0, 1))  # type: ignore[no-untyped-call]
+    return clipped
+
+
+def bernoulli(word: Array, p: ArrayLike) -> Array:
+    """bool, true with probability ``p``: a comparison of integers, so the outcome has no rounding.
+
+    Args:
+        word: uint32, the randomness.
+        p: uint32, in units of 2^-32; or a float, rounded to float32, then down to a multiple of 2^-32 (which a
+            float32 from 2^-9 on is), where 0 and less is never and 1 and more is always.
+    """
+    p = jnp.asarray(p)
+    if p.dtype == jnp.uint32:
+        return jnp.less(word, p)
+    p = p.astype(jnp.float32)
+    fixed = (jnp.clip(p, 0, 1 - 2**-24) * jnp.float32(2**32)).astype(jnp.uint32)
+    return jnp.less(word, fixed) | (p >= 1)
+
+
+def wide_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """High and low word of the 64-bit product of two uint32 arrays, by halves: 64-bit types are off in JAX."""
+    half, mask = jnp.uint32(16), jnp.uint32(0xFFFF)
+    a_low, a_high, b_low, b_high = a & mask, a >> half, b & mask, b >> half
+    middle = a_high * b_low + ((a_low * b_low) >> half)
+    other = a_low * b_high + (middle & mask)
+    return a_high * b_high + (middle >> half) + (other >> half), a * b
+
+
+def _bound(bound: ArrayLike) -> tuple[Array, jnp.dtype]:
+    bound = jnp.asarray(bound)
+    return bound.astype(jnp.uint32), jnp.dtype(jnp.uint32 if bound.dtype == jnp.uint32 else jnp.int32)
+
+
+def scale(word: Array, bound: ArrayLike) -> Array:
+    """An integer in [0, ``bound``) from one word, where each value's probability is off by less than 2^-32.
+
+    That is a relative error of up to ``bound`` / 2^32; ``integers`` has none. Returns uint32 for a uint32 bound,
+    int32 for any other integer type. A bound of 0 gives 0.
+    """
+    limit, dtype = _bound(bound)
+    return wide_product(word, limit)[0].astype(dtype)
+
+
+def integers(key: Stream, purpose: ArrayLike, index: ArrayLike, bound: ArrayLike) -> Array:
+    """An integer in [0, ``bound``), each with the same probability exactly.
+
+    Lemire, "Fast random integer generation in an interval", ACM TOMACS 29 (2019). It takes the first word at
+    (``purpose``, ``index``) and, with probability below ``bound`` / 2^32, more from the substream of that name.
+    Returns uint32 for a uint32 bound (1 to 2^32 - 1), int32 for any other integer type (1 to 2^31 - 1).
+    """
+    limit, dtype = _bound(bound)
+    word, limit = jnp.broadcast_arrays(words(key, purpose, index)[0], limit)
+
+    def rejected(word: Array) -> Array:
+        # The low half of the product: below 2^32 modulo the bound, a value would have one word too many.
+        return word * limit < lax.rem(-limit, jnp.maximum(limit, jnp.uint32(1)))
+
+    def again(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        attempt, word = state
+        fresh = words(substream(key, purpose, index), 0, attempt)[0]
+        return attempt + 1, jnp.where(rejected(word), fresh, word)
+
+    _, word = lax.while_loop(lambda state: jnp.any(rejected(state[1])), again, (jnp.uint32(0), word))
+    return wide_product(word, limit)[0].astype(dtype)
+
+
+def exponential(word: Array) -> Array:
+    """float32, exponential with mean 1: the quantile at (``word`` + 1/2) / 2^32, to within a relative 2.5e-7.
+
+    It is relatively precise in both tails, from 1.2e-10 to 22.9; a logarithm of a float32 uniform would be
+    coarse in one of them.
+    """
+    half = jnp.minimum(word, ~word).astype(jnp.int32).astype(jnp.float32) + jnp.float32(0.5)
+    tail = half * jnp.float32(2**-32)
+    return -jnp.where(word < jnp.uint32(2**31), jnp.log1p(-tail), jnp.log(tail))
+
+
+def saturated(x: Array) -> Array:
+    """int32: the integer part of a float32 ``x`` >= 0, at most 2^31 - 1."""
+    fits = x < jnp.float32(2**31)
+    return jnp.where(fits, jnp.where(fits, x, 0).astype(jnp.int32), LARGEST)
+
+
+def geometric(word: Array, p: ArrayLike) -> Array:
+    """int32, the failures before the first success in trials of probability ``p``, at most 2^31 - 1.
+
+    The integer part of an exponential variate over -log(1 - p). P(G >= g) is off by at most 2^-32, and its
+    logarithm by a relative 5e-7: results beyond 2^24 lie on the grid of float32. ``p`` is taken as float32, clipped
+    to [0, 1]; where it is 0 the result is 2^31 - 1.
+    """
+    return saturated(exponential(word) / jnp.negative(jnp.log1p(-probability(p))))
+
+
+def thresholds(weights: np.ndarray) -> np.ndarray:
+    """The cumulative thresholds of ``categorical``, on the host.
+
+    Args:
+        weights: shape (..., k), finite, at least 0, with a positive sum along the last axis.
+
+    Returns uint32 of shape (..., k - 1). Cumulative probabilities are rounded to multiples of 2^-32 (the last
+    multiple below 1 is not used), so a category's is within 1.5 x 2^-32 of weight / sum, and is 0 if its weight is.
+    """
+    weights = np.asarray(weights, np.float64)
+    if weights.ndim == 0 or weights.shape[-1] == 0:
+        raise BadInput("weights", weights.tolist(), "must be an array with at least one weight")
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and (weights.sum(-1) > 0).all()):
+        raise BadInput("weights", weights.tolist(), "must be finite and at least 0, with a positive sum")
+    sums = weights.cumsum(-1)
+    below = np.rint(sums[..., :-1] / sums[..., -1:] * 2.0**32)
+    # The word 2^32 - 1 counts as 2^32 - 2. So a threshold of 2^32 - 1 is never reached: it stands for 2^32.
+    nearly = (below == 2.0**32 - 1) | ((below == 2.0**32) & (sums[..., :-1] < sums[..., -1:] * (1 - 2.0**-32)))
+    return np.where(nearly, 2.0**32 - 2, np.minimum(below, 2.0**32 - 1)).astype(np.uint32)
+
+
+def categorical(word: Array, thresholds: ArrayLike) -> Array:
+    """int32, a category from ``thresholds`` (uint32, shape (..., k - 1)): how many of them ``word`` reaches.
+
+    ``word`` has the shape of the leading axes, or one that broadcasts with it. The cost is proportional to k.
+    """
+    table = jnp.asarray(thresholds)
+    shape = jnp.broadcast_shapes(word.shape, table.shape[:-1])
+    table = jnp.broadcast_to(table, (*shape, table.shape[-1]))
+    reached = jnp.broadcast_to(jnp.minimum(word, jnp.uint32(2**32 - 2)), shape)[..., None] >= table
+    return jnp.sum(reached, axis=-1, dtype=jnp.int32)

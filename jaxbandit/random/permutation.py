@@ -1,0 +1,64 @@
+"""Random permutations that are not stored: any entry is computed when asked for, in O(1)."""
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from jaxbandit.random.draws import scale
+from jaxbandit.random.stream import Stream, substream
+
+_TURNS = 8
+
+
+def _hash(key: Stream, x: Array, number: int) -> Array:
+    """A keyed function number ``number`` of ``x`` (uint32): the finalizer of MurmurHash3 with Wellons' constants."""
+    x = x + key.high + jnp.uint32(number * 0x9E3779B9 & 0xFFFFFFFF)
+    x = (x ^ (x >> jnp.uint32(16))) * jnp.uint32(0x7FEB352D) ^ key.low
+    x = (x ^ (x >> jnp.uint32(15))) * jnp.uint32(0x846CA68B)
+    return jnp.bitwise_xor(x, x >> jnp.uint32(16))
+
+
+def _add(x: Array, y: Array, size: Array) -> Array:
+    """x + y modulo ``size``, both below it."""
+    total = x + y
+    return jnp.where(total >= size, total - size, total)
+
+
+def _turn(x: Array, size: Array, word: Array) -> Array:
+    """``x`` in [0, ``size``) reflected or not and rotated, as the hash ``word`` says; ``size`` is at most 2^16."""
+    x = jnp.where((word & jnp.uint32(1)) == 0, x, size - 1 - x)
+    half = jnp.uint32(16)
+    return _add(x, ((word >> half) * size + ((word & jnp.uint32(0xFFFF)) * size >> half)) >> half, size)
+
+
+def position(key: Stream, purpose: ArrayLike, index: ArrayLike, size: ArrayLike) -> Array:
+    """int32, entry number ``index`` of a random permutation of [0, ``size``), keyed by (``key``, ``purpose``).
+
+    Args:
+        key, purpose: name the permutation; it owns the substream ``purpose`` with index 0.
+        index: int32 or uint32 in [0, ``size``).
+        size: int32 or uint32, 1 to 2^31 - 1.
+
+    A bijection for every key and size. The numbers lie in a grid of about sqrt(size) columns, row by row, the last
+    row perhaps short. Eight times over, all are rotated by one random step, then each column is turned within
+    itself, then each row, by amounts that a keyed hash of the column or row gives. A column or row is turned within
+    the length that it has, so nothing leaves the range and no cycle has to be walked.
+
+    With ideal hashes the chi-square distance from uniform, computed exactly, is at most 4e-8 over all permutations
+    for sizes to 7 and 7e-7 over the places of a pair of entries for sizes to 33: a million keys do not show it.
+    """
+    own = substream(key, purpose)
+    n = jnp.asarray(size).astype(jnp.uint32)
+    x = jnp.asarray(index).astype(jnp.uint32)
+    one = jnp.uint32(1)
+    bits = jnp.uint32(32) - lax.clz(n - one)
+    for turn in range(_TURNS):
+        # Between two powers of 4 two widths are as good; using both mixes sizes like 8 and 32 as well as others.
+        shift = (bits + jnp.uint32(turn % 2)) >> one
+        width = one << shift
+        x = _add(x, scale(_hash(own, jnp.uint32(0), 3 * turn), n), n)
+        row, column = x >> shift, x & (width - one)
+        row = _turn(row, ((n - one - column) >> shift) + one, _hash(own, column, 3 * turn + 1))
+        column = _turn(column, jnp.minimum(width, n - (row << shift)), _hash(own, row, 3 * turn + 2))
+        x = (row << shift) | column
+    return x.astype(jnp.int32)

@@ -1,0 +1,152 @@
+"""What a family offers to study files and the command line: its problems, policies and metrics, by name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from jaxbandit.engine import Policy, Problem
+from jaxbandit.errors import BadInput
+
+
+class Required:
+    """The default of a parameter that has none."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One key of a problem or a policy.
+
+    ``parse(field, value)`` gives the checked value or raises ``BadInput``; ``swept``: whether a list in a study file
+    stands for several configurations (else a list is one value).
+    """
+
+    name: str
+    parse: Callable[[str, Any], Any]
+    help: str
+    default: Any = Required
+    swept: bool = True
+
+    @property
+    def required(self) -> bool:
+        """Whether a user must give it."""
+        return self.default is Required
+
+
+class Setting(Protocol):
+    """A problem as its user describes it, before anything is drawn: what a policy is built and tuned for."""
+
+    def problem(self) -> Problem:
+        """The problem that lanes are run against."""
+
+
+@dataclass(frozen=True)
+class ProblemKind:
+    """``build`` takes the parsed parameters, by name, and returns the setting."""
+
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    build: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class PolicyKind:
+    """``build`` takes the setting and the parsed parameters, and returns the policy and the parameters to report."""
+
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    build: Callable[..., tuple[Policy, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """``of(setting, answers)``: from a policy's answers, each of shape (runs,), to float64 of shape (runs,)."""
+
+    name: str
+    label: str
+    of: Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of problems with the policies that can run on them. The first metric is the one that is plotted."""
+
+    name: str
+    problems: Mapping[str, ProblemKind]
+    policies: Mapping[str, PolicyKind]
+    metrics: tuple[Metric, ...]
+    common: tuple[str, ...] = field(default=())
+    """Problem parameters that are reported in every row (a budget)."""
+    tune: Callable[[Any], list[dict[str, Any]]] | None = None
+    """From a setting to the best parameters found for it, as summary rows."""
+
+
+def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Checks ``given`` against ``parameters`` and fills in the defaults.
+
+    Raises:
+        BadInput: for a key that does not exist, one that is missing, and whatever a parameter's own check refuses.
+    """
+    names = [parameter.name for parameter in parameters]
+    for key in given:
+        if key not in names:
+            raise BadInput(f"{kind}.{key}", given[key], f"no such key; there are {', '.join(names) or 'none'}")
+    values = {}
+    for parameter in parameters:
+        if parameter.name in given:
+            values[parameter.name] = parameter.parse(f"{kind}.{parameter.name}", given[parameter.name])
+        elif parameter.required:
+            raise BadInput(f"{kind}.{parameter.name}", "missing", parameter.help)
+        else:
+            values[parameter.name] = parameter.default
+    return values
+
+
+def whole(low: int, high: int) -> Callable[[str, Any], int]:
+    """A parser of whole numbers from ``low`` to ``high``."""
+
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise BadInput(name, value, f"a whole number from {low} to {high}")
+        return value
+
+    return check
+
+
+def real(low: float, high: float) -> Callable[[str, Any], float]:
+    """A parser of numbers from ``low`` to ``high``, both included."""
+
+    def check(name: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise BadInput(name, value, f"a number from {low:g} to {high:g}")
+        return float(value)
+
+    return check
+
+
+def flag(name: str, value: Any) -> bool:
+    """A parser of true and false."""
+    if not isinstance(value, bool):
+        raise BadInput(name, value, "true or false")
+    return value
+
+
+def one_of(*words: str) -> Callable[[str, Any], str]:
+    """A parser of one of a few words."""
+
+    def check(name: str, value: Any) -> str:
+        if value not in words:
+            raise BadInput(name, value, f"one of {', '.join(words)}")
+        return str(value)
+
+    return check
+
+
+def text(name: str, value: Any) -> str:
+    """A parser of a text that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise BadInput(name, value, "a text that is not empty")
+    return value

@@ -1,0 +1,128 @@
+"""Output folders: each belongs to one study, and every file in one is whole or absent."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from jaxbandit.errors import BadInput
+from jaxbandit.study.summary import identity as identical
+
+STUDY, SUMMARY, TIMINGS, FIGURE, PICTURE = "study.json", "summary.json", "timings.json", "figure.json", "figure.png"
+_PARTIAL = "partial.tmp"
+
+
+def write(path: Path, data: bytes) -> None:
+    """Writes a file so that it is there in full or not at all, whatever stops the program or the machine."""
+    partial = path.with_name(_PARTIAL)
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def read(path: Path, field: str = "DIR") -> Any:
+    """The content of a JSON file that was written here.
+
+    Raises:
+        BadInput: where there is no such file, or it is no JSON.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except OSError:
+        raise BadInput(field, str(path.parent), f"a folder with a {path.name}, written by a finished run") from None
+    except ValueError:
+        raise BadInput(field, str(path), "an undamaged file; the command that wrote the folder repairs it") from None
+
+
+def checksum(field: str, path: Path) -> str:
+    """SHA-256 of a file, or of all files in a folder with their names.
+
+    Raises:
+        BadInput: where it cannot be read.
+    """
+    try:
+        if not path.is_dir():
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        files = sorted(inner for inner in path.rglob("*") if inner.is_file())
+        parts = [f"{inner.relative_to(path).as_posix()} {checksum(field, inner)}" for inner in files]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    except OSError as error:
+        raise BadInput(field, str(path), f"a file that can be read ({error.strerror})") from None
+
+
+def version() -> str:
+    """The version of jaxbandit; a plain checkout that was never installed has none."""
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version("jaxbandit")
+    return "unknown"
+
+
+def check(out: Path, identity: Mapping[str, Any]) -> None:
+    """Whether results of ``identity`` may be written to ``out``: it is new or empty, or was begun with the same.
+
+    Raises:
+        BadInput: where it may not. Nothing is written.
+    """
+    try:
+        names = {entry.name for entry in out.iterdir()} - {_PARTIAL} if out.exists() else set()
+    except OSError as error:
+        raise BadInput("--out", str(out), f"a folder ({error.strerror})") from None
+    if not names:
+        return
+    if STUDY not in names:
+        raise BadInput("--out", str(out), "a new or empty folder, or one that holds this study; it holds other files")
+    held = read(out / STUDY, "--out")
+    if not isinstance(held, dict) or identical(held.get("study")) != identical(identity):
+        raise BadInput("--out", str(out), "a new or empty folder, or one that holds this study; it holds another one")
+    if held.get("jaxbandit") != version():
+        raise BadInput("--out", str(out), f"a folder begun with jaxbandit {version()}, not {held.get('jaxbandit')}")
+
+
+@contextmanager
+def claimed(out: Path, identity: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[None]:
+    """Makes ``out`` the folder of ``identity``, and keeps other processes out of it meanwhile.
+
+    ``facts`` are noted beside it (versions, the device) and identify nothing.
+
+    Raises:
+        BadInput: see ``check``; and where another process is writing there.
+    """
+    check(out, identity)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = _lock(out)
+    except OSError as error:
+        raise BadInput("--out", str(out), f"a folder that can be written ({error.strerror})") from None
+    try:
+        if not (out / STUDY).exists():
+            held = {"study": identity, "jaxbandit": version(), **facts}
+            write(out / STUDY, (json.dumps(held, indent=1) + "\n").encode())
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock(out: Path) -> int | None:
+    """A lock that ends with the process, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    handle = os.open(out, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise BadInput("--out", str(out), "a folder that no other process is writing to") from None
+    except OSError:  # a file system without locks
+        os.close(handle)
+        return None
+    return handle

@@ -1,0 +1,281 @@
+"""A study: which policies run on which problems, how often. Read from TOML or a mapping, checked field by field.
+
+    seed = 0                        # 0 where left out
+    runs = 2000
+    [problem]
+    kind = "cleaning/synthetic"     # family/problem; its other keys are the problem's parameters
+    entities = 50_000
+    [[policy]]
+    kind = "epsilon-greedy"
+    epsilon = [0.1, 0.3, 0.5]       # a list is swept
+    [sweep]
+    budget = [2_000, 10_000]        # lists of values of the problem's parameters
+
+The configurations are every combination of the sweep, times each policy, times every combination of its own lists.
+Swept parameters take the order in which the problem or the policy declares them, the last one changing fastest.
+
+A key ``path`` of the problem, at any depth, names an input file, relative to the folder of the study file. Results
+know it by its content, not by its name.
+"""
+
+import itertools
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jaxbandit.engine import Policy, Problem
+from jaxbandit.errors import BadInput
+from jaxbandit.registry import Family, Parameter, ProblemKind, Required, parse, whole
+from jaxbandit.study.families import lookup
+from jaxbandit.study.folder import checksum
+from jaxbandit.study.summary import identity, plain, show
+
+MAX_RUNS, MAX_SEED, MAX_CONFIGURATIONS = 2**31 - 1, 2**32 - 1, 2**16
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One policy on one problem. ``params``, JSON-ready, tell it from the others of its study."""
+
+    family: Family
+    setting: Any
+    problem: Problem
+    policy: Policy
+    name: str
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study: see the head of this module. Made by ``load`` or ``Study.of``.
+
+    Attributes:
+        seed: 0 to 2^32 - 1.
+        runs: runs of each configuration, 1 to 2^31 - 1.
+        problem, policies: tables of ``kind`` and parameters.
+        sweep: lists of values, by parameter of the problem.
+        labels: params to report in every row beside its own.
+    """
+
+    seed: int
+    runs: int
+    problem: Mapping[str, Any]
+    policies: Sequence[Mapping[str, Any]]
+    sweep: Mapping[str, Sequence[Any]]
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, mapping: Mapping[str, Any], *, base: Path | None = None, labels: Mapping[str, Any] | None = None
+    ) -> "Study":
+        """The study that ``mapping`` describes, with the keys of a study file.
+
+        Args:
+            mapping: as ``tomllib`` would read it; NumPy values and tuples are taken too.
+            base: the folder that paths in it are relative to; the current one where None.
+            labels: params to report in every row, to tell this study's rows from another's.
+
+        Raises:
+            BadInput: naming the first key that is wrong.
+        """
+        keys = ("seed", "runs", "problem", "policy", "sweep")
+        given = {key: plain(key, value, nulls=False) for key, value in mapping.items()}
+        for key, value in given.items():
+            if key not in keys:
+                raise BadInput(key, value, f"no such key; there are {', '.join(keys)}")
+        seed = whole(0, MAX_SEED)("seed", given.get("seed", 0))
+        runs = whole(1, MAX_RUNS)("runs", given.get("runs", "missing"))
+        problem, sweep, policies = (
+            given.get("problem", "missing"),
+            given.get("sweep", {}),
+            given.get("policy", "missing"),
+        )
+        for name, table in (("problem", problem), ("sweep", sweep)):
+            if not isinstance(table, dict):
+                raise BadInput(name, table, f"a table, [{name}]")
+        if not isinstance(policies, list) or not policies or not all(isinstance(policy, dict) for policy in policies):
+            raise BadInput("policy", policies, "at least one table, [[policy]]")
+        folder = (base or Path()).absolute()
+
+        def found(field: str, path: str) -> str:
+            if not (folder / path).exists():
+                raise BadInput(field, path, f"a file that exists, seen from {folder}")
+            return str(folder / path)
+
+        problem, sweep = _paths("problem", problem, found), _paths("sweep", sweep, found)
+        study = cls(seed, runs, problem, policies, sweep, plain("labels", dict(labels or {})))
+        study._check()
+        return study
+
+    def canonical(self) -> dict[str, Any]:
+        """What identifies the study, JSON-ready; input files are in it by their SHA-256.
+
+        Raises:
+            BadInput: where an input file cannot be read.
+        """
+
+        def content(field: str, path: str) -> dict[str, str]:
+            return {"sha256": checksum(field, Path(path))}
+
+        return {
+            "seed": self.seed, "runs": self.runs, "problem": _paths("problem", self.problem, content),
+            "policy": list(self.policies), "sweep": _paths("sweep", self.sweep, content), "labels": dict(self.labels),
+        }  # fmt: skip
+
+    @property
+    def family(self) -> Family:
+        """The family of the study's problem."""
+        return lookup("problem.kind", self.problem.get("kind", "missing"))[0]
+
+    @property
+    def swept(self) -> list[str]:
+        """The params that take several values because the study says so."""
+        lists = [key for policy in self.policies for key in self._lists(policy)]
+        return list(dict.fromkeys([*_declared(self._kind.parameters, self.sweep), *lists]))
+
+    def settings(self) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """The problems as their user describes them, each with its params.
+
+        Raises:
+            BadInput: for parameters that do not go together.
+        """
+        kind, common = self._kind, self.family.common
+        names = _declared(kind.parameters, self.sweep)
+        for values in itertools.product(*(self.sweep[name] for name in names)):
+            given = _tail(self.problem) | dict(zip(names, values, strict=True))
+            parsed = parse("problem", kind.parameters, given)
+            shown = {
+                parameter.name: _reported(parameter, given, parsed)
+                for parameter in kind.parameters
+                if parameter.name in names or parameter.name in common
+            }
+            yield kind.build(**parsed), {**self.labels, **shown}
+
+    def configurations(self) -> list[Configuration]:
+        """Every configuration, in order: the sweep, then the policies, then the policies' own lists.
+
+        Raises:
+            BadInput: for parameters that do not go together, and where two configurations are the same.
+        """
+        return self._configurations
+
+    @cached_property
+    def _configurations(self) -> list[Configuration]:
+        found: dict[str, Configuration] = {}
+        for setting, shared in self.settings():
+            problem = setting.problem()
+            for table in self.policies:
+                kind = self.family.policies[table["kind"]]
+                for given in self._choices(table):
+                    parsed = parse(f"policy.{kind.name}", kind.parameters, given)
+                    policy, report = kind.build(setting, **parsed)
+                    own = {p.name: _reported(p, given, parsed) for p in kind.parameters if p.name in given}
+                    params = shared | own | plain("params", dict(report))
+                    key = identity([kind.name, params])
+                    if key in found:
+                        raise BadInput("policy", f"{kind.name}, {show(params)}", "each configuration once")
+                    found[key] = Configuration(self.family, setting, problem, policy, kind.name, params)
+        return list(found.values())
+
+    @cached_property
+    def _kind(self) -> ProblemKind:
+        kind = lookup("problem.kind", self.problem.get("kind", "missing"))[1]
+        return replace(kind, parameters=tuple(map(_once, kind.parameters)))
+
+    def _lists(self, policy: Mapping[str, Any]) -> list[str]:
+        parameters = self.family.policies[policy["kind"]].parameters
+        return [p.name for p in parameters if p.swept and isinstance(policy.get(p.name), list)]
+
+    def _choices(self, policy: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        names = self._lists(policy)
+        for values in itertools.product(*(policy[name] for name in names)):
+            yield _tail(policy) | dict(zip(names, values, strict=True))
+
+    def _check(self) -> None:
+        """All that can be checked before anything is built."""
+        parameters = {parameter.name: parameter for parameter in self._kind.parameters}
+        for key, values in self.sweep.items():
+            if key not in parameters:
+                raise BadInput(f"sweep.{key}", values, f"a parameter of the problem: {', '.join(parameters)}")
+            if key in self.problem:
+                raise BadInput(f"sweep.{key}", values, "a parameter that [problem] does not give as well")
+            if not isinstance(values, list) or not values:
+                raise BadInput(f"sweep.{key}", values, "a list of at least one value")
+            for value in values:
+                parameters[key].parse(f"sweep.{key}", value)
+        first = {key: values[0] for key, values in self.sweep.items()}
+        parse("problem", self._kind.parameters, _tail(self.problem) | first)
+        kinds = self.family.policies
+        count = 0
+        for policy in self.policies:
+            name = policy.get("kind", "missing")
+            if not isinstance(name, str) or name not in kinds:
+                raise BadInput("policy.kind", name, f"one of {', '.join(kinds)}")
+            for key in self._lists(policy):
+                if not policy[key]:
+                    raise BadInput(f"policy.{name}.{key}", policy[key], "a value, or a list of at least one")
+            count += math.prod(len(policy[key]) for key in self._lists(policy))
+        count *= math.prod(map(len, self.sweep.values()))
+        if count > MAX_CONFIGURATIONS:
+            raise BadInput("sweep", f"{count} configurations", f"at most {MAX_CONFIGURATIONS}")
+        for policy in self.policies:
+            for given in self._choices(policy):
+                parse(f"policy.{policy['kind']}", kinds[policy["kind"]].parameters, given)
+
+
+def load(path: Path | str) -> Study:
+    """The study in a TOML file.
+
+    Raises:
+        BadInput: naming the file where it cannot be read or is no TOML, or else the first key that is wrong.
+    """
+    path = Path(path)
+    try:
+        mapping = tomllib.loads(path.read_text("utf-8-sig"))
+    except OSError as error:
+        raise BadInput("STUDY", str(path), f"a file that can be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput("STUDY", str(path), f"a TOML file ({' '.join(str(error).split())})") from None
+    return Study.of(mapping, base=path.parent)
+
+
+def _declared(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> list[str]:
+    return [parameter.name for parameter in parameters if parameter.name in given]
+
+
+def _tail(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key != "kind"}
+
+
+def _paths(field: str, value: Any, change: Callable[[str, str], Any]) -> Any:
+    """``value`` with ``change(field, path)`` for every text under a key ``path``; ``field`` is the dotted name."""
+    if isinstance(value, Mapping):
+        return {name: _paths(f"{field}.{name}", item, change) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_paths(field, item, change) for item in value]
+    return change(field, value) if field.endswith(".path") and isinstance(value, str) else value
+
+
+def _once(parameter: Parameter) -> Parameter:
+    """The parameter with a parser that keeps what it made: a parser may read a file, or fit to one."""
+    made: dict[str, Any] = {}
+
+    def parse(field: str, value: Any) -> Any:
+        key = identity(value)
+        if key not in made:
+            made[key] = parameter.parse(field, value)
+        return made[key]
+
+    return replace(parameter, parse=parse)
+
+
+def _reported(parameter: Parameter, given: Mapping[str, Any], parsed: Mapping[str, Any]) -> Any:
+    """A value as rows show it: the parsed one where it is a scalar, else as its user wrote it; files by name alone."""
+    name, value = parameter.name, parsed[parameter.name]
+    if value is None or not isinstance(value, bool | int | float | str):
+        value = given.get(name, None if parameter.default is Required else parameter.default)
+    return plain(name, _paths(f".{name}", value, lambda _, path: Path(path).name))

@@ -1,0 +1,177 @@
+"""Rows: a metric's mean over runs, with its interval, for one configuration."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any, TypedDict
+
+import numpy as np
+
+from jaxbandit.errors import BadInput
+
+
+class Row(TypedDict):
+    """One line of ``summary.json``.
+
+    ``mean`` and its 95 % interval are None where there is none: a run without a value, an interval from one run.
+    ``runs`` is 0 where the value was computed and not sampled.
+    """
+
+    policy: str
+    params: dict[str, Any]
+    metric: str
+    mean: float | None
+    ci_low: float | None
+    ci_high: float | None
+    runs: int
+
+
+def plain(field: str, value: Any, nulls: bool = True) -> Any:
+    """``value`` as JSON has it: NumPy scalars and arrays become numbers and lists.
+
+    ``nulls``: whether NaN and infinity become None.
+
+    Raises:
+        BadInput: naming ``field``, for anything else that JSON has not.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, float):
+        return None if nulls and not math.isfinite(value) else value
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(field, item, nulls) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: plain(field, item, nulls) for key, item in value.items()}
+    raise BadInput(field, value, "a number, a text, true or false, a list or a table")
+
+
+def exact_sum(values: np.ndarray) -> Fraction:
+    """The sum of finite float64 ``values``, shape (n,) with n below 2^26, without any rounding."""
+    mantissa, exponent = np.frexp(values)
+    digits = np.ldexp(mantissa, 53).astype(np.int64)
+    low = int(exponent.min(initial=0))
+    # Sums of whole numbers below 2^27, up to 2^26 of them, are exact in float64.
+    high_parts = np.bincount(exponent - low, digits >> 27)
+    low_parts = np.bincount(exponent - low, digits & (2**27 - 1))
+    parts = enumerate(zip(high_parts.tolist(), low_parts.tolist(), strict=True))
+    return sum(((int(high) << 27) + int(rest)) << power for power, (high, rest) in parts) * Fraction(2) ** (low - 53)
+
+
+class Moments:
+    """A metric's mean and variance over runs, from exact sums: the cuts between chunks leave no trace."""
+
+    def __init__(self) -> None:
+        self._runs, self._centre, self._finite = 0, 0.0, True
+        self._first = self._second = Fraction(0)
+
+    def add(self, values: np.ndarray) -> None:
+        """Adds the next runs' values, float64 of shape (runs,). Runs are added in order, from run 0."""
+        if self._runs == 0:
+            self._centre = float(values[0])  # Squares about a value of the sample cancel little.
+        self._runs += values.size
+        with np.errstate(all="ignore"):
+            offset = values - self._centre
+            squares = offset * offset
+        self._finite = self._finite and bool(np.isfinite(squares).all())
+        if self._finite:
+            self._first += exact_sum(offset)
+            self._second += exact_sum(squares)
+
+    def row(self, policy: str, params: dict[str, Any], metric: str) -> Row:
+        """The mean, and the interval by Student's t."""
+        mean = low = high = None
+        if self._finite:
+            runs = self._runs
+            mean = float(Fraction(self._centre) + self._first / runs)
+            if runs > 1:
+                variance = max(Fraction(0), self._second - self._first**2 / runs) / (runs - 1)
+                half = student_t(runs - 1) * math.sqrt(variance / runs)
+                low, high = mean - half, mean + half
+        return Row(policy=policy, params=params, metric=metric, mean=mean, ci_low=low, ci_high=high, runs=self._runs)
+
+
+def student_t(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t: two-sided intervals of 95 %.
+
+    By bisection of the exact finite series for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4);
+    from 200 on by the expansion about the normal quantile (26.7.5), which is good to 10 digits there.
+    """
+    if freedom >= 200:
+        z: float = NormalDist().inv_cdf(0.975)
+        terms = ((z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
+        return z + math.fsum(term / freedom**power for power, term in enumerate(terms, 1))
+    low, high = 0.0, 13.0  # 12.706 for one degree
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < 0.95 else (low, middle)
+    return high
+
+
+def _within(t: float, freedom: int) -> float:
+    """P(|T| < t)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    odd = freedom % 2
+    term = total = math.cos(angle) if odd else 1.0
+    for j in range(2 + odd, freedom, 2):
+        term *= math.cos(angle) ** 2 * (j - 1) / j
+        total += term
+    total = total if freedom > 1 else 0.0
+    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+
+def dumps(rows: Iterable[Row]) -> bytes:
+    """Rows as JSON, one a line; equal rows give equal bytes."""
+    lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
+    return f"[\n{lines}\n]\n".encode()
+
+
+def metrics(rows: Sequence[Row]) -> list[str]:
+    """The metrics' names, in the order in which they first appear."""
+    return list(dict.fromkeys(row["metric"] for row in rows))
+
+
+def varying(rows: Sequence[Row]) -> list[str]:
+    """The names of the params that are not the same in all rows, in the order in which they first appear."""
+    names = dict.fromkeys(name for row in rows for name in row["params"])
+    return [name for name in names if len({identity(row["params"].get(name)) for row in rows}) > 1]
+
+
+def telling(rows: Sequence[Row]) -> list[str]:
+    """A few of the varying params, the first ones that do, which tell apart the rows that share policy and metric."""
+    chosen: list[str] = []
+
+    def classes(names: list[str]) -> int:
+        keys = ((row["policy"], row["metric"], *(row["params"].get(name) for name in names)) for row in rows)
+        return len({identity(key) for key in keys})
+
+    for name in varying(rows):
+        if classes([*chosen, name]) > classes(chosen):
+            chosen.append(name)
+    return chosen
+
+
+def identity(value: Any) -> str:
+    """A text that is the same for equal JSON-ready values, and only for those."""
+    return json.dumps(value, sort_keys=True)
+
+
+def show(value: Any) -> str:
+    """A param's value for people: ``{"normal": {"variance": 0.3}}`` as ``normal(variance 0.3)``."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        shown = ", ".join(show(item) for item in value)
+        return shown if len(shown) <= 40 else f"{len(value)} values"
+    if isinstance(value, dict):
+        return ", ".join(
+            f"{k}({show(v)})" if isinstance(v, dict | list) else f"{k} {show(v)}" for k, v in value.items()
+        )
+    return str(value)

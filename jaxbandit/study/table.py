@@ -1,0 +1,100 @@
+"""Rows as a table: plain text, Markdown, CSV or JSON."""
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Literal
+
+from jaxbandit.study.summary import Row, dumps, identity, metrics, show, varying
+
+WIDTH = 100
+"""Columns that a plain-text table keeps to."""
+
+Format = Literal["text", "markdown", "csv", "json"]
+
+
+def render(rows: Sequence[Row], format: Format = "text") -> str:
+    """A table of rows, ending with a newline.
+
+    ``text`` and ``markdown`` have a line for each policy and its params, a column for each metric, and before them
+    what all have in common. ``csv`` has a line for each row and a column for each param; ``json`` is ``summary.json``.
+    """
+    if format == "json":
+        return dumps(rows).decode()
+    if format == "csv":
+        return _csv(rows)
+    cells, numbers, lead = _cells(rows)
+    if format == "markdown":
+        rule = ["---:" if right else "---" for right in numbers]
+        lines = ["| " + " | ".join(line) + " |" for line in [cells[0], rule, *cells[1:]]]
+    else:
+        lines = _text(cells, numbers, lead)
+    caption = _caption(rows)
+    return "\n".join([*([caption, ""] if caption else []), *lines]) + "\n"
+
+
+def _text(cells: list[list[str]], numbers: list[bool], lead: int) -> list[str]:
+    """Aligned lines of at most ``WIDTH`` where that can be; columns that do not fit go below, beside the lead again."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    blocks = [list(range(lead))]
+    for column in range(lead, len(widths)):
+        if len(blocks[-1]) > lead and sum(widths[i] + 2 for i in [*blocks[-1], column]) - 2 > WIDTH:
+            blocks.append(list(range(lead)))
+        blocks[-1].append(column)
+    lines = []
+    for block in blocks:
+        shown = ["  ".join(f"{line[i]:{'>' if numbers[i] else '<'}{widths[i]}}" for i in block) for line in cells]
+        shown.insert(1, "  ".join("-" * widths[i] for i in block))
+        lines += ["", *(line.rstrip() for line in shown)]
+    return lines[1:]
+
+
+def _cells(rows: Sequence[Row]) -> tuple[list[list[str]], list[bool], int]:
+    """The header and the lines; which columns are aligned to the right; and how many come before the metrics."""
+    params, names = varying(rows), metrics(rows)
+    lines: dict[str, tuple[Row, dict[str, str]]] = {}
+    for row in rows:
+        key = identity([row["policy"], row["params"]])
+        lines.setdefault(key, (row, {}))[1][row["metric"]] = estimate(row)
+    body = [
+        [row["policy"], *(show(row["params"].get(name)) for name in params), *(values.get(name, "") for name in names)]
+        for row, values in lines.values()
+    ]
+    numeric = [all(isinstance(row["params"].get(name, 0), int | float) for row in rows) for name in params]
+    return [["policy", *params, *names], *body], [False, *numeric, *[True] * len(names)], 1 + len(params)
+
+
+def _caption(rows: Sequence[Row]) -> str:
+    """What all rows have in common."""
+    runs = sorted({row["runs"] for row in rows} - {0})
+    parts = [f"{' to '.join(f'{count:,}' for count in dict.fromkeys((runs[0], runs[-1])))} runs"] if runs else []
+    if any(row["ci_low"] != row["ci_high"] for row in rows):
+        parts.append("mean ± half of the 95 % interval")
+    names = varying(rows)
+    same = rows[0]["params"] if rows else {}
+    parts += [f"{name} = {show(value)}" for name, value in same.items() if name not in names]
+    return "; ".join(parts)
+
+
+def estimate(row: Row) -> str:
+    """``mean ± half-width``, the half-width to two digits and the mean as far as those."""
+    mean, low, high = row["mean"], row["ci_low"], row["ci_high"]
+    if mean is None:
+        return "–"
+    if low is None or high is None or not high > low:
+        return f"{mean:.6g}" if abs(mean) < 1e5 else f"{mean:.0f}"
+    half = (high - low) / 2
+    places = max(0, 1 - int(f"{half:.1e}".partition("e")[2]))
+    return f"{mean:.{places}f} ± {half:.{places}f}"
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    params = list(dict.fromkeys(name for row in rows for name in row["params"]))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["policy", *params, "metric", "mean", "ci_low", "ci_high", "runs"])
+    for row in rows:
+        values = (row["params"].get(name) for name in params)
+        shown = (identity(value) if isinstance(value, dict | list | bool) else value for value in values)
+        writer.writerow([row["policy"], *shown, *(row[key] for key in ("metric", "mean", "ci_low", "ci_high", "runs"))])
+    return out.getvalue()

@@ -1,0 +1,175 @@
+"""The command line: tables on stdout, one line and status 2 for bad input, a study that survives being stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import toy
+
+from jaxbandit import cli, papers
+from jaxbandit.study import families
+
+STUDY = """
+seed = 3
+runs = {runs}
+[problem]
+kind = "toy/coins"
+[[policy]]
+kind = "mixed"
+share = [0.2, 0.6]
+[sweep]
+budget = [5, {budget}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(families.FAMILIES, "toy", toy.FAMILY)
+    monkeypatch.setattr(papers, "FIGURES", toy.FIGURES)
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")  # so that main leaves this process as it is
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY.format(runs=40, budget=10))
+    return path
+
+
+def start(*argv: object, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, toy.__file__, *map(str, argv)], text=True, env=os.environ | environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_run_show_and_reproduce(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert cli.main(["run", str(study), "--out", str(out)]) == 0
+    table, said = capsys.readouterr()
+    assert table.splitlines()[2].split() == ["policy", "budget", "share", "throws", "heads", "never", "thrown"]
+    assert said.splitlines()[-1].startswith("jaxbandit: 160 runs done after ")
+    assert {path.name for path in out.iterdir()} == {
+        "study.json", "chunks", "summary.json", "figure.json", "figure.png",
+    }  # fmt: skip
+    (out / "figure.png").unlink()
+    for format in ("text", "markdown", "csv", "json"):
+        assert cli.main(["show", str(out), "--format", format]) == 0
+        shown = capsys.readouterr().out
+        assert format != "text" or shown == table
+        assert format != "json" or json.loads(shown) == json.loads((out / "summary.json").read_text())
+    assert (out / "figure.png").exists()
+
+    assert cli.main(["reproduce", "toy/fig1", "--runs", "9", "--out", str(tmp_path / "figure")]) == 0
+    table = capsys.readouterr().out
+    assert "exact" in table
+    assert "ratio" in table
+    assert cli.main(["show", str(tmp_path / "figure")]) == 0
+    assert capsys.readouterr().out == table
+
+    assert cli.main(["tune", str(study), "--out", str(tmp_path / "tuned")]) == 0
+    table = capsys.readouterr().out
+    assert json.loads((tmp_path / "tuned" / "summary.json").read_text())[1]["params"] == {"budget": 10}
+    assert cli.main(["show", str(tmp_path / "tuned")]) == 0
+    assert capsys.readouterr().out == table
+
+    assert cli.main(["list"]) == 0
+    listed = capsys.readouterr().out
+    for line in ("problem toy/coins: two coins", "policy mixed: both coins", "figure toy/fig1: Heads against budget"):
+        assert line in listed
+    assert "    share (default 0.5): of the better coin" in listed
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        ([], "verb = missing: one of run, show, reproduce, tune, list"),
+        (["play"], "verb = play: one of run, show, reproduce, tune, list"),
+        (["--out"], "verb = --out: one of run"),
+        (["run"], "STUDY.toml = missing: it must be given"),
+        (["run", "STUDY"], "--out = missing: it must be given"),
+        (["run", "STUDY", "--out"], "--out = missing: a value"),
+        (["run", "STUDY", "--out", "OUT", "--fast"], "argument = --fast: no such argument"),
+        (["run", "STUDY", "-o", "OUT"], "argument = -o: no such argument"),
+        (["run", "STUDY", "MORE", "--out", "OUT"], "argument = MORE: no such argument"),
+        (["run", "none.toml", "--out", "OUT"], "STUDY = none.toml: a file that can be read"),
+        (["run", "STUDY", "--out", "STUDY"], "--out = "),
+        (["run", "BAD", "--out", "OUT"], "STUDY = "),
+        (["run", "WRONG", "--out", "OUT"], "sweep.budget = 0: a whole number from 1 to 2147483647"),
+        (["tune", "WRONG", "--out", "OUT"], "sweep.budget = 0: a whole number from 1 to 2147483647"),
+        (["show", "OUT"], "DIR = "),
+        (["show", "OTHER"], "DIR = "),
+        (["show", "OTHER", "--format", "xml"], "--format = xml: one of text, markdown, csv, json"),
+        (["reproduce", "--out", "OUT"], "PAPER/FIGURE = missing"),
+        (
+            ["reproduce", "toy/fig2", "--out", "OUT"],
+            "PAPER/FIGURE = toy/fig2: a figure that `jaxbandit list` names, such",
+        ),
+        (["reproduce", "toy/fig1", "--out", "OUT", "--runs", "1e3"], "--runs = 1e3: a whole number"),
+        (["reproduce", "toy/fig1", "--out", "OUT", "--runs", "0"], "--runs = 0: a whole number from 1 to 2147483647"),
+        (["reproduce", "toy/fig1", "--out", "OUT", "--seed", "-1"], "--seed = -1: a whole number from 0 to 4294967295"),
+        (["reproduce", "toy/fig1", "--out", "OUT", "--data", "gone"], "--data = gone: a file that can be read"),
+        (["reproduce", "toy/fig1", "--out", "OTHER"], "--out = "),
+    ],
+)
+def test_bad_input_gets_one_line(
+    argv: list[str], line: str, study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.toml").write_text("runs = = 1")
+    (tmp_path / "wrong.toml").write_text(STUDY.format(runs=40, budget=0))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "summary.json").write_text('[{"policy": 1}]')
+    names = {"STUDY": study, "OUT": tmp_path / "out", "OTHER": tmp_path / "other", "BAD": tmp_path / "bad.toml",
+             "WRONG": tmp_path / "wrong.toml"}  # fmt: skip
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert cli.main([str(names.get(word, word)) for word in argv]) == 2
+    out, said = capsys.readouterr()
+    assert out == ""
+    assert said.count("\n") == 1
+    assert said.startswith(f"jaxbandit: {line}")
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_help_and_errors_do_not_wait_for_jax() -> None:
+    code = "import sys; from jaxbandit import cli; {}; sys.exit('jax' in sys.modules or 'matplotlib' in sys.modules)"
+    for call in ("cli.main(['--help'])", "cli.main(['run'])"):
+        done = subprocess.run([sys.executable, "-c", code.format(call)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0
+        assert "Traceback" not in done.stderr
+    for argv in (["--help"], ["run", "--help"]):
+        assert cli.main(argv) == 0
+
+
+def test_a_stopped_study_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "study.toml", tmp_path / "out"
+    path.write_text(STUDY.format(runs=30_000, budget=10))
+    command = ["run", str(path), "--out", str(out)]
+
+    def stop(how: signal.Signals, stored: int) -> tuple[int, str, str]:
+        process = start(*command, TOY_CHUNK="64")
+        deadline = time.monotonic() + 60
+        while len(list(out.glob("chunks/*/*.npz"))) < stored and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(how)
+        return (process.wait(60), *process.communicate())
+
+    status, table, said = stop(signal.SIGINT, 3)
+    assert (status, table) == (130, "")
+    assert said == f"jaxbandit: interrupted; `jaxbandit {' '.join(command)}` continues where it stopped\n"
+    status, _, _ = stop(signal.SIGKILL, len(list(out.glob("chunks/*/*.npz"))) + 3)
+    assert status == -signal.SIGKILL
+    assert not (out / "summary.json").exists()
+    assert cli.main(["show", str(out)]) == 2
+    assert cli.main(command) == 0
+    assert cli.main([*command[:-1], str(tmp_path / "whole")]) == 0
+    for name in ("summary.json", "figure.json"):
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    capsys.readouterr()
+    path.write_text(STUDY.format(runs=30_000, budget=11))
+    assert cli.main(command) == 2
+    assert "it holds another one" in capsys.readouterr().err

@@ -1,0 +1,297 @@
+"""Studies: checked before anything is written, stored in chunks, the same bytes however they were interrupted."""
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+import toy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxbandit.errors import BadInput
+from jaxbandit.study import families, picture
+from jaxbandit.study import run as running
+from jaxbandit.study.figure import Figure, Plan, Request, reproduce
+from jaxbandit.study.run import run
+from jaxbandit.study.spec import Study, load
+from jaxbandit.study.summary import Moments, Row, exact_sum, show, student_t, telling
+from jaxbandit.study.table import render
+
+
+@pytest.fixture(autouse=True)
+def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(families.FAMILIES, "toy", toy.FAMILY)
+
+
+def mapping(**changes: Any) -> dict[str, Any]:
+    base = {
+        "seed": 7,
+        "runs": 60,
+        "problem": {"kind": "toy/coins"},
+        "policy": [{"kind": "best"}, {"kind": "mixed", "share": [0.2, 0.6]}],
+        "sweep": {"budget": [5, 30]},
+    }
+    return {key: value for key, value in {**base, **changes}.items() if value is not None}
+
+
+def test_configurations_come_in_order() -> None:
+    study = Study.of(mapping(sweep={"odds": [[0, 1], [0.5, 0.5]], "budget": [5, 30]}))
+    found = [(each.name, each.params) for each in study.configurations()]
+    assert [name for name, _ in found] == ["best", "mixed", "mixed"] * 4
+    assert [params["budget"] for _, params in found] == [5] * 6 + [30] * 6
+    assert found[1][1] == {"budget": 5, "odds": [0, 1], "share": 0.2, "throws": 1}
+    assert study.swept == ["budget", "odds", "share"]
+    assert Study.of({**mapping(), "seed": np.uint32(7), "policy": tuple(mapping()["policy"])}) == Study.of(mapping())
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"extra": 1}, "extra = 1: no such key; there are seed, runs, problem, policy, sweep"),
+        ({"runs": None}, "runs = missing: a whole number from 1 to 2147483647"),
+        ({"runs": 0}, "runs = 0: a whole number from 1 to 2147483647"),
+        ({"runs": 2**31}, "runs = 2147483648: a whole number from 1 to 2147483647"),
+        ({"runs": 2.0}, "runs = 2.0: a whole number from 1 to 2147483647"),
+        ({"runs": True}, "runs = True: a whole number from 1 to 2147483647"),
+        ({"seed": -1}, "seed = -1: a whole number from 0 to 4294967295"),
+        ({"seed": 2**32}, "seed = 4294967296: a whole number from 0 to 4294967295"),
+        ({"problem": None}, "problem = missing: a table, [problem]"),
+        ({"problem": []}, "problem = []: a table, [problem]"),
+        ({"problem": {}}, "problem.kind = missing: one of "),
+        ({"problem": {"kind": "toy/dice"}}, "problem.kind = toy/dice: one of "),
+        ({"problem": {"kind": ["toy/coins"]}}, "problem.kind = ['toy/coins']: one of "),
+        ({"problem": {"kind": "toy/coins", "bias": 1}}, "problem.bias = 1: no such key; there are budget, odds, path"),
+        ({"sweep": None}, "problem.budget = missing: throws"),
+        ({"sweep": {"budget": []}}, "sweep.budget = []: a list of at least one value"),
+        ({"sweep": {"budget": 5}}, "sweep.budget = 5: a list of at least one value"),
+        ({"sweep": {"budget": [5, 0]}}, "sweep.budget = 0: a whole number from 1 to 2147483647"),
+        ({"sweep": {"budget": [2**31]}}, "sweep.budget = 2147483648: a whole number"),
+        ({"sweep": {"share": [0.5]}}, "sweep.share = [0.5]: a parameter of the problem: budget, odds, path"),
+        ({"sweep": {"budget": list(range(1, 65536))}}, "sweep = 196605 configurations: at most 65536"),
+        ({"sweep": 3}, "sweep = 3: a table, [sweep]"),
+        (
+            {"problem": {"kind": "toy/coins", "budget": 5}},
+            "sweep.budget = [5, 30]: a parameter that [problem] does not",
+        ),
+        ({"sweep": {"budget": [5], "odds": [[0.1, float("nan")]]}}, "sweep.odds = nan: a number from 0 to 1"),
+        ({"policy": None}, "policy = missing: at least one table, [[policy]]"),
+        ({"policy": []}, "policy = []: at least one table, [[policy]]"),
+        ({"policy": {"kind": "best"}}, "policy = {'kind': 'best'}: at least one table, [[policy]]"),
+        ({"policy": [{}]}, "policy.kind = missing: one of best, mixed"),
+        ({"policy": [{"kind": "bset"}]}, "policy.kind = bset: one of best, mixed"),
+        ({"policy": [{"kind": "best", "share": 1}]}, "policy.best.share = 1: no such key; there are none"),
+        ({"policy": [{"kind": "mixed", "share": 1.5}]}, "policy.mixed.share = 1.5: a number from 0 to 1"),
+        ({"policy": [{"kind": "mixed", "share": [0.5, "x"]}]}, "policy.mixed.share = x: a number from 0 to 1"),
+        ({"policy": [{"kind": "mixed", "share": []}]}, "policy.mixed.share = []: a value, or a list of at least one"),
+        ({"policy": [{"kind": "best"}] * 2}, "policy = best, budget 5: each configuration once"),
+        ({"sweep": {"budget": [5, 5]}}, "policy = best, budget 5: each configuration once"),
+        ({"sweep": {"budget": [5], "odds": [[0.9, 0.1]]}}, "problem.odds = (0.9, 0.1): the lower one first"),
+        ({"sweep": {"budget": [5], "path": ["gone.txt"]}}, "sweep.path = gone.txt: a file that exists"),
+        ({"seed": Path("x")}, "seed = "),
+    ],
+)
+def test_bad_studies_are_refused_in_one_line(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        run(Study.of(mapping(**changes)), tmp_path / "out")
+    assert str(caught.value).startswith(line)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_study_files(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    for text, line in (("runs = ", "Invalid value"), ("runs = 1\nruns = 2", "Cannot overwrite"), ("\xff", "Invalid")):
+        file.write_text(text, "latin-1")
+        with pytest.raises(BadInput, match=r"STUDY = .*: a TOML file \(") as caught:
+            load(file)
+        assert line.lower() in str(caught.value).lower()
+    for missing in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(BadInput, match="a file that can be read"):
+            load(missing)
+
+
+def test_an_input_file_counts_by_its_content(tmp_path: Path) -> None:
+    text = 'runs = 5\n[problem]\nkind = "toy/coins"\nbudget = 4\npath = "odds.txt"\n[[policy]]\nkind = "best"\n'
+    for place in "ab":
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "study.toml").write_text(text)
+        (tmp_path / place / "odds.txt").write_text("0 1")
+    one, other = (load(tmp_path / place / "study.toml") for place in "ab")
+    assert one.canonical() == other.canonical()
+    assert str(tmp_path) not in json.dumps(one.canonical())
+    (tmp_path / "b" / "odds.txt").write_text("0 0.5")
+    assert one.canonical() != other.canonical()
+
+
+def test_rows(tmp_path: Path) -> None:
+    rows = run(Study.of(mapping()), tmp_path / "out")
+    assert rows == json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert len(rows) == 6 * 3
+    assert all(list(row) == ["policy", "params", "metric", "mean", "ci_low", "ci_high", "runs"] for row in rows)
+    heads, never, thrown = rows[:3]
+    assert (heads["policy"], heads["params"], heads["metric"], heads["runs"]) == ("best", {"budget": 5}, "heads", 60)
+    assert heads["ci_low"] < heads["mean"] < heads["ci_high"]
+    assert (never["mean"], never["ci_low"], never["ci_high"]) == (None, None, None)
+    assert (thrown["mean"], thrown["ci_low"], thrown["ci_high"]) == (5, 5, 5)
+    [alone, *_] = run(Study.of(mapping(runs=1)), tmp_path / "one")
+    assert alone["mean"] is not None
+    assert alone["ci_low"] is None
+    text = (tmp_path / "out" / "summary.json").read_text()
+    assert str(tmp_path) not in text
+    assert "NaN" not in text
+
+
+def test_damage_and_loss_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    study = Study.of(mapping())
+    run(study, tmp_path / "whole")
+    expected = (tmp_path / "whole" / "summary.json").read_bytes()
+    monkeypatch.setattr(running, "_FIRST_JOBS", 30)
+    monkeypatch.setattr(running, "_SHORT", 0.0)
+    out = tmp_path / "cut"
+    calls: list[tuple[int, int]] = []
+    run(study, out, lambda done, total: calls.append((done, total)))
+    assert calls[-1] == (360, 360)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    assert (out / "summary.json").read_bytes() == expected
+    chunks = sorted((out / "chunks" / "mixed").iterdir())
+    assert len(chunks) > 5
+    chunks[1].write_bytes(chunks[1].read_bytes()[:-9])
+    chunks[2].unlink()
+    chunks[3].unlink()
+    (out / "chunks" / "mixed" / "partial.tmp").write_bytes(b"half")
+    (out / "summary.json").unlink()
+    monkeypatch.setattr(running, "_FIRST_JOBS", 50)
+    run(study, out)
+    assert (out / "summary.json").read_bytes() == expected
+    assert [record.getMessage() for record in caplog.records] == [
+        f"jaxbandit: {chunks[1]} is damaged; its runs are computed again"
+    ]
+    assert not (out / "chunks" / "mixed" / "partial.tmp").exists()
+
+
+def test_other_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(Study.of(mapping(runs=3)), tmp_path / "study")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "study.json").write_text("{")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for name in ("study", "home", "file", "broken", "file/below"):
+        with pytest.raises(BadInput, match=r"^--out = "):
+            run(Study.of(mapping(runs=4)), tmp_path / name)
+    with monkeypatch.context() as later:
+        later.setattr("jaxbandit.study.folder.version", lambda: "99")
+        with pytest.raises(BadInput, match="a folder begun with jaxbandit 99"):
+            run(Study.of(mapping(runs=3)), tmp_path / "study")
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    (tmp_path / "empty").mkdir()
+    run(Study.of(mapping(runs=3)), tmp_path / "empty")
+
+
+def test_a_folder_has_one_writer(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+
+    def meanwhile(done: int, total: int) -> None:
+        run(study, tmp_path / "out")
+
+    study = Study.of(mapping(runs=2))
+    with pytest.raises(BadInput, match="no other process"):
+        run(study, tmp_path / "out", meanwhile)
+    assert run(study, tmp_path / "out")
+
+
+def test_figures(tmp_path: Path) -> None:
+    figure = toy.FIGURES["toy/fig1"]
+    rows = reproduce(figure, Request(20), tmp_path / "out")
+    assert rows == json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert rows[0]["params"] == {"coins": "default", "budget": 10}
+    assert rows[-1]["policy"] == "exact"
+    assert json.loads((tmp_path / "out" / "timings.json").read_text())[0]["metric"] == "ratio"
+    drawing = json.loads((tmp_path / "out" / "figure.json").read_text())
+    assert drawing["series"]["exact"] == [[None, 0.5, None, None]]
+    assert (tmp_path / "out" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    before = (tmp_path / "out" / "summary.json").read_bytes()
+    assert reproduce(figure, Request(20), tmp_path / "out") == rows
+    assert (tmp_path / "out" / "summary.json").read_bytes() == before
+    with pytest.raises(BadInput, match="--out"):
+        reproduce(figure, Request(21), tmp_path / "out")
+    with pytest.raises(BadInput, match="--runs = 0"):
+        reproduce(figure, Request(0), tmp_path / "new")
+    with pytest.raises(BadInput, match="--data"):
+        reproduce(figure, Request(5, data=tmp_path / "gone"), tmp_path / "new")
+    twice = Figure("toy/twice", "", 1, lambda request: Plan([request.study(mapping())] * 2))
+    with pytest.raises(ValueError, match="give them labels"):
+        reproduce(twice, Request(1), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def rows_of(values: dict[str, list[tuple[dict[str, Any], float]]], metric: str = "m") -> list[Row]:
+    return [
+        Row(policy=policy, params=params, metric=metric, mean=mean, ci_low=mean - 0.01, ci_high=mean + 0.01, runs=9)
+        for policy, points in values.items()
+        for params, mean in points
+    ]
+
+
+def test_tables() -> None:
+    rows = rows_of({"a": [({"n": 5, "k": 1, "law": {"beta": [2, 5]}}, 0.5)], "b": [({"n": 5, "k": 10}, 12.25)]})
+    assert render(rows) == (
+        "9 runs; mean ± half of the 95 % interval; n = 5\n\n"
+        "policy   k  law                      m\n"
+        "------  --  ----------  --------------\n"
+        "a        1  beta(2, 5)   0.500 ± 0.010\n"
+        "b       10              12.250 ± 0.010\n"
+    )
+    assert "| a | 1 | beta(2, 5) | 0.500 ± 0.010 |" in render(rows, "markdown")
+    assert render(rows, "csv").splitlines()[1] == 'a,5,1,"{""beta"": [2, 5]}",m,0.5,0.49,0.51,9'
+    assert json.loads(render(rows, "json")) == rows
+    assert show({"normal": {"mean": 0.5, "variance": 0.3}}) == "normal(mean 0.5, variance 0.3)"
+
+
+def test_pictures(tmp_path: Path) -> None:
+    params = [{"n": n, "k": k, "q": n * k} for n in (1, 5, 30) for k in (1, 2)]
+    rows = rows_of({"a": [(p, 0.1 * p["q"]) for p in params], "b": [({"n": n}, 0.3) for n in (1, 5, 30)]})
+    drawing = picture.of_rows(rows, ["k", "n"], "title", {"m": "the metric"})
+    assert (drawing["xlabel"], drawing["ylabel"], drawing["xlog"]) == ("n", "the metric", True)
+    assert list(drawing["series"]) == ["a, k 1", "a, k 2", "b"]
+    assert telling(rows) == ["n", "k"]
+    picture.curves(tmp_path / "curves.png", **drawing, published={"b": [(5, 0.4)]})
+    drawing = picture.of_rows(rows[::2], [], "title", {})
+    assert [points[0][0] for points in drawing["series"].values()] == [None] * len(drawing["series"])
+    picture.save(tmp_path, drawing)
+    words = {"a": [["uniform", 0.1, 0.05, 0.2], ["beta(2, 5)", None, None, None]], "level": [[None, 0.3, None, None]]}
+    picture.curves(tmp_path / "words.png", words, "law", "y", "title", ylog=True, published={"new": [("uniform", 0.2)]})
+    assert {path.name for path in tmp_path.iterdir()} == {"curves.png", "words.png", "figure.png", "figure.json"}
+
+
+@given(st.lists(st.floats(-1e100, 1e100), max_size=50))
+def test_sums_are_exact(values: list[float]) -> None:
+    assert exact_sum(np.array(values)) == sum(map(Fraction, values))
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40), st.integers(1, 39))
+def test_moments_do_not_depend_on_cuts(values: list[float], cut: int) -> None:
+    whole, parts = Moments(), Moments()
+    whole.add(np.array(values))
+    for part in (values[:cut], values[cut:]):
+        if part:
+            parts.add(np.array(part))
+    row = whole.row("a", {}, "m")
+    assert row == parts.row("a", {}, "m")
+    assert row["mean"] == pytest.approx(np.mean(values), abs=1e-9)
+    assert row["ci_high"] is not None
+    half = scipy.stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
+    assert row["ci_high"] - row["mean"] == pytest.approx(half, rel=1e-6, abs=1e-6)
+
+
+def test_student_t() -> None:
+    for freedom in (1, 2, 3, 4, 5, 10, 99, 198, 199, 200, 201, 1000, 10**6, 2**31):
+        assert student_t(freedom) == pytest.approx(scipy.stats.t.ppf(0.975, freedom), rel=1e-9)
