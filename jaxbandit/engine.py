@@ -181,7 +181,9 @@ def _compiled(cut: _Cut, mesh: Mesh, stride: int) -> Any:
     mapped = jax.shard_map(
         local, mesh=mesh, in_specs=(split, split, *[whole] * 7), out_specs=(split, split), check_vma=False
     )
-    return jax.jit(mapped, donate_argnums=(0, 1))
+    # A step's kernels are too short to be worth splitting among threads; the devices are what runs in parallel.
+    options = {"xla_cpu_multi_thread_eigen": False} if mesh.devices.flat[0].platform == "cpu" else None
+    return jax.jit(mapped, donate_argnums=(0, 1), compiler_options=options)
 
 
 P = TypeVar("P")
@@ -295,7 +297,8 @@ def _run_jobs(
     runs: int, seed: int, first_run: int, lanes: int | None, report: Callable[[int], None],
 ) -> dict[str, np.ndarray]:  # fmt: skip
     jobs, devices = configurations * runs, mesh.size
-    per_device = -(-jobs // devices)
+    # Room for a power of two of answers, so that few numbers of runs are compiled for.
+    per_device = 1 << (-(-jobs // devices) - 1).bit_length()
     width = min(lanes or _width(cut, shared, knobs, mesh), per_device)
     carry = jax.device_put(
         _empty_lanes(cut, width, per_device, devices, shared, knobs), NamedSharding(mesh, PartitionSpec(_AXIS))

@@ -1,6 +1,7 @@
 """The cleaning family by name: what study files, ``jaxbandit list`` and the papers' figures can ask for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -65,21 +66,42 @@ class Setting:
 
     def tuned(self, objective: gamma.Objective, delta: float, early_stopping: bool) -> tuple[int, int, float, float]:
         """EE's best t, need and q for this problem, and their Gamma (section 5.4)."""
-        best = gamma.tune(self.sc_pdf.cells(delta), self.distribution, delta, objective, early_stopping=early_stopping)
+        cells = self.sc_pdf.cells(delta)
+        try:
+            best = gamma.tune(cells, self.distribution, delta, objective, early_stopping=early_stopping)
+        except BadInput as error:
+            if error.field != "t_hat":
+                raise
+            # Many false values at a low sc-probability: a search over t that would not end soon.
+            allowed = f"to be given, with q: tuning tries each t up to 1024, and this problem asks for {error.value}"
+            raise BadInput("policy.ee.t", "missing", allowed) from None
         return int(best.t), int(best.need), float(best.q), float(best.gamma)
+
+
+@contextmanager
+def _key(name: str) -> Iterator[None]:
+    """Says which key of the study file a function of the library complains about: it knows its own arguments alone."""
+    try:
+        yield
+    except BadInput as error:
+        own = error.field
+        full = name if own == name.rpartition(".")[2] else f"{name}.{own}"
+        raise BadInput(full, error.value, error.allowed) from None
 
 
 def _sc_pdf(name: str, value: Any) -> ScPdf:
     if isinstance(value, Mapping) and set(value) == {"records"}:
-        return _fitted(name, value["records"])
-    return parse_sc_pdf(value)
+        with _key(f"{name}.records"):
+            return _fitted(value["records"])
+    with _key(name):
+        return parse_sc_pdf(value)
 
 
-def _fitted(name: str, records: Any) -> Beta:
+def _fitted(records: Any) -> Beta:
     keys = ("path", "successes", "attempts")
     if not isinstance(records, Mapping) or "path" not in records or set(records) - set(keys):
-        raise BadInput(f"{name}.records", records, 'a table { path = "past.csv", successes = ..., attempts = ... }')
-    return fit_beta(*read_records(**records))
+        raise BadInput("records", records, 'a table { path = "past.csv", successes = ..., attempts = ... }')
+    return fit_beta(*read_records(**{key: text(key, value) for key, value in records.items()}))
 
 
 def _false_values(name: str, value: Any) -> np.ndarray:
@@ -87,10 +109,11 @@ def _false_values(name: str, value: Any) -> np.ndarray:
     if not isinstance(value, Mapping) or len(value) != 1:
         raise BadInput(name, value, forms)
     ((form, given),) = value.items()
-    if form == "uniform" and isinstance(given, Sequence) and len(given) == 2:
-        return uniform_false_values(*given)
     if form == "constant":
-        return uniform_false_values(given, given)
+        return uniform_false_values(*[whole(1, 4095)(f"{name}.constant", given)] * 2)
+    if form == "uniform" and isinstance(given, Sequence) and len(given) == 2:
+        with _key(name):
+            return uniform_false_values(*given)
     if form == "weights" and isinstance(given, Sequence):
         weights = np.array([real(0, 1e300)(f"{name}.weights", weight) for weight in given])
         if not 2 <= weights.size <= 4096 or not weights[1:].any():
@@ -128,7 +151,8 @@ def _extracted(
 def _table(
     budget: int, path: str, entity: Any, value: Any, table: str | None, normalise: str, sc_pdf: ScPdf
 ) -> Setting:
-    found = _extracted(path, entity, value, table, normalise, _modified(path))
+    with _key("problem"):
+        found = _extracted(path, entity, value, table, normalise, _modified(path))
     counts = np.bincount(found.false_values)
     return Setting(budget, len(found.false_values), counts.astype(np.float64), sc_pdf, found)
 
@@ -199,7 +223,9 @@ def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
 
 
 POLICIES = (
-    PolicyKind("known-sc", "knows every sc-probability: the reference (section 3.3)", (), lambda setting: (KnownSc(), {})),
+    PolicyKind(
+        "known-sc", "knows every sc-probability: the reference (section 3.3)", (), lambda setting: (KnownSc(), {})
+    ),
     PolicyKind(
         "random", "an entity at random for each operation (section 4.1)", (),
         lambda setting: (Random(setting.memory), {}),
@@ -216,7 +242,7 @@ POLICIES = (
         (
             Parameter("t", whole(1, 2**20), "exploration frequency; tuned where left out", None),
             Parameter("q", real(0, 1), "exploitation threshold, 0 to 1; tuned where left out", None),
-            Parameter("tuning", one_of("lemma3", "exact"), "what (t, q) maximise: Gamma as printed, or exact", "lemma3"),
+            Parameter("tuning", one_of("lemma3", "exact"), "what (t, q) maximise: Gamma as printed or exact", "lemma3"),
             Parameter("delta", real(1e-4, 1), "the grid of q and p in tuning (section 5.4), 0.0001 to 1", 0.001),
             Parameter("early_stopping", flag, "leave an entity that can no longer pass (section 5.5)", True),
         ), _ee,

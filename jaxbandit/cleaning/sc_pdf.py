@@ -187,11 +187,11 @@ class Normal(ScPdf):
     variance: float
 
     def __init__(self, mean: float = 0.5, *, variance: float) -> None:
-        object.__setattr__(self, "location", _number("normal mean", mean, "a finite number", lambda x: abs(x) < 1e300))
+        object.__setattr__(self, "location", _number("normal.mean", mean, "a finite number", lambda x: abs(x) < 1e300))
         allowed = "a number above 0, at most 1e6"
-        object.__setattr__(self, "variance", _number("normal variance", variance, allowed, lambda x: 0 < x <= 1e6))
+        object.__setattr__(self, "variance", _number("normal.variance", variance, allowed, lambda x: 0 < x <= 1e6))
         if not self._mass(1.0) >= 1e-300:
-            raise BadInput("normal mean", mean, f"with variance {variance!r}, no probability is left within [0, 1]")
+            raise BadInput("normal.mean", mean, f"with variance {variance!r}, no probability is left within [0, 1]")
 
     def _mass(self, x: ArrayLike) -> Floats:
         """The probability of [0, x] before truncation."""
@@ -231,7 +231,7 @@ class Beta(ScPdf):
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
             allowed = "a number above 0, at most 1e5"
-            value = _number(f"beta {name}", getattr(self, name), allowed, lambda x: 0 < x <= 1e5)
+            value = _number(f"beta.{name}", getattr(self, name), allowed, lambda x: 0 < x <= 1e5)
             object.__setattr__(self, name, value)
 
     def cdf(self, x: ArrayLike) -> Floats:

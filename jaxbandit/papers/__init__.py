@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from jaxbandit.papers import cheng2010
 from jaxbandit.study.figure import Figure
 
-FIGURES: Mapping[str, Figure] = {}
+FIGURES: Mapping[str, Figure] = {**cheng2010.FIGURES}

@@ -12,9 +12,12 @@ from jaxbandit.random.draws import (
     uniform,
 )
 from jaxbandit.random.permutation import position
+from jaxbandit.random.race import LONGEST_RACE, UNLIMITED, race, race_on_tape
 from jaxbandit.random.stream import Stream, block, stream, substream, words
 
 __all__ = [
+    "LONGEST_RACE",
+    "UNLIMITED",
     "Stream",
     "bernoulli",
     "binomial",
@@ -25,6 +28,8 @@ __all__ = [
     "integers",
     "negative_binomial",
     "position",
+    "race",
+    "race_on_tape",
     "scale",
     "stream",
     "substream",

@@ -1,9 +1,9 @@
 """Bernoulli trials that stop at a number of successes, of failures, or of trials, whichever comes first.
 
-One word gives the end of up to ``LONGEST_RACE`` trials. The possible ends lie on a path of lattice points (successes,
-failures): the wall of successes, the wall of trials, the wall of failures. The sampler inverts the distribution
-function along that path, from the end with no failures on; the next end's probability is the last one's times a
-ratio, so a step costs a few operations and no memory.
+One word gives the end of up to ``LONGEST_RACE`` trials. One of the two outcomes is counted up, 0, 1, 2 ...: as long as
+the other's wall is within reach the trials end there (a negative binomial), beyond it they end at the wall of trials (a
+binomial). Each end's probability is the last one's times a ratio, so a step of the inversion is a few operations. The
+wall of the outcome that is counted cannot be passed because the trials are no more than its height.
 
 The binomial (no wall but trials) and the negative binomial (no wall but successes) are its corners.
 """
@@ -15,12 +15,14 @@ from jax import Array, lax
 from jaxbandit.random.stream import Stream, words
 
 LONGEST_RACE = 16
-"""The most trials that one word decides: beyond it, half to the power of the trials leaves a word's resolution."""
+"""The most trials that one word decides."""
 
 UNLIMITED = 2**31 - 1
 """A wall that is never reached."""
 
 _SCALE = 2.0**30
+_BITS = 100
+"""A product of probabilities stays above 2^-_BITS, far from the least float32."""
 
 
 @jax.custom_batching.custom_vmap
@@ -28,35 +30,47 @@ def _packed_race(word: Array, probability: Array, successes: Array, failures: Ar
     """``successes * 64 + failures`` of a race."""
     grid = probability >> jnp.uint32(8)
     likely = grid >= jnp.uint32(1 << 23)
-    rarer = jnp.where(likely, jnp.uint32((1 << 24) - 1) - grid, grid)
-    q = (rarer.astype(jnp.float32) + jnp.float32(0.5)) * jnp.float32(2.0**-24)  # exact
-    p = jnp.float32(1.0) - q
-    # The rarer outcome is the one that is counted along the path.
-    common = jnp.where(likely, successes, failures)
-    rare = jnp.where(likely, failures, successes)
-    limit = jnp.minimum(trials, LONGEST_RACE)
-    started = (jnp.minimum(common, rare) > 0) & (limit > 0)
+    # The smaller of p and 1 - p is exact, the other within half a unit of the last place.
+    small = (jnp.where(likely, jnp.uint32((1 << 24) - 1) - grid, grid).astype(jnp.float32) + 0.5) * 2.0**-24
+    large = 1 - small
+    p, q = jnp.where(likely, large, small), jnp.where(likely, small, large)
+    longest = jnp.minimum(trials, LONGEST_RACE)
+    started = (jnp.minimum(successes, failures) > 0) & (longest > 0)
 
-    odds, inverse = q / p, jnp.float32(1.0) / p
-    x = jnp.minimum(common, limit)
-    y = jnp.zeros_like(x)
-    mass, power = jnp.full_like(p, _SCALE), p
+    # Count what leaves more trials to one word, where the chance of the first end is no number too small.
+    if_failures, if_successes = jnp.minimum(longest, failures), jnp.minimum(longest, successes)
+    counts_failures = jnp.where(
+        if_failures > if_successes,
+        _doublings(p) * if_successes <= _BITS,
+        (if_failures == if_successes) & likely | (_doublings(q) * if_failures > _BITS),
+    )
+    wall = jnp.where(counts_failures, successes, failures)
+    limit = jnp.where(counts_failures, if_failures, if_successes)
+    steady, counted = jnp.where(counts_failures, p, q), jnp.where(counts_failures, q, p)
+
+    height = jnp.minimum(wall, limit)
+    mass, power = jnp.full_like(p, _SCALE), steady
     for bit in range(LONGEST_RACE.bit_length()):
-        mass = jnp.where((x >> bit) & 1 == 1, mass * power, mass)
+        mass = jnp.where((height >> bit) & 1 == 1, mass * power, mass)
         power = power * power
-    rest = (word >> jnp.uint32(2)).astype(jnp.int32)
-    for _ in range(LONGEST_RACE):
+    rest = (word >> jnp.uint32(2)).astype(jnp.int32) - mass.astype(jnp.int32)
+    count = (rest >= 0).astype(jnp.int32)
+    odds = counted / steady
+    within, top = jnp.minimum(wall, 2 * LONGEST_RACE).astype(jnp.float32), limit.astype(jnp.float32)
+    for done in range(LONGEST_RACE - 1):
+        ways = jnp.where(within + done <= top, within + done, top - done) * (1 / (done + 1))
+        mass = mass * (ways * jnp.where(within + (done + 1) <= top, counted, odds))
         rest = rest - mass.astype(jnp.int32)
-        go = (rest >= 0) & (x > 0)
-        at_common, at_rare, last = x == common, y == rare, y + 1 == rare
-        stays = at_common & ~last & (x + y < limit)
-        numerator = jnp.where(at_common & last, 1, jnp.where(at_common & ~at_rare, x + y, x))
-        denominator = jnp.where(at_rare, x + rare - 1, jnp.where(last, jnp.where(at_common, 1, limit), y + 1))
-        ratio = numerator.astype(jnp.float32) / denominator.astype(jnp.float32)
-        mass = jnp.where(go, mass * (ratio * jnp.where(at_rare, inverse, jnp.where(stays, q, odds))), 0)
-        x = jnp.where(go & ~stays, x - 1, x)
-        y = jnp.where(go & ~at_rare, y + 1, y)
-    return jnp.where(started, jnp.where(likely, x * 64 + y, y * 64 + x), 0)
+        count = count + (rest >= 0)
+    # Rounding can leave a word beyond the last end.
+    count = jnp.where(started & (count <= limit), count, 0)
+    other = jnp.where(started, jnp.minimum(wall, limit - count), 0)
+    return jnp.where(counts_failures, other * 64 + count, count * 64 + other)
+
+
+def _doublings(p: Array) -> Array:
+    """How often a float32 in (0, 1) must be doubled to reach 1, rounded up."""
+    return 127 - (lax.bitcast_convert_type(p, jnp.int32) >> 23)
 
 
 @_packed_race.def_vmap

@@ -1,0 +1,173 @@
+"""What a new user gets wrong in a cleaning study: one line that names the field, status 2, and nothing written."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jaxbandit import cli
+
+SYNTHETIC = 'kind = "cleaning/synthetic"\n'
+EE = 'kind = "ee"\n'
+
+
+def table(path: str = "claims.csv", entity: str = "flight", value: str = "time") -> str:
+    return f'budget = 10\nkind = "cleaning/table"\npath = "{path}"\nentity = "{entity}"\nvalue = "{value}"\n'
+
+
+def law(spec: str) -> str:
+    return f"{SYNTHETIC}budget = 10\nsc_pdf = {spec}\n"
+
+
+def values(spec: str) -> str:
+    return f"{SYNTHETIC}budget = 10\nfalse_values = {spec}\n"
+
+
+def contents(folder: Path) -> dict[Path, bytes | None]:
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.fixture(autouse=True)
+def _one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")  # so that main leaves this process as it is
+
+
+@pytest.fixture
+def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Gives a study to a verb, checks how it is refused, and returns the line."""
+    files = {
+        "claims.csv": b"flight,time\na,1\na,2\nb,1\n",
+        "empty.csv": b"",
+        "header.csv": b"flight,time\n",
+        "latin.csv": b"flight,time\na,\xff\n",
+        "torn.db": b"SQLite format 3\0" + bytes(500),
+        "flat.csv": b"flight,time\na,1\na,1\n",
+        "past.csv": b"successes,attempts\n1,2\n5,4\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder").mkdir()
+
+    def run(problem: str, policy: str = EE, head: str = "runs = 3\n", verb: str = "run") -> str:
+        study = tmp_path / "study.toml"
+        study.write_text(f"{head}\n[problem]\n{problem}\n[[policy]]\n{policy}")
+        before = contents(tmp_path)
+        assert cli.main([verb, str(study), "--out", str(tmp_path / "out")]) == 2
+        out, said = capsys.readouterr()
+        assert out == ""
+        assert said.count("\n") == 1
+        assert said.startswith("jaxbandit: ")
+        assert before == contents(tmp_path)
+        return said.removeprefix("jaxbandit: ").replace(f"{tmp_path}/", "").rstrip("\n")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        (SYNTHETIC, "problem.budget = missing: units of cost, a whole number from 1 to 2147483647"),
+        (SYNTHETIC + "budget = 0", "problem.budget = 0: a whole number from 1 to 2147483647"),
+        (SYNTHETIC + "budget = 2147483648", "problem.budget = 2147483648: a whole number from 1 to 2147483647"),
+        (SYNTHETIC + "budget = nan", "problem.budget = nan: a whole number from 1 to 2147483647"),
+        (SYNTHETIC + "budget = 1\nentities = 0", "problem.entities = 0: a whole number from 1 to 2147483647"),
+        (SYNTHETIC + "budget = 1\nsize = 1", "problem.size = 1: no such key; there are budget, entities, false_values"),
+        ('kind = "cleaning/made-up"', "problem.kind = cleaning/made-up: one of cleaning/synthetic, cleaning/table"),
+        (values("{ uniform = [5, 2] }"), "problem.false_values = [5, 2]: 0 <= low <= high, 1 <= high <= 4095"),
+        (values("{ constant = 0 }"), "problem.false_values.constant = 0: a whole number from 1 to 4095"),
+        (values("{ weights = [1, nan] }"), "problem.false_values.weights = nan: a number from 0 to"),
+        (values("{ weights = [1, 0] }"), "problem.false_values.weights = [1, 0]: 2 to 4096 of them, not all"),
+        (values("19"), "problem.false_values = 19: { uniform = [low, high] }"),
+        (law("{ histogram = [0, 0] }"), "problem.sc_pdf.histogram = 2 bars: does not integrate: at least one bar"),
+        (law("{ histogram = [1, -1] }"), "problem.sc_pdf.histogram bar 2 = -1: a number of at least 0"),
+        (law("{ normal = { variance = nan } }"), "problem.sc_pdf.normal.variance = nan: a number above 0, at most 1e6"),
+        (law("{ normal = { mean = 0.5 } }"), "problem.sc_pdf = {'normal': {'mean': 0.5}}: "),
+        (law("{ beta = [0, 1] }"), "problem.sc_pdf.beta.alpha = 0: a number above 0, at most 1e5"),
+        (law('"gauss"'), 'problem.sc_pdf = gauss: "uniform", {normal = '),
+        (law('{ records = { path = "none.csv" } }'), "problem.sc_pdf.records.path = none.csv: a file that exists"),
+        (law("{ records = { path = 3 } }"), "problem.sc_pdf.records.path = 3: a text that is not empty"),
+        (law('{ records = { path = "past.csv" } }'), "problem.sc_pdf.records.successes[1] = 5: at most the 4 attempts"),
+        (law('{ records = { path = "claims.csv" } }'), "problem.sc_pdf.records.successes = successes: no such column;"),
+        (law('{ records = { file = "past.csv" } }'), "problem.sc_pdf.records = {'file': 'past.csv'}: a table { path"),
+        (table("none.csv"), "problem.path = none.csv: a file that exists"),
+        (table("empty.csv"), "problem.path = empty.csv: a table with at least one row"),
+        (table("header.csv"), "problem.path = header.csv: a table with at least one row"),
+        (table("latin.csv"), "problem.path = latin.csv: a CSV file in UTF-8, or an SQLite database"),
+        (table("torn.db"), "problem.path = torn.db: an SQLite database that can be read"),
+        (table("folder"), "problem.path = folder: a file that can be read (Is a directory)"),
+        (table("flat.csv"), "problem.value = time: at least one entity with two different values"),
+        (table(entity="train"), "problem.entity = train: no such column; there are flight, time"),
+        (table(value="Time"), "problem.value = Time: no such column; there are flight, time"),
+        (table() + 'table = "t"', "problem.table = t: only for an SQLite database, and this is a CSV file"),
+        (table() + 'normalise = "lower"', "problem.normalise = lower: one of none, casefold"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["run", "tune"])
+def test_problem(refused: Callable[..., str], problem: str, line: str, verb: str) -> None:
+    assert refused(problem, verb=verb).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("policy", "line"),
+    [
+        ('kind = "best"', "policy.kind = best: one of known-sc, random, greedy, epsilon-greedy, ee, index"),
+        (EE + "greed = 1", "policy.ee.greed = 1: no such key; there are t, q, tuning, delta, early_stopping"),
+        ('kind = "random"\nepsilon = 1', "policy.random.epsilon = 1: no such key; there are none"),
+        ('kind = "epsilon-greedy"\nepsilon = 1.5', "policy.epsilon-greedy.epsilon = 1.5: a number from 0 to 1"),
+        ('kind = "epsilon-greedy"\nepsilon = [0.1, nan]', "policy.epsilon-greedy.epsilon = nan: a number from 0 to 1"),
+        ('kind = "epsilon-greedy"\nepsilon = []', "policy.epsilon-greedy.epsilon = []: a value, or a list of at least"),
+        (EE + "t = 3\nq = -0.1", "policy.ee.q = -0.1: a number from 0 to 1"),
+        (EE + "t = 3\nq = nan", "policy.ee.q = nan: a number from 0 to 1"),
+        (EE + "t = 0\nq = 0.5", "policy.ee.t = 0: a whole number from 1 to 1048576"),
+        (EE + "t = 3", "policy.ee.q = missing: to be given together with t, or neither"),
+        (EE + "q = 0.5", "policy.ee.t = missing: to be given together with q, or neither"),
+        (EE + "delta = 0", "policy.ee.delta = 0: a number from 0.0001 to 1"),
+        (EE + 'tuning = "best"', "policy.ee.tuning = best: one of lemma3, exact"),
+        (EE + "early_stopping = 1", "policy.ee.early_stopping = 1: true or false"),
+        (EE + "\n[[policy]]\n" + EE, "policy = ee, budget 10, tuning lemma3, t 3, q 0.667: each configuration once"),
+    ],
+)
+def test_policy(refused: Callable[..., str], policy: str, line: str) -> None:
+    assert refused(SYNTHETIC + "budget = 10", policy).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("swept", "line"),
+    [
+        ("budget = [10, 0]", "sweep.budget = 0: a whole number from 1 to 2147483647"),
+        ("budget = []", "sweep.budget = []: a list of at least one value"),
+        ("budget = [10]\nsize = [1]", "sweep.size = [1]: a parameter of the problem: budget, entities"),
+        ('budget = [10]\nsc_pdf = ["uniform", { beta = [0, 1] }]', "sweep.sc_pdf.beta.alpha = 0: a number above 0"),
+        ("budget = [10]\nfalse_values = [{ uniform = [5, 2] }]", "sweep.false_values = [5, 2]: 0 <= low <= high"),
+    ],
+)
+def test_sweep(refused: Callable[..., str], swept: str, line: str) -> None:
+    assert refused(SYNTHETIC, f"{EE}\n[sweep]\n{swept}\n").startswith(line)
+
+
+def test_head(refused: Callable[..., str]) -> None:
+    problem = SYNTHETIC + "budget = 10"
+    assert refused(problem, head="").startswith("runs = missing: a whole number from 1 to 2147483647")
+    assert refused(problem, head="runs = 0").startswith("runs = 0: a whole number from 1")
+    assert refused(problem, head="runs = 1\nseed = -1").startswith("seed = -1: a whole number from 0 to 4294967295")
+    assert refused(problem, head="runs = 1\nrun = 1").startswith("run = 1: no such key; there are seed, runs, problem")
+    assert refused(problem, head="runs = ").startswith("STUDY = study.toml: a TOML file (")
+
+
+def test_what_policies_cannot_do(refused: Callable[..., str]) -> None:
+    line = refused(values("{ constant = 300 }"), 'kind = "index"\n')
+    assert line == "policy.kind = index with up to 300 false values: at most 256 an entity"
+    line = refused(values("{ constant = 4000 }"))
+    assert line.startswith("policy.ee.t = missing: to be given, with q: tuning tries each t up to 1024")
+
+
+def test_a_folder_with_another_study(
+    refused: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = tmp_path / "first.toml"
+    first.write_text(f"runs = 2\n[problem]\n{SYNTHETIC}budget = 3\nentities = 9\n[[policy]]\n{EE}t = 1\nq = 0.5\n")
+    assert cli.main(["run", str(first), "--out", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
+    for verb in ("run", "tune"):
+        line = refused(SYNTHETIC + "budget = 10", verb=verb)
+        assert line == "--out = out: a new or empty folder, or one that holds this study; it holds another one"
