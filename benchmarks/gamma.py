@@ -1,16 +1,14 @@
 """Time the tuning of Explore-Exploit: one problem, and 10,000 problems in one call. Median of five warm calls.
 
-python benchmarks/gamma.py [--out gamma.json]
+python -m benchmarks.gamma [--out FILE.json] [--quick]
 """
 
-import argparse
-import json
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.common import facts, parser, save
 from jaxbandit.cleaning.gamma import Floats, Objective, tune
 
 DELTA, LARGEST, REPEATS = 0.001, 19, 5
@@ -40,16 +38,14 @@ def measure(count: int, objective: Objective) -> dict[str, float | int | str]:
 
 def main() -> None:
     """Measure, print a table, write JSON if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="write the figures to this file as JSON")
-    out = parser.parse_args().out
+    given = parser(__doc__).parse_args()
+    head = facts("gamma", given.quick)
     objectives: tuple[Objective, ...] = ("lemma3", "exact")
-    rows = [measure(count, objective) for count in (1, 10_000) for objective in objectives]
+    rows = [measure(count, objective) for count in (1, 100 if given.quick else 10_000) for objective in objectives]
     print(f"{'problems':>9}  {'objective':<9}  {'first (s)':>9}  {'warm (s)':>9}")
     for row in rows:
         print(f"{row['problems']:>9}  {row['objective']:<9}  {row['first_s']:>9.3f}  {row['warm_s']:>9.4f}")
-    if out:
-        out.write_text(json.dumps(rows, indent=2) + "\n")
+    save(given.out, head, rows)
 
 
 if __name__ == "__main__":

@@ -104,9 +104,12 @@ def _highest_bit(typingctx, word):
 
 
 class Space(NamedTuple):
-    """Scratch memory of a thread; what a run needs of it is overwritten before it is read, or left as it was found.
+    """Scratch memory of a thread: a run writes what it reads of it first, or leaves it as it found it.
 
-    ``pool`` (budget + 1,): entities. The rest is for epsilon-greedy: see there.
+    ``pool`` (int64, (budget + 1,)): entities that may be drawn again. The rest is for epsilon-greedy: ``records``
+    (uint32, an entity that was met a row), ``buckets`` (int32, by rank of the estimate: where its members begin in
+    ``members``, how many there are, and are room for), ``touched`` (int32, how many buckets were used, and which),
+    ``bits`` and ``upper`` (uint64, which buckets have members, and which words of ``bits`` are not 0), and ``ranks``.
     """
 
     pool: np.ndarray
@@ -354,7 +357,7 @@ def _epsilon_greedy(word: Jitted, two: Jitted, epsilon: float) -> Jitted:
                     records[id_, _SLOT] = size
                     pool[size] = id_
                     size += 1
-            tried, gained = records[id_, _TRIED], records[id_, _GAINED]
+            tried, gained = np.int64(records[id_, _TRIED]), np.int64(records[id_, _GAINED])
             state, bits = word(state)
             hit = np.int64(bits < records[id_, _P])
             spent += 1
@@ -406,7 +409,7 @@ def _spread(run: Jitted, ranked: bool) -> Jitted:
         for block in prange(blocks):
             space = Space(
                 np.empty(budget + 1, np.int64),
-                np.empty((length, 6), np.int64),
+                np.empty((length, 8), np.uint32),
                 np.zeros((distinct << 12, 3), np.int32),
                 np.empty(4 * length, np.int32),
                 np.zeros(length + 1, np.int32),

@@ -1,14 +1,11 @@
 """Nanoseconds a draw of the samplers in jaxbandit.random, against jax.random's.
 
-    python benchmarks/samplers.py [--out FILE.json]
+    python -m benchmarks.samplers [--out FILE.json] [--quick]
 
 Both run inside one jitted while_loop over 2,048 lanes, warm; the median of 5 runs. Ours: an address a lane and step.
 jax.random: one key a step for all the lanes (fold_in), its cheapest use; a key for every lane costs more.
 """
 
-import argparse
-import json
-import platform
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from benchmarks.common import facts, parser, save
 from jaxbandit import random
 from jaxbandit.random import stream, words
 
@@ -86,7 +84,7 @@ PAIRS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
 }
 
 
-def _nanoseconds(draw: Callable[[Array], Array], draws: int) -> float:
+def _nanoseconds(draw: Callable[[Array], Array], draws: int, quick: bool) -> float:
     """The median time of a draw in a loop that sums them (so that none is left out)."""
 
     @jax.jit
@@ -103,8 +101,8 @@ def _nanoseconds(draw: Callable[[Array], Array], draws: int) -> float:
         return time.perf_counter() - begin
 
     seconds(3)
-    steps = int(np.clip(0.15 / (seconds(10) / 10), 10, 5000))
-    return median(seconds(steps) for _ in range(RUNS)) / steps / draws * 1e9
+    steps = int(np.clip((0.01 if quick else 0.15) / (seconds(10) / 10), 10, 5000))
+    return median(seconds(steps) for _ in range(1 if quick else RUNS)) / steps / draws * 1e9
 
 
 def _ours(draw: Callable[..., Array], step: Array) -> Array:
@@ -116,21 +114,18 @@ def _theirs(draw: Callable[..., Array], step: Array) -> Array:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", help="write the table to this JSON file too")
-    out = parser.parse_args().out
+    given = parser(__doc__).parse_args()
+    head = facts("samplers", given.quick) | {"device": str(jax.devices()[0]), "lanes": LANES}
     rows: list[dict[str, Any]] = []
     print(f"{'sampler':28} {'jaxbandit':>10} {'jax.random':>11} {'ratio':>7}   ns a draw, {LANES} lanes")
     for name, (ours, theirs) in PAIRS.items():
         # A walk along a permutation draws an entry a step; jax.random makes all of them at once.
         entries = 50_000 if name.startswith("position") else LANES
-        a, b = _nanoseconds(partial(_ours, ours), LANES), _nanoseconds(partial(_theirs, theirs), entries)
+        a = _nanoseconds(partial(_ours, ours), LANES, given.quick)
+        b = _nanoseconds(partial(_theirs, theirs), entries, given.quick)
         rows.append({"sampler": name, "jaxbandit_ns": a, "jax_random_ns": b, "ratio": b / a})
         print(f"{name:28} {a:10.1f} {b:11.1f} {b / a:7.1f}", flush=True)
-    if out:
-        with open(out, "w") as file:
-            device = str(jax.devices()[0])
-            json.dump({"jax": jax.__version__, "device": device, "machine": platform.machine(), "rows": rows}, file)
+    save(given.out, head, rows)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Streak:
         return cleaning.Pull(
             entity=entity,
             attempt=state.tried,
-            successes=jnp.where(state.gained < view.false_values(entity), 1, 0),  # up to the next success ...
+            successes=jnp.int32(1),  # up to the next success ...
             failures=self.patience - state.streak,  # ... or the last failure that is put up with
             cleans=jnp.where(self.done(view, state), 0, view.budget - state.totals.spent),
         )

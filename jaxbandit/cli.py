@@ -258,7 +258,7 @@ def _use_all_cores() -> None:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with contextlib.suppress(RuntimeError):  # JAX already runs: in a notebook, or a test
-        jax.config.update("jax_num_cpu_devices", cores)  # type: ignore[no-untyped-call]
+        jax.config.update("jax_num_cpu_devices", cores)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

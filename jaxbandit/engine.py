@@ -85,6 +85,7 @@ class _Cut(NamedTuple):
 
 
 _AXIS = "lanes"
+_NOWHERE = 2**31 - 1
 
 
 def _chunk(
@@ -114,10 +115,10 @@ def _chunk(
 
     def refill(lanes: _Lane, queue: _Queue) -> tuple[_Lane, _Queue]:
         over, answers = jax.vmap(finish)(lanes)
-        slot = jnp.where(over, lanes.job // devices, jnp.iinfo(jnp.int32).max)
+        slot = jnp.where(over, lanes.job // devices, _NOWHERE)
         kept = {name: queue.answers[name].at[slot].set(value, mode="drop") for name, value in answers.items()}
         free = over | (lanes.job < 0)
-        job = queue.next + (jnp.cumsum(free) - 1) * devices
+        job = queue.next + (jnp.cumsum(free, dtype=jnp.int32) - 1) * devices
         job = jnp.where(free & (job < jobs), job, -1)
         fresh = jax.vmap(begin)(jnp.maximum(job, 0))._replace(job=job)
         lanes = jax.tree.map(lambda new, old: jnp.where(_column(free, old), new, old), fresh, lanes)
@@ -145,10 +146,9 @@ def _column(mask: Array, like: Array) -> Array:
     return mask.reshape(mask.shape + (1,) * (like.ndim - 1))
 
 
-def _empty_lanes(
-    cut: _Cut, lanes: int, per_device: int, devices: int, shared: list[Array], stacked: list[Array]
-) -> tuple[_Lane, _Queue]:
-    """Lanes without a job, and the empty answers: the shapes come from tracing a run's beginning and end."""
+@functools.lru_cache(maxsize=256)
+def _shapes(cut: _Cut, shared: tuple[jax.ShapeDtypeStruct, ...], stacked: tuple[jax.ShapeDtypeStruct, ...]) -> Any:
+    """The shapes of a lane and of its answers, from tracing a run's beginning and end."""
 
     def sample(shared: list[Array], stacked: list[Array]) -> tuple[_Lane, dict[str, Array]]:
         knobs = [leaf[0] for leaf in stacked]
@@ -159,7 +159,23 @@ def _empty_lanes(
         state = policy.init(view)
         return _Lane(jnp.int32(-1), key, knobs, instance, state), policy.answer(view, state)
 
-    lane, answers = jax.eval_shape(sample, shared, stacked)
+    return jax.eval_shape(sample, list(shared), list(stacked))
+
+
+def _shapes_of(cut: _Cut, shared: list[Array], stacked: list[Array]) -> tuple[_Lane, dict[str, Array]]:
+    structs = (tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves) for leaves in (shared, stacked))
+    shapes: tuple[_Lane, dict[str, Array]] = _shapes(cut, *structs)
+    return shapes
+
+
+def _lane_bytes(lane: _Lane) -> int:
+    return sum(int(leaf.size) * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane))
+
+
+def _empty_lanes(
+    lane: _Lane, answers: dict[str, Array], lanes: int, per_device: int, devices: int
+) -> tuple[_Lane, _Queue]:
+    """Lanes without a job, and room for the answers, on all devices."""
     blank = jax.tree.map(lambda leaf: jnp.zeros((devices * lanes, *leaf.shape), leaf.dtype), lane)
     blank = blank._replace(job=jnp.full(devices * lanes, -1, jnp.int32))
     kept = {name: jnp.zeros(devices * per_device, leaf.dtype) for name, leaf in answers.items()}
@@ -275,7 +291,7 @@ def simulate(
 _STRIDE = 32
 _JOBS_AT_ONCE = 1 << 24
 _STATE_BYTES = {"cpu": 1 << 27}
-_LANES = {"cpu": 1024}
+_LANES = {"cpu": 4096}
 
 
 def _run_group(
@@ -287,8 +303,11 @@ def _run_group(
     for start in range(0, runs, at_once):
         some = min(at_once, runs - start)
         base = start * configurations
-        parts.append(_run_jobs(cut, shared, knobs, configurations, mesh, some, seed, first_run + start, lanes,
-                               lambda done, base=base: report(base + done)))  # fmt: skip
+
+        def onward(done: int, base: int = base) -> None:
+            report(base + done)
+
+        parts.append(_run_jobs(cut, shared, knobs, configurations, mesh, some, seed, first_run + start, lanes, onward))
     return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
 
 
@@ -299,9 +318,10 @@ def _run_jobs(
     jobs, devices = configurations * runs, mesh.size
     # Room for a power of two of answers, so that few numbers of runs are compiled for.
     per_device = 1 << (-(-jobs // devices) - 1).bit_length()
-    width = min(lanes or _width(cut, shared, knobs, mesh), per_device)
+    lane, answers = _shapes_of(cut, shared, knobs)
+    width = min(lanes or _width(lane, mesh.devices.flat[0].platform), per_device)
     carry = jax.device_put(
-        _empty_lanes(cut, width, per_device, devices, shared, knobs), NamedSharding(mesh, PartitionSpec(_AXIS))
+        _empty_lanes(lane, answers, width, per_device, devices), NamedSharding(mesh, PartitionSpec(_AXIS))
     )
     chunk = _compiled(cut, mesh, _STRIDE)
     numbers = (np.uint32(seed), np.uint32(first_run), np.int32(runs), np.int32(jobs))
@@ -321,8 +341,5 @@ def _run_jobs(
     }
 
 
-def _width(cut: _Cut, shared: list[Array], knobs: list[Array], mesh: Mesh) -> int:
-    platform = mesh.devices.flat[0].platform
-    lane = jax.eval_shape(lambda: _empty_lanes(cut, 1, 1, 1, shared, knobs))[0]
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane))
-    return max(1, min(_LANES.get(platform, 1 << 16), _STATE_BYTES.get(platform, 1 << 33) // size))
+def _width(lane: _Lane, platform: str) -> int:
+    return max(1, min(_LANES.get(platform, 1 << 16), _STATE_BYTES.get(platform, 1 << 33) // _lane_bytes(lane)))

@@ -72,7 +72,7 @@ class EE:
         explored = tried >= self.t
         good = gained >= self.need
         leave = clean | (moved & ~state.exploiting & (hopeless | (explored & ~good)))
-        place = state.place + leave
+        place = state.place + leave.astype(jnp.int32)
         entity = jnp.where(leave, view.in_random_order(jnp.minimum(place, view.entities - 1)), state.entity)
         return State(
             place=place,
@@ -106,7 +106,7 @@ def ee(t: int, q: float, early_stopping: bool = True) -> EE:
     """
     if isinstance(t, bool) or not isinstance(t, int | np.integer) or not 1 <= t <= 2**20:
         raise BadInput("t", t, "a whole number from 1 to 1048576")
-    return EE(np.int32(t), np.int32(needed(t, q)), np.bool_(early_stopping))
+    return EE(jnp.int32(t), jnp.int32(needed(t, q)), jnp.bool_(early_stopping))
 
 
 def needed(t: int, q: float) -> int:

@@ -118,7 +118,7 @@ class EpsilonGreedy:
         estimate = after.gained.astype(jnp.float32) / jnp.maximum(after.tried, 1).astype(jnp.float32)
         ranking = state.ranking.put(state.slot, estimate, moved & ~clean, state.pool.size - 1, clean & ~new)
         pool = state.pool.put(state.slot, after, where=moved, keep=~clean)
-        met = state.met + (moved & new)
+        met = state.met + (moved & new).astype(jnp.int32)
         totals = state.totals.add(outcome, clean)
         return State(pool, ranking, met, *self._pick(view, pool, ranking, met, totals.spent), totals)
 
@@ -139,4 +139,4 @@ def epsilon_greedy(epsilon: float, memory: int) -> EpsilonGreedy:
     """
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float | np.floating) or not 0 <= epsilon <= 1:
         raise BadInput("epsilon", epsilon, "a number from 0 to 1")
-    return EpsilonGreedy(np.float32(epsilon), memory)
+    return EpsilonGreedy(jnp.float32(epsilon), memory)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.cleaning import gamma
@@ -202,7 +203,7 @@ def _ee(
         return ee(t, q, early_stopping), {"t": t, "q": q}
     objective: gamma.Objective = "exact" if tuning == "exact" else "lemma3"
     t, need, q, _ = setting.tuned(objective, delta, early_stopping)
-    return EE(np.int32(t), np.int32(need), np.bool_(early_stopping)), {"tuning": tuning, "t": t, "q": q}
+    return EE(jnp.int32(t), jnp.int32(need), jnp.bool_(early_stopping)), {"tuning": tuning, "t": t, "q": q}
 
 
 def _epsilon_greedy(setting: Setting, epsilon: float) -> tuple[EpsilonGreedy, dict[str, Any]]:
@@ -219,7 +220,7 @@ def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
     if most > MOST_INDEXED:
         raise BadInput("policy.kind", f"index with up to {most} false values", f"at most {MOST_INDEXED} an entity")
     allowed = allowed_failures(setting.sc_pdf.cells(0.001), _level(setting), most)
-    return Index(allowed, setting.memory), {}
+    return Index(jnp.asarray(allowed), setting.memory), {}
 
 
 POLICIES = (

@@ -60,7 +60,7 @@ class Greedy:
         tried = moved & ~state.working
         working = (after.gained > 0) & ~clean
         pool = state.pool.put(state.slot, after, where=tried, keep=after.gained == 0)
-        met = state.met + (tried & (state.slot >= state.pool.size))
+        met = state.met + (tried & (state.slot >= state.pool.size)).astype(jnp.int32)
         totals = state.totals.add(outcome, clean)
         slot, drawn = pick(view, pool, met, totals.spent)
         return State(pool, met, slot, select(working, after, drawn), working, totals)

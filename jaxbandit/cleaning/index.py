@@ -49,7 +49,7 @@ class Index:
         return self._next(view, state, jnp.bool_(True))
 
     def _worth(self, klass: Array) -> Array:
-        return jnp.asarray(self.allowed)[jnp.clip(klass, 0, self.allowed.shape[1]), 0] > 0
+        return self.allowed[jnp.clip(klass, 0, self.allowed.shape[1]), 0] > 0
 
     def _next(self, view: View, state: State, leave: Array) -> State:
         """Where ``leave``: the next entity, of the classes worth a try, then of the pool, then of the others."""
@@ -65,7 +65,7 @@ class Index:
             over = place >= view.entities
             return jnp.where(over, klass - 1, klass), jnp.where(over, 0, place + 1)
 
-        first = (state.klass, state.place + (leave & ~state.recalled))
+        first = (state.klass, state.place + (leave & ~state.recalled).astype(jnp.int32))
         klass, place = lax.while_loop(missing, advance, first)
         recall = (state.pool.size > 0) & ~self._worth(klass)
         fresh = Entry(view.in_random_order(jnp.clip(place, 0, view.entities - 1)), jnp.int32(0), jnp.int32(0))
@@ -76,13 +76,13 @@ class Index:
             place=place,
             at=select(leave, select(recall, taken, fresh), state.at),
             recalled=jnp.where(leave, recall, state.recalled),
-            pool=state.pool._replace(size=state.pool.size - (leave & recall)),
+            pool=state.pool._replace(size=state.pool.size - (leave & recall).astype(jnp.int32)),
             totals=state.totals,
         )
 
     def _limit(self, state: State, began: Array, gained: Array) -> Array:
         row = jnp.clip(began, 0, self.allowed.shape[1])
-        limit = jnp.asarray(self.allowed)[row, jnp.clip(gained, 0, self.allowed.shape[1] - 1)]
+        limit = self.allowed[row, jnp.clip(gained, 0, self.allowed.shape[1] - 1)]
         return jnp.where(state.recalled | ~self._worth(state.klass), UNLIMITED, limit)
 
     def ask(self, view: View, state: State) -> Pull:

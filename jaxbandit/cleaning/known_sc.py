@@ -51,7 +51,7 @@ class KnownSc:
         clean = (outcome.cleans > 0) & (outcome.removed == pull.successes)
         _, _, height = view.best(state.rank, state.height)
         return State(
-            rank=state.rank + clean,
+            rank=state.rank + clean.astype(jnp.int32),
             height=jnp.where(clean, height, state.height),
             tried=jnp.where(clean, 0, state.tried + outcome.cleans),
             gained=jnp.where(clean, 0, state.gained + outcome.removed),

@@ -7,6 +7,7 @@ from jax import Array
 
 from jaxbandit.cleaning.problem import Outcome
 from jaxbandit.random.draws import wide_product
+from jaxbandit.random.fence import computed_once
 from jaxbandit.random.stream import Stream, words
 
 
@@ -60,10 +61,15 @@ def below(key: Stream, purpose: int, index: Array, bound: Array) -> Array:
     Both words of the address, as a fraction of 64 bits, times the bound: no rejection, so nothing that loops.
     """
     high, low = words(key, purpose, index)
+    return _scaled(high, low, bound)
+
+
+@computed_once
+def _scaled(high: Array, low: Array, bound: Array) -> Array:
     size = bound.astype(jnp.uint32)
     top, middle = wide_product(high, size)
     carried = middle + wide_product(low, size)[0]
-    return (top + (carried < middle)).astype(jnp.int32)
+    return (top + (carried < middle).astype(jnp.uint32)).astype(jnp.int32)
 
 
 def place_among(weights: Array, rank: Array) -> tuple[Array, Array]:

@@ -70,7 +70,7 @@ class Totals(NamedTuple):
 
     def add(self, outcome: Outcome, clean: Array) -> "Totals":
         """After an outcome; ``clean``: whether it removed the entity's last false value."""
-        return Totals(self.spent + outcome.cleans, self.removed + outcome.removed, self.finished + clean)
+        return Totals(self.spent + outcome.cleans, self.removed + outcome.removed, self.finished + clean.astype(jnp.int32))
 
     def answer(self) -> dict[str, Array]:
         """The totals under the names of the answers."""
@@ -136,8 +136,7 @@ class Cleaning:
 
     def pull(self, key: Stream, instance: Instance, pull: Pull | InformedPull) -> Outcome:
         """Cleans an entity; the outcome is drawn in one go from the law of the trials, or from the tape."""
-        known = isinstance(pull, InformedPull)
-        probability = pull.probability if known else self.sc_probability(key, pull.entity)
+        probability = pull.probability if isinstance(pull, InformedPull) else self.sc_probability(key, pull.entity)
         walls = pull.successes, pull.failures, pull.cleans
         if self.on_tape:
             removed, failed = race_on_tape(instance.outcomes, pull.attempt, probability, pull.entity, *walls)
@@ -212,11 +211,11 @@ class Table(Cleaning):
 
     def count(self, key: Stream) -> Array:
         """The rows of the table."""
-        return jnp.int32(self.counts.shape[0])
+        return jnp.asarray(self.counts.shape[0], jnp.int32)
 
     def false_values(self, key: Stream, entity: Array) -> Array:
         """As the table has them."""
-        return jnp.asarray(self.counts)[jnp.clip(entity, 0, self.counts.shape[0] - 1)]
+        return self.counts[jnp.clip(entity, 0, self.counts.shape[0] - 1)]
 
     def in_random_order(self, key: Stream, place: Array) -> Array:
         """A keyed permutation of the rows, walked without being stored."""
@@ -237,18 +236,18 @@ class KnownTable(Table):
 
     def sc_probability(self, key: Stream, entity: Array) -> Array:
         """As given."""
-        return jnp.asarray(self.probabilities)[jnp.clip(entity, 0, self.counts.shape[0] - 1)]
+        return self.probabilities[jnp.clip(entity, 0, self.counts.shape[0] - 1)]
 
     def best(self, key: Stream, entities: Array, rank: Array, height: Array) -> tuple[Array, Array, Array]:
         """See ``View.best``; the ranking is known."""
-        entity = jnp.asarray(self.ranking)[jnp.clip(rank, 0, self.counts.shape[0] - 1)]
+        entity = self.ranking[jnp.clip(rank, 0, self.counts.shape[0] - 1)]
         return entity, self.sc_probability(key, entity), height
 
 
-def _budget(budget: int) -> np.int32:
+def _budget(budget: int) -> Array:
     if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or not 1 <= budget <= 2**31 - 1:
         raise BadInput("budget", budget, "a whole number from 1 to 2147483647")
-    return np.int32(budget)
+    return jnp.asarray(budget, jnp.int32)
 
 
 def synthetic(
@@ -275,8 +274,8 @@ def synthetic(
         raise BadInput("false_values", weights.tolist(), "weights of at least 0, not all of r > 0 being 0")
     positive = weights[1:] / weights[1:].sum()
     return Synthetic(
-        _budget(budget), sc_pdf.quantiles(), on_tape, np.int32(entities),
-        np.float32(weights[1:].sum() / weights.sum()), thresholds(positive),
+        _budget(budget), sc_pdf.quantiles(), on_tape, jnp.int32(entities),
+        jnp.float32(weights[1:].sum() / weights.sum()), jnp.asarray(thresholds(positive)),
     )  # fmt: skip
 
 
@@ -309,7 +308,7 @@ def of_table(
     kept = counts > 0
     if not kept.any():
         raise BadInput("false_values", "none above 0", "at least one entity with a false value")
-    rows = counts[kept].astype(np.int32)
+    rows = jnp.asarray(counts[kept].astype(np.int32))
     if sc_probabilities is None:
         if sc_pdf is None:
             raise BadInput("sc_pdf", None, "an sc-pdf, or fixed sc_probabilities")
@@ -317,6 +316,6 @@ def of_table(
     p = np.asarray(sc_probabilities, np.float64)
     if p.shape != counts.shape or not ((p >= 0) & (p <= 1)).all():
         raise BadInput("sc_probabilities", p.tolist(), f"{counts.size} numbers from 0 to 1")
-    fixed = np.minimum(np.floor(p[kept] * 2.0**32), 2.0**32 - 1).astype(np.uint32)
-    ranking = np.argsort(-p[kept], kind="stable").astype(np.int32)
+    fixed = jnp.asarray(np.minimum(np.floor(p[kept] * 2.0**32), 2.0**32 - 1).astype(np.uint32))
+    ranking = jnp.asarray(np.argsort(-p[kept], kind="stable").astype(np.int32))
     return KnownTable(_budget(budget), Uniform().quantiles(), on_tape, rows, fixed, ranking)

@@ -65,7 +65,7 @@ class Random:
         moved = outcome.cleans > 0
         clean = moved & (outcome.removed == pull.successes)
         pool = state.pool.put(state.slot, state.at.add(outcome), where=moved, keep=~clean)
-        met = state.met + (moved & (state.slot >= state.pool.size))
+        met = state.met + (moved & (state.slot >= state.pool.size)).astype(jnp.int32)
         totals = state.totals.add(outcome, clean)
         return State(pool, met, *pick(view, pool, met, totals.spent), totals)
 

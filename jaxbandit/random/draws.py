@@ -32,7 +32,7 @@ def probability(p: ArrayLike) -> Array:
 
     Else a product that became p, or a p known at compile time, could enter later sums in another precision.
     """
-    clipped: Array = lax.optimization_barrier(jnp.clip(jnp.asarray(p).astype(jnp.float32), 0, 1))  # type: ignore[no-untyped-call]
+    clipped: Array = lax.optimization_barrier(jnp.clip(jnp.asarray(p).astype(jnp.float32), 0, 1))
     return clipped
 
 

@@ -8,10 +8,10 @@ wall of the outcome that is counted cannot be passed because the trials are no m
 The binomial (no wall but trials) and the negative binomial (no wall but successes) are its corners.
 """
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.random.fence import computed_once
 from jaxbandit.random.stream import Stream, words
 
 LONGEST_RACE = 16
@@ -25,7 +25,7 @@ _BITS = 100
 """A product of probabilities stays above 2^-_BITS, far from the least float32."""
 
 
-@jax.custom_batching.custom_vmap
+@computed_once
 def _packed_race(word: Array, probability: Array, successes: Array, failures: Array, trials: Array) -> Array:
     """``successes * 64 + failures`` of a race."""
     grid = probability >> jnp.uint32(8)
@@ -61,7 +61,7 @@ def _packed_race(word: Array, probability: Array, successes: Array, failures: Ar
         ways = jnp.where(within + done <= top, within + done, top - done) * (1 / (done + 1))
         mass = mass * (ways * jnp.where(within + (done + 1) <= top, counted, odds))
         rest = rest - mass.astype(jnp.int32)
-        count = count + (rest >= 0)
+        count = count + (rest >= 0).astype(jnp.int32)
     # Rounding can leave a word beyond the last end.
     count = jnp.where(started & (count <= limit), count, 0)
     other = jnp.where(started, jnp.minimum(wall, limit - count), 0)
@@ -71,20 +71,6 @@ def _packed_race(word: Array, probability: Array, successes: Array, failures: Ar
 def _doublings(p: Array) -> Array:
     """How often a float32 in (0, 1) must be doubled to reach 1, rounded up."""
     return 127 - (lax.bitcast_convert_type(p, jnp.int32) >> 23)
-
-
-@_packed_race.def_vmap
-def _batched_race(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
-    """The batch's races as one branch of a condition.
-
-    The branch, always taken, is a wall that XLA's fusion does not pass: without it the CPU backend repeats the whole
-    path in each kernel that uses a part of the result.
-    """
-    full = [
-        operand if has else jnp.broadcast_to(operand, (size, *operand.shape))
-        for operand, has in zip(operands, batched, strict=True)
-    ]
-    return lax.cond(full[-1][0] >= 0, _packed_race.fun, lambda *_: jnp.zeros_like(full[-1]), *full), True
 
 
 def race(word: Array, probability: Array, successes: Array, failures: Array, trials: Array) -> tuple[Array, Array]:
@@ -102,7 +88,7 @@ def race(word: Array, probability: Array, successes: Array, failures: Array, tri
     float32 products, below 2e-6 in total variation. Products are not added to as floats but converted to integers
     first, so no compiler can contract them and the same word gives the same bits on every device.
     """
-    packed = _packed_race(word, probability, successes, failures, trials)
+    packed = _packed_race(word, probability, successes, failures, jnp.maximum(trials, 0))
     return packed >> 6, packed & 63
 
 
@@ -121,5 +107,5 @@ def race_on_tape(
         go = (x < successes) & (y < failures) & (x + y < limit)
         word, _unused = words(key, entity, first + x + y)
         won = word < threshold
-        x, y = x + (go & won), y + (go & ~won)
+        x, y = x + (go & won).astype(jnp.int32), y + (go & ~won).astype(jnp.int32)
     return x, y

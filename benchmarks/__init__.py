@@ -1,0 +1,1 @@
+"""Benchmarks: ``python -m benchmarks.run --out DIR``; see README.md."""

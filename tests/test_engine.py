@@ -1,0 +1,181 @@
+"""What the engine promises: the same bits however a simulation is cut, and no compilation in a sweep."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jaxbandit import BadInput, simulate
+from jaxbandit import engine as engine_module
+from jaxbandit.cleaning import EE, Normal, Uniform, ee, epsilon_greedy, of_table, synthetic, uniform_false_values
+from jaxbandit.cleaning.family import POLICIES, Setting
+
+
+def problem(budget: int = 300, entities: int = 500, **changes: Any) -> Any:
+    given = {"false_values": uniform_false_values(0, 9), "sc_pdf": Uniform()} | changes
+    return synthetic(budget=budget, entities=entities, **given)
+
+
+def every_policy(setting: Setting, names: Sequence[str] = ()) -> dict[str, Any]:
+    return {
+        kind.name: kind.build(setting, **{parameter.name: parameter.default for parameter in kind.parameters})[0]
+        for kind in POLICIES
+        if not names or kind.name in names
+    }
+
+
+def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("kind", [kind.name for kind in POLICIES])
+def test_lanes_and_cuts_change_nothing(kind: str) -> None:
+    setting = Setting(300, 500, uniform_false_values(0, 9), Uniform())
+    policy = every_policy(setting)[kind]
+    whole = simulate(setting.problem(), policy, runs=60, seed=5)
+    assert whole["cleans"].shape == (1, 60)
+    assert len(np.unique(whole["removed"])) > 5
+    assert same(whole, simulate(setting.problem(), policy, runs=60, seed=5, lanes=7))
+    parts = [simulate(setting.problem(), policy, runs=20, seed=5, first_run=first) for first in (0, 20, 40)]
+    assert same(whole, {name: np.concatenate([part[name] for part in parts], axis=1) for name in whole})
+    assert not same(whole, simulate(setting.problem(), policy, runs=60, seed=6))
+
+
+def test_configurations_do_not_meet() -> None:
+    seed = 3
+    policies = [ee(1, 1.0), ee(3, 0.667), ee(5, 0.8), ee(3, 0.667, early_stopping=False)]
+    together = simulate(problem(), policies, runs=40, seed=seed)
+    for number, policy in enumerate(policies):
+        alone = simulate(problem(), policy, runs=40, seed=seed)
+        assert same({name: values[number : number + 1] for name, values in together.items()}, alone)
+
+
+_SCRIPT = """
+import sys, jax, numpy as np
+jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
+if sys.argv[3] == "x64":
+    jax.config.update("jax_enable_x64", True)
+from tests.test_engine import every_policy
+from jaxbandit import simulate
+from jaxbandit.cleaning import Normal, uniform_false_values
+from jaxbandit.cleaning.family import Setting
+assert jax.local_device_count() == int(sys.argv[1])
+setting = Setting(200, 300, uniform_false_values(0, 9), Normal(variance=0.3))
+for name, policy in every_policy(setting, "ee known-sc epsilon-greedy index".split()).items():
+    answers = simulate(setting.problem(), policy, runs=37, seed=1)
+    np.savez(f"{sys.argv[2]}-{name}.npz", **answers)
+"""
+
+
+def test_devices_and_x64_change_nothing(tmp_path: Any) -> None:
+    jobs = [(1, "x32"), (2, "x32"), (4, "x32"), (1, "x64")]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", _SCRIPT, str(devices), str(tmp_path / f"{devices}{width}"), width],
+            env={**os.environ, "PYTHONPATH": os.getcwd(), "JAX_PLATFORMS": "cpu"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for devices, width in jobs
+    ]
+    for process in running:
+        assert process.wait(timeout=600) == 0, process.communicate()[1]
+    for kind in ("ee", "known-sc", "epsilon-greedy", "index"):
+        first, *others = (np.load(tmp_path / f"{devices}{width}-{kind}.npz") for devices, width in jobs)
+        for other in others:
+            for name in first.files:
+                assert np.array_equal(first[name], other[name]), (kind, name)
+
+
+def compilations() -> int:
+    return sum(chunk._cache_size() for chunk in (engine_module._compiled(*key) for key in _COMPILED))
+
+
+_COMPILED: list[Any] = []
+
+
+def test_a_sweep_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = engine_module._compiled
+
+    def noted(*key: Any) -> Any:
+        if key not in _COMPILED:
+            _COMPILED.append(key)
+        return original(*key)
+
+    monkeypatch.setattr(engine_module, "_compiled", noted)
+    simulate(problem(), ee(2, 0.5), runs=64)
+    before = compilations()
+    for t in range(1, 8):
+        simulate(problem(budget=200 + t, entities=100 + t), ee(t, 1.0), runs=64, seed=t)
+    # Other numbers of runs of the same power of two, another distribution of the same size, other starts.
+    simulate(problem(false_values=np.arange(10.0)), ee(3, 0.5), runs=50, first_run=9)
+    assert compilations() == before
+    several = [ee(t, q) for t in (1, 2, 3) for q in (0.0, 0.7)]
+    simulate(problem(), several, runs=10)
+    between = compilations()
+    simulate(problem(), [ee(t, q) for t in (4, 5, 6) for q in (0.2, 1.0)], runs=10)
+    assert compilations() == between
+
+
+def test_strict_types() -> None:
+    setting = Setting(120, 80, uniform_false_values(0, 5), Normal(variance=0.2))
+    given, policies = setting.problem(), every_policy(setting)
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        for policy in policies.values():
+            assert simulate(given, policy, runs=3)["cleans"].max() <= 120
+
+
+def test_progress_ends_with_all() -> None:
+    seen: list[tuple[int, int]] = []
+    simulate(problem(), [ee(1, 1.0), ee(2, 1.0)], runs=30, progress=lambda done, all_: seen.append((done, all_)))
+    assert seen[-1] == (60, 60)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [("runs", {"runs": 0}), ("runs", {"runs": 2**31}), ("seed", {"runs": 1, "seed": -1}),
+     ("lanes", {"runs": 1, "lanes": 0}),
+     ("policy", {"runs": 1, "policy": [ee(1, 1.0)] * 3})],
+)  # fmt: skip
+def test_bad_arguments(field: str, changes: dict[str, Any]) -> None:
+    given = {"policy": ee(1, 1.0)} | changes
+    problems = [problem(), problem()] if field == "policy" else problem()
+    with pytest.raises(BadInput, match=f"^{field} = "):
+        simulate(problems, **given)
+
+
+@pytest.mark.parametrize(
+    ("field", "make"),
+    [
+        ("budget", lambda: problem(budget=0)),
+        ("budget", lambda: problem(budget=2**31)),
+        ("entities", lambda: problem(entities=0)),
+        ("false_values", lambda: problem(false_values=np.array([1.0, -1.0]))),
+        ("t", lambda: ee(0, 0.5)),
+        ("q", lambda: ee(3, 1.5)),
+        ("q", lambda: ee(3, float("nan"))),
+        ("epsilon", lambda: epsilon_greedy(-0.1, 64)),
+        ("false_values", lambda: of_table(budget=3, false_values=np.array([0, 0]), sc_pdf=Uniform())),
+        ("sc_probabilities", lambda: of_table(budget=3, false_values=np.array([1]), sc_probabilities=np.array([1.2]))),
+    ],
+)
+def test_bad_problems_and_policies(field: str, make: Any) -> None:
+    with pytest.raises(BadInput, match=f"^{field} = ") as error:
+        make()
+    assert "\n" not in str(error.value)
+
+
+def test_a_lane_of_ee_does_not_grow_with_the_entities() -> None:
+    def size(entities: int) -> int:
+        cut, shared, knobs, _ = engine_module._groups([(problem(entities=entities), ee(3, 0.667))])[0]
+        return engine_module._lane_bytes(engine_module._shapes_of(cut, shared, knobs)[0])
+
+    assert size(10) == size(100_000_000) < 128
+    assert isinstance(ee(1, 0.5), EE)

@@ -1,0 +1,62 @@
+"""The examples run as they stand, and the page on one's own policy shows the code that runs."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from jaxbandit.study.run import run
+from jaxbandit.study.spec import Study
+
+ROOT = Path(__file__).parents[1]
+OWN = ROOT / "examples" / "own_policy.py"
+
+
+def program(*argv: object) -> str:
+    done = subprocess.run([sys.executable, *map(str, argv)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)
+def test_study_files(path: Path, tmp_path: Path) -> None:
+    mapping = tomllib.loads(path.read_text())
+    Study.of(mapping, base=path.parent).configurations()
+    mapping |= {"runs": 4, "sweep": {"budget": [200]}}
+    rows = run(Study.of(mapping, base=path.parent), tmp_path / "out")
+    assert {row["policy"] for row in rows} == {policy["kind"] for policy in mapping["policy"]}
+    assert all(row["runs"] == 4 and row["mean"] is not None for row in rows)
+
+
+def test_own_policy_prints_what_its_page_shows() -> None:
+    page = (ROOT / "docs" / "own-policy.md").read_text()
+    code = OWN.read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        assert block in code
+    policy, _, registration = (len(block.splitlines()) for block in blocks)
+    assert f"in {policy + registration} lines" in page
+    assert policy + registration < 60
+    assert f"```\n{program(OWN)}```" in page
+
+
+def test_own_policy_in_a_study_file(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'runs = 400\n[problem]\nkind = "cleaning/synthetic"\nbudget = 2000\nfalse_values = { uniform = [1, 19] }\n'
+        '[[policy]]\nkind = "streak"\npatience = [1, 2]\n'
+    )
+    assert "streak" in program(OWN, "run", study, "--out", tmp_path / "out")
+    rows = json.loads((tmp_path / "out" / "summary.json").read_text())
+    first, second = (row for row in rows if row["metric"] == "effectiveness")
+    assert (first["params"]["patience"], second["params"]["patience"]) == (1, 2)
+    # To the first failure, under the uniform sc-pdf: sums of 1 / k, k to r + 1 without 1, over those to r.
+    sums = [sum(1 / k for k in range(1, r + 1)) for r in range(1, 21)]
+    exact = (sum(sums[1:]) - 19) / sum(sums[:-1])
+    assert first["ci_low"] - 0.002 < exact < first["ci_high"] + 0.002
+    assert second["ci_high"] < first["ci_low"]

@@ -1,0 +1,35 @@
+"""Every notebook runs from beginning to end, on tables of its own and, where it is there, on the public data."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[1]
+FLIGHTS = ROOT / ".." / "shared" / "data" / "flights" / "claims.csv"
+
+
+def execute(path: Path) -> str:
+    """Runs a notebook and returns what it printed; a cell that fails raises."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert all(not cell.outputs for cell in notebook.cells if cell.cell_type == "code"), "stored without outputs"
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": path.parent}}
+    ).execute()
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) >= 3
+    return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
+
+
+@pytest.mark.parametrize("data", ["made-up", "public"])
+def test_cleaning_flights(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAXBANDIT_FLIGHTS", raising=False)
+    if data == "public":
+        if not FLIGHTS.exists():
+            pytest.skip("the flights data is not beside the project, in ../shared/data")
+        monkeypatch.setenv("JAXBANDIT_FLIGHTS", str(FLIGHTS.resolve()))
+    printed = execute(ROOT / "notebooks" / "cleaning_flights.ipynb")
+    assert f"claims: {'the public' if data == 'public' else 'a made-up'} table" in printed
+    assert "To remove 80% of the false values, use " in printed

@@ -1,0 +1,67 @@
+"""What the README shows is what happens: its Python runs, its study files are right, its table is the first study's."""
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from jaxbandit import cli
+from jaxbandit.study.run import run
+from jaxbandit.study.spec import Study
+from jaxbandit.study.table import render
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    assert found
+    return found
+
+
+def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), {})
+    assert "ee {'budget': 1000, 'tuning': 'exact'" in capsys.readouterr().out
+    assert (tmp_path / "out" / "tunings" / "summary.json").exists()
+
+
+def test_study_files(tmp_path: Path) -> None:
+    times = "sched_dep_time,act_dep_time,sched_arr_time,act_arr_time"
+    (tmp_path / "claims.csv").write_text(f"flight,{times}\na,1,2,3,4\na,1,3,5,\n")
+    (tmp_path / "past.csv").write_text("successes,attempts\n1,3\n4,5\n0,2\n")
+    for block in blocks("toml"):
+        assert Study.of(tomllib.loads(block), base=tmp_path).configurations()
+
+
+def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is understood; what they do is tested elsewhere."""
+    commands = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines()]
+    verbs = [words[1:] for words in commands if words[0] == "jaxbandit"]
+    assert {words[0] for words in verbs} == set(cli.VERBS)
+    for words in verbs:
+        assert isinstance(cli._parse(words), cli.VERBS[words[0]])  # type: ignore[arg-type]
+    cli.main(["list"])
+    figures = {words[1] for words in verbs if words[0] == "reproduce"}
+    assert all(f"figure {figure}: " in capsys.readouterr().out for figure in figures)
+
+
+def test_links() -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", README):
+        assert (ROOT / link).exists(), link
+
+
+def test_the_first_studys_table(tmp_path: Path) -> None:
+    """A part of it: the quick policies at the small budgets. More runs of the rest would take a minute."""
+    mapping = tomllib.loads((ROOT / "examples" / "cleaning.toml").read_text())
+    mapping |= {"policy": [{"kind": "known-sc"}, {"kind": "ee"}], "sweep": {"budget": [1_000, 2_000]}}
+    table = render(run(Study.of(mapping), tmp_path / "out"), "markdown")
+    shown = [" ".join(line.split()) for line in README.splitlines()]
+    rows = [line.strip("| ").split("|") for line in table.splitlines() if line.startswith(("| known-sc", "| ee"))]
+    assert len(rows) == 4
+    for row in rows:
+        assert " ".join(" ".join(row[:-1]).split()) in shown  # without the entities finished
