@@ -14,7 +14,7 @@ from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
 from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.greedy import Greedy
-from jaxbandit.cleaning.index import Index
+from jaxbandit.cleaning.index import Index, ladder
 from jaxbandit.cleaning.known_sc import KnownSc
 from jaxbandit.cleaning.pool import capacity_for
 from jaxbandit.cleaning.problem import Cleaning, of_table, synthetic, uniform_false_values
@@ -219,7 +219,7 @@ def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
     most = int(np.flatnonzero(setting.weights).max())
     if most > MOST_INDEXED:
         raise BadInput("policy.kind", f"index with up to {most} false values", f"at most {MOST_INDEXED} an entity")
-    allowed = allowed_failures(setting.sc_pdf.cells(0.001), _level(setting), most)
+    allowed = allowed_failures(setting.sc_pdf.cells(0.001), ladder(_level(setting)), most)
     return Index(jnp.asarray(allowed), setting.memory), {}
 
 

@@ -70,7 +70,9 @@ class Totals(NamedTuple):
 
     def add(self, outcome: Outcome, clean: Array) -> "Totals":
         """After an outcome; ``clean``: whether it removed the entity's last false value."""
-        return Totals(self.spent + outcome.cleans, self.removed + outcome.removed, self.finished + clean.astype(jnp.int32))
+        return Totals(
+            self.spent + outcome.cleans, self.removed + outcome.removed, self.finished + clean.astype(jnp.int32)
+        )
 
     def answer(self) -> dict[str, Array]:
         """The totals under the names of the answers."""
