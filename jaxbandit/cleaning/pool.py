@@ -94,5 +94,6 @@ def _place(weights: Array, rank: Array) -> tuple[Array, Array]:
 
 
 def capacity_for(entities: int, budget: int) -> int:
-    """How many entities a run can meet, rounded up to a power of two so that few shapes are compiled."""
-    return max(64, 1 << (min(entities, budget) - 1).bit_length())
+    """Room for the entities that a run can meet: a power of two, of which few are used, since each is compiled."""
+    most = min(entities, budget)
+    return next(size for size in (1 << 9, 1 << 14, *(1 << bits for bits in range(16, 33, 2))) if size >= most)
