@@ -183,6 +183,14 @@ def _empty_lanes(
     return blank, _Queue(start, jnp.zeros(devices, jnp.int32), kept)
 
 
+_CPU_OPTIONS = {
+    # A step's kernels are too short to be worth splitting among threads; the devices are what runs in parallel.
+    "xla_cpu_multi_thread_eigen": False,
+    # XLA uses half of a wide vector unit unless told; a processor without one splits the vectors again.
+    "xla_cpu_prefer_vector_width": 512,
+}
+
+
 @functools.lru_cache(maxsize=64)
 def _compiled(cut: _Cut, mesh: Mesh, stride: int) -> Any:
     """The chunk function for one structure: compiled once a shape, whatever the values."""
@@ -197,8 +205,7 @@ def _compiled(cut: _Cut, mesh: Mesh, stride: int) -> Any:
     mapped = jax.shard_map(
         local, mesh=mesh, in_specs=(split, split, *[whole] * 7), out_specs=(split, split), check_vma=False
     )
-    # A step's kernels are too short to be worth splitting among threads; the devices are what runs in parallel.
-    options = {"xla_cpu_multi_thread_eigen": False} if mesh.devices.flat[0].platform == "cpu" else None
+    options = _CPU_OPTIONS if mesh.devices.flat[0].platform == "cpu" else None
     return jax.jit(mapped, donate_argnums=(0, 1), compiler_options=options)
 
 
