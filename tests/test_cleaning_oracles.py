@@ -8,7 +8,8 @@ import random as stdlib_random
 from fractions import Fraction
 
 import pytest
-from oracles import cleaning, cleaning_formulas
+
+from tests.oracles import cleaning, cleaning_formulas
 
 F = Fraction
 

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-import toy
 
 from jaxbandit import cli, papers
 from jaxbandit.study import families
+from tests import toy
 
 STUDY = """
 seed = 3

@@ -5,11 +5,11 @@ from math import ceil, comb
 
 import numpy as np
 import pytest
-from oracles import cleaning_formulas as oracle
 
 from jaxbandit.cleaning import gamma as module
 from jaxbandit.cleaning.gamma import Floats, gamma_exact, gamma_printed, tune
 from jaxbandit.errors import BadInput
+from tests.oracles import cleaning_formulas as oracle
 
 UNIFORM = np.full(1000, 1 / 1000)
 TO_19 = np.full(20, 1 / 20)

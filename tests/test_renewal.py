@@ -4,12 +4,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from oracles import cleaning_formulas as oracle
 
 from jaxbandit.cleaning import renewal
 from jaxbandit.cleaning.gamma import Floats, gamma_exact
 from jaxbandit.cleaning.renewal import expected_removed
 from jaxbandit.errors import BadInput
+from tests.oracles import cleaning_formulas as oracle
 
 UNIFORM = np.full(1000, 1 / 1000)
 TO_19 = np.full(20, 1 / 20)

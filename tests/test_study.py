@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-import toy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study, load
 from jaxbandit.study.summary import Moments, Row, exact_sum, show, student_t, telling
 from jaxbandit.study.table import render
+from tests import toy
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,9 @@ from jax import Array
 
 from jaxbandit.cleaning.pool import Entry, Pool, below, place_among, select
 from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
-from jaxbandit.cleaning.random import pick
+from jaxbandit.cleaning.random import one_operation, pick
 from jaxbandit.errors import BadInput
 from jaxbandit.random.draws import uniform
-from jaxbandit.random.race import UNLIMITED
 from jaxbandit.random.stream import words
 
 EXPLORE, TIE = 2, 3
@@ -101,13 +100,7 @@ class EpsilonGreedy:
 
     def ask(self, view: View, state: State) -> Pull:
         """One operation."""
-        return Pull(
-            entity=state.at.entity,
-            attempt=state.at.tried,
-            successes=view.false_values(state.at.entity) - state.at.gained,
-            failures=jnp.int32(UNLIMITED),
-            cleans=jnp.where(self.done(view, state), 0, 1),
-        )
+        return one_operation(view, state.at, self.done(view, state))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Update the estimate, where the last of the pool takes a clean entity's slot, and draw the next."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -31,6 +32,9 @@ Answers = Mapping[str, np.ndarray]
 MOST_INDEXED = 256
 """The most false values of an entity for which stopping indices are computed: their table grows with its square."""
 
+MOST_REMEMBERED = 1 << 24
+"""The most entities that a run remembers: 200 MB of them."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -56,8 +60,18 @@ class Setting:
 
     @property
     def memory(self) -> int:
-        """The most entities that a run can meet."""
-        return capacity_for(self.entities, self.budget)
+        """The most entities that a run can meet, as a size of memory.
+
+        Raises:
+            BadInput: where that is more than ``MOST_REMEMBERED``.
+        """
+        size = capacity_for(self.entities, self.budget)
+        if size > MOST_REMEMBERED:
+            raise BadInput(
+                "problem.budget", self.budget,
+                f"at most {MOST_REMEMBERED} here, as this policy remembers each entity met (known-sc and ee do not)",
+            )  # fmt: skip
+        return size
 
     @cached_property
     def distribution(self) -> np.ndarray:
@@ -159,8 +173,6 @@ def _table(
 
 
 def _modified(path: str) -> float:
-    from pathlib import Path
-
     try:
         return Path(path).stat().st_mtime
     except OSError:

@@ -38,6 +38,17 @@ def pick(view: View, pool: Pool, met: Array, index: Array) -> tuple[Array, Entry
     return jnp.minimum(slot, pool.size), select(slot < pool.size, pool.at(slot), fresh)
 
 
+def one_operation(view: View, at: Entry, over: Array) -> Pull:
+    """One operation on an entity; none where the run is over."""
+    return Pull(
+        entity=at.entity,
+        attempt=at.tried,
+        successes=view.false_values(at.entity) - at.gained,
+        failures=jnp.int32(UNLIMITED),
+        cleans=jnp.where(over, 0, 1),
+    )
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Random:
@@ -52,13 +63,7 @@ class Random:
 
     def ask(self, view: View, state: State) -> Pull:
         """One operation."""
-        return Pull(
-            entity=state.at.entity,
-            attempt=state.at.tried,
-            successes=view.false_values(state.at.entity) - state.at.gained,
-            failures=jnp.int32(UNLIMITED),
-            cleans=jnp.where(self.done(view, state), 0, 1),
-        )
+        return one_operation(view, state.at, self.done(view, state))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Put the entity back unless it is clean, and draw the next."""
