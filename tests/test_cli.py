@@ -45,8 +45,6 @@ def start(*argv: object, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, toy.__file__, *map(str, argv)], text=True, env=os.environ | environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        # A shell's background job ignores SIGINT, and so would a process that it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 
