@@ -162,7 +162,7 @@ FIGURES = {"toy/fig1": Figure("toy/fig1", "Heads against budget", 50, _figure)}
 
 if __name__ == "__main__":
     import os
-import signal
+    import signal
 
     from jaxbandit import cli, papers
     from jaxbandit.study import run
