@@ -1,6 +1,7 @@
 """What all benchmarks share: their options, their tables, and the JSON files that say where and how they were run."""
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -46,7 +47,7 @@ def _versions() -> dict[str, str]:
 def facts(name: str, quick: bool) -> Row:
     """Where and how a benchmark runs: the command (without folders), the hardware, the versions."""
     words = ["python", "-m", f"benchmarks.{name}"]
-    words += [Path(word).name if before == "--out" else word for before, word in zip(sys.argv, sys.argv[1:])]  # noqa: B905
+    words += [Path(word).name if before == "--out" else word for before, word in itertools.pairwise(sys.argv)]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "benchmark": name,
