@@ -6,7 +6,10 @@ lane computes depends on its place, so a study's results have the same bits howe
 """
 
 import functools
+import itertools
+import logging
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -20,6 +23,9 @@ from jaxbandit.random.stream import Stream, stream
 
 Tree = Any
 """A pytree of arrays."""
+
+
+_log = logging.getLogger("jaxbandit")
 
 
 class Problem(Protocol):
@@ -36,7 +42,11 @@ class Problem(Protocol):
 
 
 class Policy(Protocol):
-    """An algorithm: pure functions on one lane. A pytree whose leaves are its hyperparameters."""
+    """An algorithm: pure functions on one lane. A pytree whose leaves are its hyperparameters.
+
+    One whose runs take few or heavy steps may have an attribute ``stride`` of its class: how many steps all lanes
+    make before the engine looks which of them are over (int, 32 where there is none).
+    """
 
     def init(self, view: Any) -> Tree:
         """The state before the first pull."""
@@ -51,15 +61,27 @@ class Policy(Protocol):
         """Whether the run is over (bool scalar)."""
 
     def answer(self, view: Any, state: Tree) -> dict[str, Array]:
-        """What is measured at the end, by name (scalars)."""
+        """What is measured at the end, by name (arrays of any shape)."""
+
+
+class _Curve(NamedTuple):
+    """A lane's way along the checkpoints: how many it has passed, the budget that it may spend until the next, and
+    its answers there, each of shape (checkpoints, ...)."""
+
+    passed: Array
+    budget: Array
+    answers: dict[str, Array]
 
 
 class _Lane(NamedTuple):
+    """``curve`` is None where there are no checkpoints."""
+
     job: Array
     key: Stream
     knobs: list[Array]
     instance: Tree
     state: Tree
+    curve: _Curve | None
 
 
 class _Queue(NamedTuple):
@@ -88,36 +110,80 @@ _AXIS = "lanes"
 _NOWHERE = 2**31 - 1
 
 
+def _begin(
+    cut: _Cut, shared: Sequence[Array], stacked: Sequence[Array], checkpoints: Array, configuration: Array, key: Stream
+) -> _Lane:
+    """A lane before its first pull; its job is not known here."""
+    knobs = [leaf[configuration] for leaf in stacked]
+    problem, policy = cut.join(shared, knobs)
+    many = checkpoints.shape[0]
+    if many:
+        problem = replace(problem, budget=checkpoints[0])
+    instance = problem.draw(key)
+    view = problem.view(key, instance)
+    state = policy.init(view)
+    curve = None
+    if many:
+        blank = {
+            name: jnp.zeros((many, *jnp.shape(value)), jnp.result_type(value))
+            for name, value in policy.answer(view, state).items()
+        }
+        curve = _Curve(jnp.int32(0), checkpoints[0], blank)
+    return _Lane(jnp.int32(-1), key, knobs, instance, state, curve)
+
+
 def _chunk(
     cut: _Cut, devices: int, stride: int, lanes: _Lane, queue: _Queue, shared: list[Array], stacked: list[Array],
-    seed: Array, first_run: Array, runs: Array, jobs: Array, rounds: Array,
+    checkpoints: Array, seed: Array, first_run: Array, runs: Array, jobs: Array, rounds: Array,
 ) -> tuple[_Lane, _Queue]:  # fmt: skip
     """At most ``rounds`` rounds of ``stride`` steps and a refill, on one device's lanes."""
+    many = checkpoints.shape[0]
 
     def begin(job: Array) -> _Lane:
-        knobs = [leaf[job // runs] for leaf in stacked]
         key = stream(seed, first_run + (job % runs).astype(jnp.uint32))
-        problem, policy = cut.join(shared, knobs)
-        instance = problem.draw(key)
-        return _Lane(job, key, knobs, instance, policy.init(problem.view(key, instance)))
+        return _begin(cut, shared, stacked, checkpoints, job // runs, key)._replace(job=job)
+
+    def pair(lane: _Lane) -> tuple[Any, Any]:
+        problem, policy = cut.join(shared, lane.knobs)
+        return (replace(problem, budget=lane.curve.budget) if lane.curve else problem), policy
 
     def step(lane: _Lane) -> _Lane:
-        problem, policy = cut.join(shared, lane.knobs)
+        problem, policy = pair(lane)
         view = problem.view(lane.key, lane.instance)
         pull = policy.ask(view, lane.state)
         outcome = problem.pull(lane.key, lane.instance, pull)
         return lane._replace(state=policy.tell(view, lane.state, pull, outcome))
 
     def finish(lane: _Lane) -> tuple[Array, dict[str, Array]]:
-        problem, policy = cut.join(shared, lane.knobs)
+        problem, policy = pair(lane)
         view = problem.view(lane.key, lane.instance)
         return policy.done(view, lane.state) & (lane.job >= 0), policy.answer(view, lane.state)
 
+    def record(lane: _Lane) -> _Lane:
+        """Keeps the answers of a lane that has spent what it may until the next checkpoint, and lets it go on."""
+        assert lane.curve is not None
+        passed, budget, kept = lane.curve
+        problem, _ = cut.join(shared, lane.knobs)
+        over, answers = finish(lane)
+        due = over & (passed < many)
+        here = due & (jnp.arange(many, dtype=jnp.int32) == passed)
+        kept = {name: jnp.where(_column(here, rows), answers[name][None], rows) for name, rows in kept.items()}
+        following = jnp.where(passed + 1 < many, checkpoints[jnp.minimum(passed + 1, many - 1)], problem.budget)
+        return lane._replace(curve=_Curve(passed + due.astype(jnp.int32), jnp.where(due, following, budget), kept))
+
+    def over(lanes: _Lane) -> tuple[Array, dict[str, Array]]:
+        """Which lanes are at the end of their run, and their answers there; at the checkpoints before it too."""
+        ends, answers = jax.vmap(finish)(lanes)
+        if lanes.curve is None:
+            return ends, answers
+        rows = {name: jnp.concatenate([lanes.curve.answers[name], answers[name][:, None]], 1) for name in answers}
+        return ends & (lanes.curve.passed == many), rows
+
     def refill(lanes: _Lane, queue: _Queue) -> tuple[_Lane, _Queue]:
-        over, answers = jax.vmap(finish)(lanes)
-        slot = jnp.where(over, lanes.job // devices, _NOWHERE)
+        ended, answers = over(lanes)
+        slot = jnp.where(ended, lanes.job // devices, _NOWHERE)
         kept = {name: queue.answers[name].at[slot].set(value, mode="drop") for name, value in answers.items()}
-        free = over | (lanes.job < 0)
+        free = ended | (lanes.job < 0)
         job = queue.next + (jnp.cumsum(free, dtype=jnp.int32) - 1) * devices
         job = jnp.where(free & (job < jobs), job, -1)
         fresh = jax.vmap(begin)(jnp.maximum(job, 0))._replace(job=job)
@@ -128,7 +194,10 @@ def _chunk(
     def round_(carry: tuple[Array, _Lane, _Queue]) -> tuple[Array, _Lane, _Queue]:
         number, lanes, queue = carry
         lanes = lax.fori_loop(0, stride, lambda _, some: jax.vmap(step)(some), lanes)
-        running = jnp.sum(~jax.vmap(finish)(lanes)[0] & (lanes.job >= 0), dtype=jnp.int32)
+        if lanes.curve is not None:
+            waiting = jnp.any(jax.vmap(finish)(lanes)[0] & (lanes.curve.passed < many))
+            lanes = lax.cond(waiting, jax.vmap(record), lambda same: same, lanes)
+        running = jnp.sum(~over(lanes)[0] & (lanes.job >= 0), dtype=jnp.int32)
         # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
         due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
         lanes, queue = lax.cond(due, refill, lambda *same: same, lanes, queue)
@@ -147,29 +216,36 @@ def _column(mask: Array, like: Array) -> Array:
 
 
 @functools.lru_cache(maxsize=256)
-def _shapes(cut: _Cut, shared: tuple[jax.ShapeDtypeStruct, ...], stacked: tuple[jax.ShapeDtypeStruct, ...]) -> Any:
+def _shapes(
+    cut: _Cut, shared: tuple[jax.ShapeDtypeStruct, ...], stacked: tuple[jax.ShapeDtypeStruct, ...],
+    checkpoints: jax.ShapeDtypeStruct,
+) -> Any:  # fmt: skip
     """The shapes of a lane and of its answers, from tracing a run's beginning and end."""
 
-    def sample(shared: list[Array], stacked: list[Array]) -> tuple[_Lane, dict[str, Array]]:
-        knobs = [leaf[0] for leaf in stacked]
-        key = stream(0, 0)
-        problem, policy = cut.join(shared, knobs)
-        instance = problem.draw(key)
-        view = problem.view(key, instance)
-        state = policy.init(view)
-        return _Lane(jnp.int32(-1), key, knobs, instance, state), policy.answer(view, state)
+    def sample(shared: list[Array], stacked: list[Array], checkpoints: Array) -> tuple[_Lane, dict[str, Array]]:
+        lane = _begin(cut, shared, stacked, checkpoints, jnp.int32(0), stream(0, 0))
+        problem, policy = cut.join(shared, lane.knobs)
+        answers = policy.answer(problem.view(lane.key, lane.instance), lane.state)
+        if lane.curve is not None:
+            answers = {name: jnp.stack([value] * (1 + checkpoints.shape[0])) for name, value in answers.items()}
+        return lane, answers
 
-    return jax.eval_shape(sample, list(shared), list(stacked))
+    return jax.eval_shape(sample, list(shared), list(stacked), checkpoints)
 
 
-def _shapes_of(cut: _Cut, shared: list[Array], stacked: list[Array]) -> tuple[_Lane, dict[str, Array]]:
-    structs = (tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves) for leaves in (shared, stacked))
-    shapes: tuple[_Lane, dict[str, Array]] = _shapes(cut, *structs)
+def _shapes_of(
+    cut: _Cut, shared: list[Array], stacked: list[Array], checkpoints: Array
+) -> tuple[_Lane, dict[str, Array]]:
+    structs = [
+        tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
+        for leaves in (shared, stacked, [checkpoints])
+    ]
+    shapes: tuple[_Lane, dict[str, Array]] = _shapes(cut, structs[0], structs[1], structs[2][0])
     return shapes
 
 
-def _lane_bytes(lane: _Lane) -> int:
-    return sum(int(leaf.size) * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane))
+def _bytes(tree: Tree) -> int:
+    return sum(int(leaf.size) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def _empty_lanes(
@@ -178,7 +254,7 @@ def _empty_lanes(
     """Lanes without a job, and room for the answers, on all devices."""
     blank = jax.tree.map(lambda leaf: jnp.zeros((devices * lanes, *leaf.shape), leaf.dtype), lane)
     blank = blank._replace(job=jnp.full(devices * lanes, -1, jnp.int32))
-    kept = {name: jnp.zeros(devices * per_device, leaf.dtype) for name, leaf in answers.items()}
+    kept = {name: jnp.zeros((devices * per_device, *leaf.shape), leaf.dtype) for name, leaf in answers.items()}
     start = jnp.arange(devices, dtype=jnp.int32)
     return blank, _Queue(start, jnp.zeros(devices, jnp.int32), kept)
 
@@ -203,7 +279,7 @@ def _compiled(cut: _Cut, mesh: Mesh, stride: int) -> Any:
         return lanes, alone._replace(next=alone.next[None], open=alone.open[None])
 
     mapped = jax.shard_map(
-        local, mesh=mesh, in_specs=(split, split, *[whole] * 7), out_specs=(split, split), check_vma=False
+        local, mesh=mesh, in_specs=(split, split, *[whole] * 8), out_specs=(split, split), check_vma=False
     )
     options = _CPU_OPTIONS if mesh.devices.flat[0].platform == "cpu" else None
     return jax.jit(mapped, donate_argnums=(0, 1), compiler_options=options)
@@ -249,6 +325,7 @@ def simulate(
     first_run: int = 0,
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
+    checkpoints: Sequence[float] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, np.ndarray]:
     """Simulates ``runs`` independent runs of each configuration.
@@ -259,14 +336,19 @@ def simulate(
         seed: 0 to 2^32 - 1.
         first_run: the number of the first run; results do not depend on how runs are divided among calls.
         devices: all local devices where None.
-        lanes: lanes advanced together on a device; chosen from the size of a lane's state where None.
+        lanes: lanes advanced together on a device; chosen from the size of a lane's state where None. Halved as often
+            as the device runs out of memory, with a warning.
+        checkpoints: budgets, ascending and below that of each problem (its field ``budget``), at which a run is
+            recorded too. Until a checkpoint, the problem shows the policy that budget and not its own: so it is for
+            policies that do not plan for their budget, and the record is that of a run with the smaller budget.
         progress: called between chunks with (runs finished, runs in all), counted over configurations.
 
     Returns:
-        The answers by name, each an array of shape (configurations, runs) of the dtype that the policy gave it.
+        The answers by name, each an array of shape (configurations, runs, ...) of the dtype and shape that the policy
+        gave it. With checkpoints it is (configurations, runs, checkpoints + 1, ...), the end of the run last.
 
     Raises:
-        BadInput: for a count or a seed out of range.
+        BadInput: for a count or a seed out of range, and for checkpoints out of order.
     """
     problems, policies = _as_list(problem), _as_list(policy)
     count = max(len(problems), len(policies))
@@ -280,6 +362,7 @@ def simulate(
         raise BadInput("lanes", lanes, "at least 1")
     pairs = list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True))
     mesh = Mesh(np.array(devices or jax.local_devices()), (_AXIS,), axis_types=(AxisType.Auto,))
+    budgets = _checkpoints(checkpoints, problems)
     results: dict[str, np.ndarray] = {}
     finished = 0
     for cut, shared, knobs, members in _groups(pairs):
@@ -288,24 +371,39 @@ def simulate(
             if progress is not None:
                 progress(base + done, runs * count)
 
-        answers = _run_group(cut, shared, knobs, len(members), mesh, runs, seed, first_run, lanes, report)
+        answers = _run_group(cut, shared, knobs, budgets, len(members), mesh, runs, seed, first_run, lanes, report)
         for name, values in answers.items():
-            results.setdefault(name, np.zeros((count, runs), values.dtype))[members] = values
+            results.setdefault(name, np.zeros((count, *values.shape[1:]), values.dtype))[members] = values
         finished += runs * len(members)
     return results
 
 
+def _checkpoints(given: Sequence[float], problems: Sequence[Any]) -> Array:
+    """``given``, checked, with the dtype of the problems' budget."""
+    if not len(given):
+        return jnp.zeros(0, jnp.int32)
+    budgets = [getattr(problem, "budget", None) for problem in problems]
+    if not all(is_dataclass(problem) and "budget" in {field.name for field in fields(problem)} for problem in problems):
+        raise BadInput("checkpoints", list(given), "none for a problem that is no dataclass with a field budget")
+    least = min(float(budget) for budget in budgets if budget is not None)
+    steps = [0.0, *map(float, given), least]
+    if not all(a < b for a, b in itertools.pairwise(steps)):
+        raise BadInput("checkpoints", list(given), f"ascending budgets above 0 and below {least:g}")
+    return jnp.asarray(given, jnp.result_type(budgets[0]))
+
+
 _STRIDE = 32
-_JOBS_AT_ONCE = 1 << 24
+_JOBS_AT_ONCE, _ANSWER_BYTES = 1 << 24, 1 << 30
 _STATE_BYTES = {"cpu": 1 << 27}
 _LANES = {"cpu": 4096}
 
 
 def _run_group(
-    cut: _Cut, shared: list[Array], knobs: list[Array], configurations: int, mesh: Mesh,
+    cut: _Cut, shared: list[Array], knobs: list[Array], checkpoints: Array, configurations: int, mesh: Mesh,
     runs: int, seed: int, first_run: int, lanes: int | None, report: Callable[[int], None],
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    at_once = max(1, _JOBS_AT_ONCE // configurations)
+    size = _bytes(_shapes_of(cut, shared, knobs, checkpoints)[1])
+    at_once = max(1, min(_JOBS_AT_ONCE, _ANSWER_BYTES // size) // configurations)
     parts = []
     for start in range(0, runs, at_once):
         some = min(at_once, runs - start)
@@ -314,27 +412,44 @@ def _run_group(
         def onward(done: int, base: int = base) -> None:
             report(base + done)
 
-        parts.append(_run_jobs(cut, shared, knobs, configurations, mesh, some, seed, first_run + start, lanes, onward))
+        while True:
+            try:
+                part = _run_jobs(
+                    cut, shared, knobs, checkpoints, configurations, mesh, some, seed, first_run + start, lanes, onward
+                )
+                break
+            except jax.errors.JaxRuntimeError as error:
+                lanes = _fewer(error, lanes or _width(_shapes_of(cut, shared, knobs, checkpoints)[0], mesh))
+        parts.append(part)
     return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
 
 
+def _fewer(error: Exception, lanes: int) -> int:
+    """Half of ``lanes``, where the error says that memory ran out."""
+    if "RESOURCE_EXHAUSTED" not in str(error) or lanes == 1:
+        raise error
+    _log.warning("jaxbandit: out of memory with %s lanes a device; going on with %s", f"{lanes:,}", f"{lanes // 2:,}")
+    return lanes // 2
+
+
 def _run_jobs(
-    cut: _Cut, shared: list[Array], knobs: list[Array], configurations: int, mesh: Mesh,
+    cut: _Cut, shared: list[Array], knobs: list[Array], checkpoints: Array, configurations: int, mesh: Mesh,
     runs: int, seed: int, first_run: int, lanes: int | None, report: Callable[[int], None],
 ) -> dict[str, np.ndarray]:  # fmt: skip
     jobs, devices = configurations * runs, mesh.size
     # Room for a power of two of answers, so that few numbers of runs are compiled for.
     per_device = 1 << (-(-jobs // devices) - 1).bit_length()
-    lane, answers = _shapes_of(cut, shared, knobs)
-    width = min(lanes or _width(lane, mesh.devices.flat[0].platform), per_device)
+    lane, answers = _shapes_of(cut, shared, knobs, checkpoints)
+    width = min(lanes or _width(lane, mesh), per_device)
     carry = jax.device_put(
         _empty_lanes(lane, answers, width, per_device, devices), NamedSharding(mesh, PartitionSpec(_AXIS))
     )
-    chunk = _compiled(cut, mesh, _STRIDE)
+    _, policy = cut.join(shared, knobs)
+    chunk = _compiled(cut, mesh, getattr(policy, "stride", _STRIDE))
     numbers = (np.uint32(seed), np.uint32(first_run), np.int32(runs), np.int32(jobs))
     rounds = 8
     while True:
-        carry = chunk(*carry, shared, knobs, *numbers, np.int32(rounds))
+        carry = chunk(*carry, shared, knobs, checkpoints, *numbers, np.int32(rounds))
         queue = carry[1]
         upcoming, waiting = np.asarray(queue.next), np.asarray(queue.open)
         issued = np.minimum(-(-(upcoming - np.arange(devices)) // devices), per_device).sum()
@@ -343,10 +458,15 @@ def _run_jobs(
             break
         rounds = min(2 * rounds, 256)
     return {
-        name: np.asarray(values).reshape(devices, per_device).T.reshape(-1)[:jobs].reshape(configurations, runs)
+        name: np.asarray(values)
+        .reshape(devices, per_device, *values.shape[1:])
+        .swapaxes(0, 1)
+        .reshape(-1, *values.shape[1:])[:jobs]
+        .reshape(configurations, runs, *values.shape[1:])
         for name, values in queue.answers.items()
     }
 
 
-def _width(lane: _Lane, platform: str) -> int:
-    return max(1, min(_LANES.get(platform, 1 << 16), _STATE_BYTES.get(platform, 1 << 33) // _lane_bytes(lane)))
+def _width(lane: _Lane, mesh: Mesh) -> int:
+    platform = mesh.devices.flat[0].platform
+    return max(1, min(_LANES.get(platform, 1 << 16), _STATE_BYTES.get(platform, 1 << 33) // _bytes(lane)))

@@ -56,6 +56,67 @@ def test_configurations_do_not_meet() -> None:
         assert same({name: values[number : number + 1] for name, values in together.items()}, alone)
 
 
+@pytest.mark.parametrize(
+    ("kind", "on_tape"), [("ee", True), ("known-sc", True), ("epsilon-greedy", True), ("ee", False), ("greedy", False)]
+)
+def test_checkpoints_are_runs_with_smaller_budgets(kind: str, on_tape: bool) -> None:
+    """On a tape exactly; else the first one, before which no pull is cut, exactly, and the others in law."""
+    at = [40, 90, 200]
+    policy = every_policy(Setting(300, 500, uniform_false_values(0, 9), Uniform()), [kind])[kind]
+    curve = simulate(problem(on_tape=on_tape), policy, runs=200, seed=2, checkpoints=at, lanes=64)
+    assert curve["removed"].shape == (1, 200, 4)
+    for column, budget in enumerate([*at, 300]):
+        alone = simulate(problem(budget=budget, on_tape=on_tape), policy, runs=200, seed=2)
+        if on_tape or column == 0:
+            for answer in alone:
+                assert np.array_equal(curve[answer][:, :, column], alone[answer]), (budget, answer)
+        else:
+            difference = curve["removed"][0, :, column].astype(float) - alone["removed"][0]
+            assert abs(difference.mean()) <= 4 * difference.std() / np.sqrt(200), budget
+
+
+def test_checkpoints_and_cuts_of_stacked_budgets() -> None:
+    problems = [problem(budget=budget) for budget in (60, 300)]
+    whole = simulate(problems, ee(2, 0.5), runs=50, checkpoints=[10, 50])
+    assert whole["cleans"][:, :, :2].min() == 10
+    assert (whole["cleans"] == np.array([[10, 50, 60], [10, 50, 300]])[:, None]).all()
+    parts = [
+        simulate(problems, ee(2, 0.5), runs=25, first_run=first, lanes=9, checkpoints=[10, 50]) for first in (0, 25)
+    ]
+    assert same(whole, {name: np.concatenate([part[name] for part in parts], axis=1) for name in whole})
+
+
+@pytest.mark.parametrize("wrong", [[0, 5], [5, 5], [9, 5], [300], [5, 301]])
+def test_wrong_checkpoints(wrong: list[int]) -> None:
+    with pytest.raises(BadInput, match="checkpoints"):
+        simulate(problem(), ee(2, 0.5), runs=1, checkpoints=wrong)
+
+
+def test_out_of_memory_halves_the_lanes(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    whole = simulate(problem(), ee(2, 0.5), runs=40)
+    original, widths = engine_module._run_jobs, []
+
+    def small(*given: Any) -> Any:
+        lanes = given[-2]
+        widths.append(lanes)
+        if lanes is None or lanes > 16:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
+        return original(*given)
+
+    monkeypatch.setattr(engine_module, "_run_jobs", small)
+    assert same(whole, simulate(problem(), ee(2, 0.5), runs=40, lanes=64))
+    assert widths == [64, 32, 16]
+    assert "out of memory with 64 lanes a device; going on with 32" in caplog.text
+    assert same(whole, simulate(problem(), ee(2, 0.5), runs=40))
+
+    def broken(*given: Any) -> Any:
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
+
+    monkeypatch.setattr(engine_module, "_run_jobs", broken)
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        simulate(problem(), ee(2, 0.5), runs=40)
+
+
 _SCRIPT = """
 import sys, jax, numpy as np
 jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
@@ -175,7 +236,7 @@ def test_bad_problems_and_policies(field: str, make: Any) -> None:
 def test_a_lane_of_ee_does_not_grow_with_the_entities() -> None:
     def size(entities: int) -> int:
         cut, shared, knobs, _ = engine_module._groups([(problem(entities=entities), ee(3, 0.667))])[0]
-        return engine_module._lane_bytes(engine_module._shapes_of(cut, shared, knobs)[0])
+        return engine_module._bytes(engine_module._shapes_of(cut, shared, knobs, np.zeros(0, np.int32))[0])
 
     assert size(10) == size(100_000_000) < 128
     assert isinstance(ee(1, 0.5), EE)
