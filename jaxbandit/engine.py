@@ -159,7 +159,7 @@ def _chunk(
         view = problem.view(lane.key, lane.instance)
         return policy.done(view, lane.state) & (lane.job >= 0), policy.answer(view, lane.state)
 
-    def record(lane: _Lane) -> _Lane:
+    def record(lane: _Lane) -> _Curve:
         """Keeps the answers of a lane that has spent what it may until the next checkpoint, and lets it go on."""
         assert lane.curve is not None
         passed, budget, kept = lane.curve
@@ -169,7 +169,7 @@ def _chunk(
         here = due & (jnp.arange(many, dtype=jnp.int32) == passed)
         kept = {name: jnp.where(_column(here, rows), answers[name][None], rows) for name, rows in kept.items()}
         following = jnp.where(passed + 1 < many, checkpoints[jnp.minimum(passed + 1, many - 1)], problem.budget)
-        return lane._replace(curve=_Curve(passed + due.astype(jnp.int32), jnp.where(due, following, budget), kept))
+        return _Curve(passed + due.astype(jnp.int32), jnp.where(due, following, budget), kept)
 
     def over(lanes: _Lane) -> tuple[Array, dict[str, Array]]:
         """Which lanes are at the end of their run, and their answers there; at the checkpoints before it too."""
@@ -194,10 +194,13 @@ def _chunk(
     def round_(carry: tuple[Array, _Lane, _Queue]) -> tuple[Array, _Lane, _Queue]:
         number, lanes, queue = carry
         lanes = lax.fori_loop(0, stride, lambda _, some: jax.vmap(step)(some), lanes)
+        at_end = jax.vmap(finish)(lanes)[0]
         if lanes.curve is not None:
-            waiting = jnp.any(jax.vmap(finish)(lanes)[0] & (lanes.curve.passed < many))
-            lanes = lax.cond(waiting, jax.vmap(record), lambda same: same, lanes)
-        running = jnp.sum(~over(lanes)[0] & (lanes.job >= 0), dtype=jnp.int32)
+            waiting = at_end & (lanes.curve.passed < many)
+            curve = lax.cond(jnp.any(waiting), jax.vmap(record), lambda same: same.curve, lanes)
+            lanes = lanes._replace(curve=curve)
+            at_end = at_end & ~waiting
+        running = jnp.sum(~at_end & (lanes.job >= 0), dtype=jnp.int32)
         # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
         due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
         lanes, queue = lax.cond(due, refill, lambda *same: same, lanes, queue)
