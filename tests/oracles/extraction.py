@@ -475,7 +475,7 @@ class Readings:
     """Fewer than l to exclude: all of them, at the cost of l, as c is the configuration's; or at the cost of what is
     there; or the configuration is no candidate yet."""
     affordable: Literal["at most", "less"] = "at most"
-    """A query may cost "less or equal to the remaining budget" (section 4.3); line 8 asks for strictly less."""
+    """A query may cost "less or equal to the remaining budget", says the text; line 8 asks for strictly less."""
     empty: Literal["unless-covered", "always", "ignored"] = "unless-covered"
     """An empty answer sets the gain at the node and below it to 0, unless E held all that was retrieved there."""
 
