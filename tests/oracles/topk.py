@@ -512,7 +512,7 @@ def kl_lower(mean: Number, pulls: int, level: float) -> float:
     p = float(mean)
     low = 0.0
     high = (level / pulls - (1 - p) * math.log1p(-p)) / p  # d(p, q) is at least p x + (1 - p) ln(1 - p)
-    for _ in range(200):
+    for _ in range(80):
         middle = (low + high) / 2
         if pulls * kl_divergence(p, p * math.exp(-middle)) <= level:
             low = middle
