@@ -294,7 +294,7 @@ def test_qe_at_exactly_4k_arms():
     )  # fmt: skip
 
 
-def round_of(means, budget=0):
+def round_of(means):
     """Make a run whose estimates are the given means."""
     run = topk._Run(constant(means), len(means), 1, None, None)
     run.round(range(len(means)), 1)
