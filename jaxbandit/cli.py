@@ -201,9 +201,11 @@ def _progress(out: Path) -> Iterator[Any]:
     total = 0
     with tqdm(unit=" runs", unit_scale=True, disable=None, dynamic_ncols=True) as bar:
 
-        def report(done: int, of: int) -> None:
+        def report(done: int, of: int, widest: float | None = None) -> None:
             nonlocal total
             bar.total = total = of
+            if widest is not None:
+                bar.set_postfix_str(f"widest interval ±{widest:.2g}", refresh=False)
             bar.update(done - bar.n)
 
         yield report

@@ -53,21 +53,30 @@ class ProblemKind:
 
 @dataclass(frozen=True)
 class PolicyKind:
-    """``build`` takes the setting and the parsed parameters, and returns the policy and the parameters to report."""
+    """``build`` takes the setting and the parsed parameters, and returns the policy and the parameters to report.
+
+    ``anytime``: whether the policy does the same whatever its budget, until that is spent. Its runs can be recorded at
+    checkpoints, which are smaller budgets.
+    """
 
     name: str
     summary: str
     parameters: tuple[Parameter, ...]
     build: Callable[..., tuple[Policy, Mapping[str, Any]]]
+    anytime: bool = False
 
 
 @dataclass(frozen=True)
 class Metric:
-    """``of(setting, answers)``: from a policy's answers, each of shape (runs,), to float64 of shape (runs,)."""
+    """``of(setting, answers)``: from a policy's answers, each of shape (runs, ...), to float64 of shape (runs,).
+
+    ``binary``: whether a run's value is 0 or 1, so that the mean is a share and has Wilson's interval.
+    """
 
     name: str
     label: str
     of: Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
+    binary: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,8 @@ class Family:
     """Problem parameters that are reported in every row (a budget)."""
     tune: Callable[[Any], list[dict[str, Any]]] | None = None
     """From a setting to the best parameters found for it, as summary rows."""
+    fingerprint: str = ""
+    """What else the results depend on, where names do not tell: of a family made of a user's objects."""
 
 
 def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from jaxbandit import cli, papers
 from jaxbandit.study import families
+from jaxbandit.study.results import open_results
 from tests import toy
 
 STUDY = """
@@ -55,7 +57,7 @@ def test_run_show_and_reproduce(study: Path, tmp_path: Path, capsys: pytest.Capt
     assert table.splitlines()[2].split() == ["policy", "budget", "share", "throws", "heads", "never", "thrown"]
     assert said.splitlines()[-1].startswith("jaxbandit: 160 runs done after ")
     assert {path.name for path in out.iterdir()} == {
-        "study.json", "chunks", "summary.json", "figure.json", "figure.png",
+        "study.json", "results.zarr", "finished.json", "summary.json", "figure.json", "figure.png",
     }  # fmt: skip
     (out / "figure.png").unlink()
     for format in ("text", "markdown", "csv", "json"):
@@ -146,30 +148,43 @@ def test_help_and_errors_do_not_wait_for_jax() -> None:
 
 
 def test_a_stopped_study_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Interrupted once, then killed twenty times, each at a random moment of its work."""
     path, out = tmp_path / "study.toml", tmp_path / "out"
     path.write_text(STUDY.format(runs=30_000, budget=10))
     command = ["run", str(path), "--out", str(out)]
+    moments = random.Random(0)
 
-    def stop(how: signal.Signals, stored: int) -> tuple[int, str, str]:
+    def changed() -> list[int]:
+        return sorted(file.stat().st_mtime_ns for file in out.glob("results.zarr/done/c/*/*/*") if file.suffix == "")
+
+    def stop(how: signal.Signals) -> tuple[int, str, str]:
+        before = changed()
         process = start(*command, TOY_CHUNK="64")
         deadline = time.monotonic() + 60
-        while len(list(out.glob("chunks/*/*.npz"))) < stored and time.monotonic() < deadline:
-            time.sleep(0.01)
+        while changed() == before and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(moments.uniform(0, 0.2))
         process.send_signal(how)
         return (process.wait(60), *process.communicate())
 
-    status, table, said = stop(signal.SIGINT, 3)
+    status, table, said = stop(signal.SIGINT)
     assert (status, table) == (130, "")
     assert said == f"jaxbandit: interrupted; `jaxbandit {' '.join(command)}` continues where it stopped\n"
-    status, _, _ = stop(signal.SIGKILL, len(list(out.glob("chunks/*/*.npz"))) + 3)
-    assert status == -signal.SIGKILL
+    for _ in range(20):
+        status, _, _ = stop(signal.SIGKILL)
+        assert status == -signal.SIGKILL
     assert not (out / "summary.json").exists()
     assert cli.main(["show", str(out)]) == 2
+    there = int(open_results(out).done.sum())
+    assert 21 * 64 <= there < 120_000
+    capsys.readouterr()
     assert cli.main(command) == 0
+    assert "damaged" not in capsys.readouterr().err
     assert cli.main([*command[:-1], str(tmp_path / "whole")]) == 0
     for name in ("summary.json", "figure.json"):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert open_results(out).identical(open_results(tmp_path / "whole"))
     capsys.readouterr()
-    path.write_text(STUDY.format(runs=30_000, budget=11))
+    path.write_text(STUDY.format(runs=30_000, budget=10).replace("seed = 3", "seed = 4"))
     assert cli.main(command) == 2
-    assert "it holds another one" in capsys.readouterr().err
+    assert "seed differs in the study it holds" in capsys.readouterr().err

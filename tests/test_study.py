@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxbandit.errors import BadInput
 from jaxbandit.study import families, picture
 from jaxbandit.study import run as running
+from jaxbandit.study.enough import FIRST, StopWhen, following, planned
 from jaxbandit.study.figure import Figure, Plan, Request, reproduce
+from jaxbandit.study.results import open_results
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study, load
-from jaxbandit.study.summary import Moments, Row, exact_sum, show, student_t, telling
+from jaxbandit.study.summary import Always, Moments, Row, exact_sum, show, student_t, telling
 from jaxbandit.study.table import render
 from tests import toy
 
@@ -52,7 +55,7 @@ def test_configurations_come_in_order() -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"extra": 1}, "extra = 1: no such key; there are seed, runs, problem, policy, sweep"),
+        ({"extra": 1}, "extra = 1: no such key; there are seed, runs, problem, policy, sweep, checkpoints, stop_when"),
         ({"runs": None}, "runs = missing: a whole number from 1 to 2147483647"),
         ({"runs": 0}, "runs = 0: a whole number from 1 to 2147483647"),
         ({"runs": 2**31}, "runs = 2147483648: a whole number from 1 to 2147483647"),
@@ -156,24 +159,215 @@ def test_damage_and_loss_change_nothing(
     monkeypatch.setattr(running, "_SHORT", 0.0)
     out = tmp_path / "cut"
     calls: list[tuple[int, int]] = []
-    run(study, out, lambda done, total: calls.append((done, total)))
+    run(study, out, lambda done, total, _: calls.append((done, total)))
     assert calls[-1] == (360, 360)
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
     assert (out / "summary.json").read_bytes() == expected
-    chunks = sorted((out / "chunks" / "mixed").iterdir())
-    assert len(chunks) > 5
-    chunks[1].write_bytes(chunks[1].read_bytes()[:-9])
-    chunks[2].unlink()
-    chunks[3].unlink()
-    (out / "chunks" / "mixed" / "partial.tmp").write_bytes(b"half")
-    (out / "summary.json").unlink()
+    heads, thrown = (out / "results.zarr" / name / "c" for name in ("heads", "thrown"))
+    (heads / "1" / "0" / "0").write_bytes((heads / "1" / "0" / "0").read_bytes()[:-9])
+    (thrown / "2" / "1" / "0").unlink()
+    done = out / "results.zarr" / "done" / "c" / "0" / "1" / "0"
+    done.write_bytes(done.read_bytes()[:-1] + b"?")
     monkeypatch.setattr(running, "_FIRST_JOBS", 50)
     run(study, out)
     assert (out / "summary.json").read_bytes() == expected
-    assert [record.getMessage() for record in caplog.records] == [
-        f"jaxbandit: {chunks[1]} is damaged; its runs are computed again"
+    said = [record.getMessage() for record in caplog.records]
+    assert sorted(said) == sorted(
+        f"jaxbandit: {path} {what}; its runs are computed again"
+        for path, what in (
+            (done, "is damaged"),
+            (heads / "1" / "0" / "0", "is damaged"),
+            (thrown / "2" / "1" / "0", "is gone"),
+        )
+    )
+    caplog.clear()
+    calls.clear()
+    run(study, out, lambda done, total, _: calls.append((done, total)))
+    assert calls == [(360, 360)]
+    (out / "summary.json").unlink()
+    run(study, out)
+    assert (out / "summary.json").read_bytes() == expected
+    assert not caplog.records
+
+
+def test_a_study_can_be_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More runs, policies and swept values, in any order: what is there is kept, and the rest has the same bits."""
+    run(Study.of(mapping(runs=20, policy=[{"kind": "best"}], sweep={"budget": [30]})), tmp_path / "grown")
+    computed: list[int] = []
+    original = running._compute
+
+    def counted(problems: Any, policies: Any, seed: int, first: int, runs: int, *rest: Any) -> Any:
+        computed.append(runs * len(policies))
+        return original(problems, policies, seed, first, runs, *rest)
+
+    monkeypatch.setattr(running, "_compute", counted)
+    for changes, new in (
+        ({"runs": 20, "sweep": {"budget": [30]}, "policy": [{"kind": "best"}]}, 0),
+        ({"runs": 60, "sweep": {"budget": [5, 30]}, "policy": [{"kind": "best"}]}, 40 + 60),
+        ({}, 2 * 2 * 60),
+        ({"runs": 20, "policy": [{"kind": "mixed", "share": 0.6}]}, 0),
+        ({}, 0),
+    ):
+        computed.clear()
+        grown = run(Study.of(mapping(**changes)), tmp_path / "grown")
+        assert sum(computed) == new
+    assert grown == run(Study.of(mapping()), tmp_path / "whole")
+    assert (tmp_path / "grown" / "summary.json").read_bytes() == (tmp_path / "whole" / "summary.json").read_bytes()
+    for one, other in ((open_results(tmp_path / name) for name in ("grown", "whole")),):
+        assert one.identical(other)
+
+
+def test_results_are_labelled(tmp_path: Path) -> None:
+    rows = run(Study.of(mapping()), tmp_path / "out")
+    data = open_results(tmp_path / "out")
+    assert dict(data.sizes) == {"policy": 3, "budget": 2, "run": 60}
+    assert list(data.policy.values) == ["best", "mixed share=0.2", "mixed share=0.6"]
+    assert list(data.kind.values) == ["best", "mixed", "mixed"]
+    assert np.isnan(data.share[0]).all()
+    assert data.share[1].values.tolist() == [0.2, 0.2]
+    [row] = [
+        r for r in rows if r["params"].get("share") == 0.6 and r["params"]["budget"] == 5 and r["metric"] == "heads"
     ]
-    assert not (out / "chunks" / "mixed" / "partial.tmp").exists()
+    assert float(data.sel(policy="mixed share=0.6", budget=5).heads.mean()) == pytest.approx(row["mean"], abs=1e-12)
+    assert not np.isfinite(data.never).any()
+    plain = xr.open_zarr(tmp_path / "out" / "results.zarr", consolidated=False)
+    assert plain.heads.equals(data.heads)
+    with pytest.raises(BadInput, match="a folder with results"):
+        open_results(tmp_path)
+
+
+def test_checkpoints_are_rows(tmp_path: Path) -> None:
+    best = {"policy": [{"kind": "best"}]}
+    study = Study.of(mapping(problem={"kind": "toy/coins", "budget": 30}, checkpoints=[5, 11], sweep=None, **best))
+    rows = run(study, tmp_path / "out")
+    assert [row["params"] for row in rows] == [{"budget": budget} for budget in (5, 11, 30) for _ in range(3)]
+    assert rows == run(Study.of(mapping(sweep={"budget": [5, 11, 30]}, **best)), tmp_path / "alone")
+    data = open_results(tmp_path / "out")
+    assert dict(data.heads.sizes) == {"policy": 1, "run": 60, "checkpoint": 3}
+    assert data.checkpoint.values.tolist() == [5, 11, 30]
+    assert study.swept == ["budget"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"checkpoints": 5}, "checkpoints = 5: a list of budgets"),
+        ({"checkpoints": [5, 5]}, "checkpoints = [5, 5]: ascending budgets below 30"),
+        ({"checkpoints": [5, 30]}, "checkpoints = [5, 30]: ascending budgets below 30"),
+        ({"checkpoints": [0]}, "checkpoints = 0: a whole number from 1"),
+        (
+            {"checkpoints": [5], "sweep": {"budget": [6]}, "problem": {"kind": "toy/coins"}},
+            "checkpoints = [5]: none where",
+        ),
+        ({"checkpoints": [5]}, "checkpoints = mixed: policies that do not plan for their budget"),
+        ({"stop_when": 3}, "stop_when = 3: { metric"),
+        ({"stop_when": {"metric": "tails", "half_width": 1}}, "stop_when.metric = tails: one of heads, never, thrown"),
+        ({"stop_when": {"metric": "heads"}}, "stop_when = {'metric': 'heads'}: either half_width or relative"),
+        ({"stop_when": {"metric": "heads", "relative": 0}}, "stop_when.relative = 0: a number above 0"),
+        ({"stop_when": {"metric": "heads", "width": 1}}, "stop_when.width = 1: no such key"),
+        (
+            {"stop_when": {"metric": "heads", "relative": 0.1, "difference": ["best", "mixed"]}},
+            "stop_when.difference = mixed: one of best, mixed share=0.2, mixed share=0.6",
+        ),
+        (
+            {"stop_when": {"metric": "heads", "relative": 0.1, "difference": ["best"]}},
+            "stop_when.difference = ['best']: two",
+        ),
+    ],
+)
+def test_bad_checkpoints_and_stops(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    base: dict[str, Any] = {"problem": {"kind": "toy/coins", "budget": 30}, "sweep": None}
+    with pytest.raises(BadInput) as caught:
+        run(Study.of(mapping(**(base | changes))), tmp_path / "out")
+    assert str(caught.value).startswith(line)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_study_stops_when_it_is_sure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = {"metric": "heads", "half_width": 0.005}
+    rows = run(Study.of(mapping(runs=10**6, stop_when=rule)), tmp_path / "out")
+    heads = [row for row in rows if row["metric"] == "heads"]
+    [runs] = {row["runs"] for row in rows}
+    widest = max(row["ci_high"] - row["ci_low"] for row in heads) / 2
+    assert 0.0045 < widest <= 0.005
+    assert 1024 < runs < 40_000
+    assert open_results(tmp_path / "out").sizes["run"] == runs
+    # In other pieces, and interrupted: the same.
+    monkeypatch.setattr(running, "_FIRST_JOBS", 2000)
+    monkeypatch.setattr(running, "_SHORT", 0.0)
+
+    def stop(done: int, total: int, widest: float | None) -> None:
+        if done > 5000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Study.of(mapping(runs=10**6, stop_when=rule)), tmp_path / "cut", stop)
+    assert run(Study.of(mapping(runs=10**6, stop_when=rule)), tmp_path / "cut") == rows
+    # A narrower goal extends the study; the paired difference of policies that share their coins needs fewer runs.
+    pair = rule | {"difference": ["mixed share=0.2", "mixed share=0.6"], "half_width": 0.01}
+    assert run(Study.of(mapping(runs=10**6, stop_when=pair)), tmp_path / "cut")[0]["runs"] < runs
+    assert run(Study.of(mapping(runs=1500, stop_when=rule)), tmp_path / "cut")[0]["runs"] == 1500
+
+
+def coverage(draw: Any, goal: StopWhen, mean: float, binary: bool, repeats: int, most: int) -> tuple[float, float]:
+    """How often the interval at the stop covers the mean, and the mean number of runs."""
+    rng = np.random.default_rng(0)
+    covered, spent = 0, 0
+    for _ in range(repeats):
+        moments, runs = Moments(binary), FIRST
+        moments.add(draw(rng, FIRST))
+        always = planned(goal, [moments], most)
+        while (ahead := following(goal, always, [moments], most)) is not None:
+            moments.add(draw(rng, ahead - runs))
+            runs = ahead
+        low, high = always.interval(moments)
+        covered += low <= mean <= high
+        spent += runs
+    return covered / repeats, spent / repeats
+
+
+@pytest.mark.parametrize(
+    ("draw", "mean", "goal", "binary"),
+    [
+        (lambda rng, n: rng.normal(size=n), 0.0, StopWhen("m", 0.05, None, ()), False),
+        (lambda rng, n: rng.exponential(size=n), 1.0, StopWhen("m", None, 0.04, ()), False),
+        (lambda rng, n: (rng.random(n) < 0.03).astype(float), 0.03, StopWhen("m", None, 0.3, ()), True),
+        (lambda rng, n: (rng.random(n) < 0.999).astype(float), 0.999, StopWhen("m", 0.004, None, ()), True),
+    ],
+)
+def test_intervals_hold_at_the_stop(draw: Any, mean: float, goal: StopWhen, binary: bool) -> None:
+    """At least 95 % of 400 studies, but for the chance of having drawn fewer (4 standard deviations)."""
+    share, runs = coverage(draw, goal, mean, binary, 400, 10**6)
+    assert share >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / 400)
+    assert runs > FIRST
+
+
+def test_students_interval_would_not_hold_under_peeking() -> None:
+    """What the sequence is for: looking after each 100 runs for a mean that seems to differ from 0, which is true."""
+    rng = np.random.default_rng(1)
+    fooled = {"student": 0, "always": 0}
+    always = Always(3000)
+    for _ in range(200):
+        values = rng.normal(size=10_000)
+        sums, squares = np.cumsum(values), np.cumsum(values**2)
+        n = np.arange(1000, 10_001, 100)
+        mean = sums[n - 1] / n
+        variance = (squares[n - 1] - n * mean**2) / (n - 1)
+        fooled["student"] += bool((np.abs(mean) > 1.96 * np.sqrt(variance / n)).any())
+        fooled["always"] += any(
+            abs(m) > always.half_width(float(v), int(k)) for m, v, k in zip(mean, variance, n, strict=True)
+        )
+    assert fooled["student"] > 40
+    assert fooled["always"] <= 10
+
+
+def test_shares_have_wilsons_interval() -> None:
+    for ones, zeros in ((0, 9), (9, 0), (3, 7)):
+        moments = Moments(binary=True)
+        moments.add(np.array([1.0] * ones + [0.0] * zeros))
+        row = moments.row("a", {}, "m")
+        theirs = scipy.stats.binomtest(ones, ones + zeros).proportion_ci(method="wilson")
+        assert (row["ci_low"], row["ci_high"]) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
 def test_other_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,22 +378,47 @@ def test_other_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "study.json").write_text("{")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    for name in ("study", "home", "file", "broken", "file/below"):
-        with pytest.raises(BadInput, match=r"^--out = "):
-            run(Study.of(mapping(runs=4)), tmp_path / name)
+    for name, line in (
+        ("study", "this study or a part of it; seed differs"),
+        ("home", "it holds other files"),
+        ("file", "a folder"),
+        ("broken", "an undamaged file"),
+        ("file/below", "a folder"),
+    ):
+        with pytest.raises(BadInput, match=rf"^--out = .*{line}"):
+            run(Study.of(mapping(runs=3, seed=8)), tmp_path / name)
+    for changes, key in (
+        ({"problem": {"kind": "toy/coins", "odds": [0, 1]}}, "problem"),
+        ({"problem": {"kind": "toy/coins", "budget": 5}, "sweep": None}, "problem"),
+        ({"sweep": {"budget": [5, 30], "odds": [[0, 1]]}}, "sweep"),
+    ):
+        with pytest.raises(BadInput, match=f"; {key} differs in the study it holds"):
+            run(Study.of(mapping(runs=3, **changes)), tmp_path / "study")
+    for other, age in (("99", "older"), ("0.0.1", "newer")):
+        with monkeypatch.context() as later:
+            later.setattr("jaxbandit.study.folder.version", lambda other=other: other)
+            with pytest.raises(BadInput, match=f"a folder begun with jaxbandit {other}; this one is of the {age}"):
+                run(Study.of(mapping(runs=3)), tmp_path / "study")
     with monkeypatch.context() as later:
-        later.setattr("jaxbandit.study.folder.version", lambda: "99")
-        with pytest.raises(BadInput, match="a folder begun with jaxbandit 99"):
+        later.setattr("jaxbandit.study.folder.FORMAT", 1)
+        with pytest.raises(BadInput, match="this one is of the newer jaxbandit"):
             run(Study.of(mapping(runs=3)), tmp_path / "study")
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     (tmp_path / "empty").mkdir()
     run(Study.of(mapping(runs=3)), tmp_path / "empty")
 
 
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A superuser may write anywhere, so what the system says is put in its place."""
+    monkeypatch.setattr("jaxbandit.study.folder.os.access", lambda path, mode: False)
+    with pytest.raises(BadInput, match=r"^--out = .*: a folder that can be written \(Permission denied\)$"):
+        run(Study.of(mapping(runs=3)), tmp_path / "out")
+
+
 def test_a_folder_has_one_writer(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
 
-    def meanwhile(done: int, total: int) -> None:
+    def meanwhile(done: int, total: int, widest: float | None) -> None:
         run(study, tmp_path / "out")
 
     study = Study.of(mapping(runs=2))
@@ -221,8 +440,9 @@ def test_figures(tmp_path: Path) -> None:
     before = (tmp_path / "out" / "summary.json").read_bytes()
     assert reproduce(figure, Request(20), tmp_path / "out") == rows
     assert (tmp_path / "out" / "summary.json").read_bytes() == before
-    with pytest.raises(BadInput, match="--out"):
-        reproduce(figure, Request(21), tmp_path / "out")
+    with pytest.raises(BadInput, match="seed differs"):
+        reproduce(figure, Request(20, seed=1), tmp_path / "out")
+    assert {row["runs"] for row in reproduce(figure, Request(30), tmp_path / "out")} == {0, 30}
     with pytest.raises(BadInput, match="--runs = 0"):
         reproduce(figure, Request(0), tmp_path / "new")
     with pytest.raises(BadInput, match="--data"):

@@ -115,7 +115,7 @@ PROBLEM = ProblemKind(
     _setting,
 )
 POLICIES = (
-    PolicyKind("best", "the better coin alone", (), lambda setting: (Coin(np.float32(1)), {})),
+    PolicyKind("best", "the better coin alone", (), lambda setting: (Coin(np.float32(1)), {}), anytime=True),
     PolicyKind("mixed", "both coins", (Parameter("share", registry.real(0, 1), "of the better coin", 0.5),), _mixed),
 )
 

@@ -237,18 +237,21 @@ def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
 
 POLICIES = (
     PolicyKind(
-        "known-sc", "knows every sc-probability: the reference (section 3.3)", (), lambda setting: (KnownSc(), {})
+        "known-sc", "knows every sc-probability: the reference (section 3.3)", (), lambda setting: (KnownSc(), {}),
+        anytime=True,
     ),
     PolicyKind(
         "random", "an entity at random for each operation (section 4.1)", (),
-        lambda setting: (Random(setting.memory), {}),
+        lambda setting: (Random(setting.memory), {}), anytime=True,
     ),
     PolicyKind(
-        "greedy", "the highest success rate so far (section 4.2)", (), lambda setting: (Greedy(setting.memory), {})
+        "greedy", "the highest success rate so far (section 4.2)", (), lambda setting: (Greedy(setting.memory), {}),
+        anytime=True,
     ),
     PolicyKind(
         "epsilon-greedy", "greedy, but random with probability epsilon (section 4.3)",
         (Parameter("epsilon", real(0, 1), "the share of random operations, 0 to 1", 0.5),), _epsilon_greedy,
+        anytime=True,
     ),
     PolicyKind(
         "ee", "explore each entity with t operations, exploit it if a share q succeeded (section 5)",
@@ -258,7 +261,7 @@ POLICIES = (
             Parameter("tuning", one_of("lemma3", "exact"), "what (t, q) maximise: Gamma as printed or exact", "lemma3"),
             Parameter("delta", real(1e-4, 1), "the grid of q and p in tuning (section 5.4), 0.0001 to 1", 0.001),
             Parameter("early_stopping", flag, "leave an entity that can no longer pass (section 5.5)", True),
-        ), _ee,
+        ), _ee, anytime=True,
     ),
     PolicyKind("index", "optimal stopping by record and false values left (beyond the paper)", (), _index),
 )  # fmt: skip

@@ -126,16 +126,17 @@ def reproduce(figure: Figure, request: Request, out: Path | str, progress: Progr
         raise ValueError(f"{figure.name}: two studies have the same policy and params; give them labels")
     counts = [study.runs * len(some) for study, some in zip(plan.studies, configurations, strict=True)]
     asked = {
-        "figure": figure.name, "runs": request.runs, "seed": request.seed, "data": data,
-        "studies": [study.canonical() for study in plan.studies],
+        "figure": figure.name, "seed": request.seed, "data": data,
+        "studies": [study.identity() for study in plan.studies],
     }  # fmt: skip
-    with folder.claimed(out, asked, facts()):
+    studies = [study.canonical() for study in plan.studies]
+    with folder.claimed(out, asked, facts(), {"runs": request.runs, "studies": studies}):
         rows: list[Row] = []
         for number, study in enumerate(plan.studies):
 
-            def report(runs: int, _: int, before: int = sum(counts[:number])) -> None:
+            def report(runs: int, _: int, widest: float | None, before: int = sum(counts[:number])) -> None:
                 if progress is not None:
-                    progress(before + runs, sum(counts))
+                    progress(before + runs, sum(counts), widest)
 
             rows += run(study, out / "studies" / str(number + 1), report)
         if plan.rows is not None:

@@ -1,8 +1,10 @@
 """Output folders: each belongs to one study, and every file in one is whole or absent."""
 
+import errno
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
@@ -13,6 +15,8 @@ from jaxbandit.errors import BadInput
 from jaxbandit.study.summary import identity as identical
 
 STUDY, SUMMARY, TIMINGS, FIGURE, PICTURE = "study.json", "summary.json", "timings.json", "figure.json", "figure.png"
+FORMAT = 2
+"""Of folders of results: raised where an older version could not read them."""
 _PARTIAL = "partial.tmp"
 
 
@@ -79,17 +83,39 @@ def check(out: Path, identity: Mapping[str, Any]) -> None:
     if STUDY not in names:
         raise BadInput("--out", str(out), "a new or empty folder, or one that holds this study; it holds other files")
     held = read(out / STUDY, "--out")
-    if not isinstance(held, dict) or identical(held.get("study")) != identical(identity):
-        raise BadInput("--out", str(out), "a new or empty folder, or one that holds this study; it holds another one")
-    if held.get("jaxbandit") != version():
-        raise BadInput("--out", str(out), f"a folder begun with jaxbandit {version()}, not {held.get('jaxbandit')}")
+    if not isinstance(held, dict) or not isinstance(held.get("identity"), dict):
+        raise BadInput(
+            "--out", str(out), "a new or empty folder, or one that holds this study; it holds something else"
+        )
+    if held.get("format") != FORMAT or held.get("jaxbandit") != version():
+        age = "newer" if _order(held) > _order({"format": FORMAT, "jaxbandit": version()}) else "older"
+        theirs = f"jaxbandit {held.get('jaxbandit')}"
+        raise BadInput(
+            "--out", str(out), f"a folder begun with jaxbandit {version()}; this one is of the {age} {theirs}"
+        )
+    for key in dict.fromkeys([*identity, *held["identity"]]):
+        if identical(held["identity"].get(key)) != identical(identity.get(key)):
+            allowed = (
+                f"a new or empty folder, or one of this study or a part of it; {key} differs in the study it holds"
+            )
+            raise BadInput("--out", str(out), allowed)
+
+
+def _order(held: Mapping[str, Any]) -> tuple[int, list[int]]:
+    """Folders of newer versions come later."""
+    form = held.get("format")
+    numbers = re.findall(r"\d+", str(held.get("jaxbandit")))
+    return form if isinstance(form, int) else 1, [int(number) for number in numbers]
 
 
 @contextmanager
-def claimed(out: Path, identity: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[None]:
+def claimed(
+    out: Path, identity: Mapping[str, Any], facts: Mapping[str, Any], study: Mapping[str, Any] | None = None
+) -> Iterator[None]:
     """Makes ``out`` the folder of ``identity``, and keeps other processes out of it meanwhile.
 
-    ``facts`` are noted beside it (versions, the device) and identify nothing.
+    ``facts`` are noted beside it (versions, the device) and identify nothing; ``study`` is what is run now, which may
+    extend what was run before.
 
     Raises:
         BadInput: see ``check``; and where another process is writing there.
@@ -98,12 +124,15 @@ def claimed(out: Path, identity: Mapping[str, Any], facts: Mapping[str, Any]) ->
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = _lock(out)
+        if not os.access(out, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise BadInput("--out", str(out), f"a folder that can be written ({error.strerror})") from None
     try:
-        if not (out / STUDY).exists():
-            held = {"study": identity, "jaxbandit": version(), **facts}
-            write(out / STUDY, (json.dumps(held, indent=1) + "\n").encode())
+        held = {"format": FORMAT, "jaxbandit": version(), "identity": identity, "study": study or identity, **facts}
+        text = (json.dumps(held, indent=1) + "\n").encode()
+        if not (out / STUDY).exists() or (out / STUDY).read_bytes() != text:
+            write(out / STUDY, text)
         yield
     finally:
         if lock is not None:

@@ -1,51 +1,64 @@
 """Running a study in chunks that are stored as they come, so that an interruption costs little and changes nothing."""
 
 import hashlib
-import io
-import logging
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Protocol, cast
 
 import jax
 import numpy as np
 
-from jaxbandit.engine import simulate
+from jaxbandit.engine import Policy, Problem, simulate
+from jaxbandit.errors import BadInput
 from jaxbandit.study import folder
+from jaxbandit.study.enough import FIRST, following, planned
+from jaxbandit.study.results import described
 from jaxbandit.study.spec import Configuration, Study
-from jaxbandit.study.summary import Moments, Row, dumps
+from jaxbandit.study.store import RESULTS, Damaged, Place, Span, Store
+from jaxbandit.study.summary import Always, Moments, Row, dumps, identity
 
-Progress = Callable[[int, int], None]
-"""Called with (runs finished, runs in all), counted over configurations."""
 
-_RANGE = "_runs"
-_log = logging.getLogger("jaxbandit")
+class Progress(Protocol):
+    """Called between chunks of work."""
+
+    def __call__(self, done: int, of: int, widest: float | None, /) -> None:
+        """``done`` of ``of`` runs, counted over configurations; ``widest``: half of the widest 95 % interval of the
+        metric that is drawn or waited for, as far as this process has seen runs."""
+
 
 # A chunk is what an interruption can cost: some seconds. It starts as a guess and follows the clock.
 _FIRST_JOBS, _MOST_JOBS = 1 << 14, 1 << 22
-_SHORT, _LONG = 3.0, 40.0
+_SHORT, _LONG = 5.0, 40.0
+_BLOCK = 1 << 18
+_FINISHED = "finished.json"
 
 
-class _Chunk(NamedTuple):
-    """Stored answers of runs ``first`` to ``stop - 1`` of all configurations of one policy."""
-
-    first: int
-    stop: int
-    path: Path
-
-
-def run(study: Study, out: Path | str, progress: Progress | None = None) -> list[Row]:
+def run(
+    study: Study,
+    out: Path | str,
+    progress: Progress | None = None,
+    *,
+    executor: Executor | None = None,
+    in_flight: int | None = None,
+) -> list[Row]:
     """Runs a study, or what is missing of it, and writes ``out/summary.json``.
 
     Args:
         study: see ``Study``.
-        out: the folder of results: new, empty, or begun with the same study. ``study.json`` says which study it
-            holds, ``chunks`` has the answers by policy as NumPy archives, arrays of shape (configurations, runs).
+        out: the folder of results: new, empty, or begun with this study or one that this one extends. ``study.json``
+            says which study it holds, ``results.zarr`` has each run's metrics: see ``store.py`` and ``open_results``.
         progress: called between chunks of work.
+        executor: where chunks are computed, such as ``dask.distributed.Client.get_executor()``; this process, on all
+            its devices, where None. Which it is changes no bit of the results.
+        in_flight: chunks given to the executor at a time; twice its workers, where it tells their number, or else 8.
 
     Returns:
-        One row for each configuration and metric, in the study's order.
+        One row for each configuration, checkpoint and metric, in the study's order.
 
     Raises:
         BadInput: before anything is written: where two configurations are the same, parameters do not go together,
@@ -53,25 +66,18 @@ def run(study: Study, out: Path | str, progress: Progress | None = None) -> list
     """
     out = Path(out)
     configurations = study.configurations()
-    with folder.claimed(out, study.canonical(), facts()):
-        by_policy: dict[str, list[Configuration]] = {}
-        for configuration in configurations:
-            by_policy.setdefault(configuration.name, []).append(configuration)
-        total, finished = study.runs * len(configurations), 0
-        rows: dict[int, list[Row]] = {}
-        for name, members in by_policy.items():
-
-            def report(runs: int, base: int = finished) -> None:
-                if progress is not None:
-                    progress(base + runs, total)
-
-            chunks = _fill(study, out / "chunks" / name, members, report)
-            for member, its_rows in zip(members, _rows(members, chunks), strict=True):
-                rows[id(member)] = its_rows
-            finished += study.runs * len(members)
-        ordered = [row for configuration in configurations for row in rows[id(configuration)]]
-        folder.write(out / folder.SUMMARY, dumps(ordered))
-    return ordered
+    canonical = study.canonical()
+    with folder.claimed(out, study.identity(), facts(), canonical):
+        if (rows := _finished(out, canonical)) is not None:
+            if progress is not None:
+                total = rows[0]["runs"] * len(configurations)
+                progress(total, total, None)
+            return rows
+        work = _Work(study, configurations, out / RESULTS, progress, executor, in_flight or _window(executor))
+        rows = work.rows()
+        folder.write(out / folder.SUMMARY, dumps(rows))
+        folder.write(out / _FINISHED, (identity(_seal(out, canonical)) + "\n").encode())
+    return rows
 
 
 def facts() -> dict[str, Any]:
@@ -80,92 +86,284 @@ def facts() -> dict[str, Any]:
     return {"jax": jax.__version__, "device": f"{len(devices)} x {devices[0].device_kind}"}
 
 
-def _fill(study: Study, place: Path, members: list[Configuration], report: Callable[[int], None]) -> list[_Chunk]:
-    """Computes the runs that are not stored yet; returns all chunks, by their runs."""
-    place.mkdir(parents=True, exist_ok=True)
-    chunks = _stored(place)
-    size = max(1, _FIRST_JOBS // len(members))
-    done = len(members) * sum(chunk.stop - chunk.first for chunk in chunks)
-    report(done)
-
-    def during(runs: int, _: int) -> None:
-        report(done + runs)
-
-    for first, stop in list(_gaps(chunks, study.runs)):
-        while first < stop:
-            count = _share(stop - first, size)
-            start = time.monotonic()
-            answers = simulate(
-                [member.problem for member in members], [member.policy for member in members],
-                runs=count, first_run=first, seed=study.seed, progress=during,
-            )  # fmt: skip
-            took = time.monotonic() - start
-            chunks.append(_store(place, first, answers))
-            first, done = first + count, done + count * len(members)
-            report(done)
-            if took < _SHORT:
-                size = min(4 * size, max(1, _MOST_JOBS // len(members)))
-            elif took > _LONG:
-                size = max(1, size // 4)
-    return sorted(chunks)
+def _finished(out: Path, canonical: Mapping[str, Any]) -> list[Row] | None:
+    """The rows of a study that was finished before, where no file of it has changed since."""
+    try:
+        if folder.read(out / _FINISHED) == _seal(out, canonical):
+            return cast("list[Row]", folder.read(out / folder.SUMMARY))
+    except (BadInput, OSError):
+        pass
+    return None
 
 
-def _share(runs: int, size: int) -> int:
-    """About ``size``, such that the chunks are alike: each new shape is a compilation."""
-    return -(-runs // -(-runs // size))
+def _seal(out: Path, canonical: Mapping[str, Any]) -> dict[str, str]:
+    """What tells a finished study: its files with their sizes and times are enough, as each has its own checksum."""
+    files = []
+    for place, _, names in os.walk(out / RESULTS):
+        for name in names:
+            path = os.path.join(place, name)
+            stat = os.stat(path)
+            files.append(f"{os.path.relpath(path, out)} {stat.st_size} {stat.st_mtime_ns}")
+    parts = {
+        "study": identity(canonical).encode(),
+        "results": "\n".join(sorted(files)).encode(),
+        "summary": (out / folder.SUMMARY).read_bytes(),
+    }
+    return {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
 
 
-def _gaps(chunks: list[_Chunk], runs: int) -> Iterator[tuple[int, int]]:
-    at = 0
-    for chunk in [*chunks, _Chunk(runs, runs, Path())]:
-        if at < chunk.first:
-            yield at, chunk.first
-        at = chunk.stop
+def _window(executor: Executor | None) -> int:
+    workers = getattr(executor, "_max_workers", None)
+    return 2 * workers if isinstance(workers, int) else 8
 
 
-def _store(place: Path, first: int, answers: dict[str, np.ndarray]) -> _Chunk:
-    """A chunk's name ends with the SHA-256 of its content."""
-    stop = first + next(iter(answers.values())).shape[1]
-    buffer = io.BytesIO()
-    np.savez(buffer, **answers, **{_RANGE: np.array([first, stop])})  # type: ignore[arg-type]
-    data = buffer.getvalue()
-    path = place / f"{first:010d}-{hashlib.sha256(data).hexdigest()}.npz"
-    folder.write(path, data)
-    return _Chunk(first, stop, path)
+def _compute(
+    problems: list[Problem], policies: list[Policy], seed: int, first: int, runs: int, checkpoints: list[float],
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[dict[str, np.ndarray], float]:  # fmt: skip
+    """Answers of a chunk, and the seconds that it took. It runs where the executor says."""
+    start = time.monotonic()
+    answers = simulate(
+        problems, policies, runs=runs, first_run=first, seed=seed, checkpoints=checkpoints, progress=progress
+    )
+    return answers, time.monotonic() - start
 
 
-def _stored(place: Path) -> list[_Chunk]:
-    """The chunks of an earlier run, by their runs, without those that are damaged or overlap."""
-    chunks = []
-    for path in place.glob("*.npz"):
-        data = path.read_bytes()
-        if hashlib.sha256(data).hexdigest() != path.stem.rpartition("-")[2]:
-            _log.warning("jaxbandit: %s is damaged; its runs are computed again", path)
-            path.unlink()
-            continue
-        with np.load(io.BytesIO(data)) as archive:
-            first, stop = archive[_RANGE].tolist()
-        chunks.append(_Chunk(first, stop, path))
-    kept: list[_Chunk] = []
-    for chunk in sorted(chunks):
-        if not kept or chunk.first >= kept[-1].stop:
-            kept.append(chunk)
-    return kept
+@dataclass
+class _Pile:
+    """Chunks still to compute for configurations of one policy, which are compiled together."""
+
+    members: list[Configuration]
+    spans: deque[Span]
+    size: int
+
+    def take(self, length: int) -> Span:
+        """The next chunk: about ``size`` runs, alike, as each new size may be a compilation; whole chunks of the store
+        where they are that long."""
+        first, stop = self.spans.popleft()
+        count = -(-(stop - first) // -(-(stop - first) // self.size))
+        if self.size >= length:
+            count = min(stop - first, -(-count // length) * length)
+        if first + count < stop:
+            self.spans.appendleft((first + count, stop))
+        return first, first + count
+
+    def timed(self, seconds: float) -> None:
+        """Fits the size to the clock."""
+        if seconds < _SHORT:
+            self.size = min(4 * self.size, max(1, _MOST_JOBS // len(self.members)))
+        elif seconds > _LONG:
+            self.size = max(1, self.size // 4)
 
 
-def _rows(members: list[Configuration], chunks: list[_Chunk]) -> list[list[Row]]:
-    """The rows of each configuration. One chunk is in memory at a time."""
-    metrics = members[0].family.metrics
-    moments = [[Moments() for _ in metrics] for _ in members]
-    for chunk in chunks:
-        with np.load(chunk.path) as archive:
-            answers = {name: archive[name] for name in archive.files if name != _RANGE}
-        for number, member in enumerate(members):
-            own = {name: values[number] for name, values in answers.items()}
-            for metric, sums in zip(metrics, moments[number], strict=True):
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    sums.add(np.asarray(metric.of(member.setting, own), np.float64))
-    return [
-        [sums.row(member.name, member.params, metric.name) for metric, sums in zip(metrics, its_moments, strict=True)]
-        for member, its_moments in zip(members, moments, strict=True)
-    ]
+@dataclass
+class _Glance:
+    """Roughly how wide an interval is, as runs come in whatever order."""
+
+    runs: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, values: np.ndarray) -> None:
+        """Adds some runs' values."""
+        count, mean = values.size, float(values.mean())
+        gap, total = mean - self.mean, self.runs + count
+        self.squares += float(((values - mean) ** 2).sum()) + gap * gap * self.runs * count / total
+        self.mean, self.runs = self.mean + gap * count / total, total
+
+    @property
+    def half_width(self) -> float:
+        """Of a 95 % interval."""
+        return 1.96 * float(np.sqrt(self.squares / max(1, self.runs - 1) / max(1, self.runs)))
+
+
+@dataclass
+class _Tally:
+    """Moments of stored values, read once; ``sources`` are the configurations whose difference it is, or the one."""
+
+    sources: tuple[Configuration, ...]
+    metric: str
+    moments: list[Moments]
+    upto: int = 0
+
+    def read(self, store: Store, places: Mapping[int, Place], runs: int) -> None:
+        """Adds the runs up to ``runs``; it can be called again after ``Damaged``."""
+        while self.upto < runs:
+            stop = min(runs, self.upto + _BLOCK)
+            parts = [store.read(places[id(source)], self.metric, self.upto, stop) for source in self.sources]
+            with np.errstate(invalid="ignore"):
+                values = parts[0] if len(parts) == 1 else parts[0] - parts[1]
+            for moments, column in zip(self.moments, values.reshape(len(values), -1).T, strict=True):
+                moments.add(np.ascontiguousarray(column))
+            self.upto = stop
+
+
+@dataclass
+class _Work:
+    """One call of ``run``."""
+
+    study: Study
+    members: list[Configuration]
+    path: Path
+    progress: Progress | None
+    executor: Executor | None
+    in_flight: int
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _glances: dict[tuple[int, int], _Glance] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        study = self.study
+        self._metrics = [metric.name for metric in study.family.metrics]
+        self._budgets = [*study.checkpoints, study.problem["budget"]] if study.checkpoints else []
+        rule = study.stop_when
+        self._watched = rule.metric if rule else self._metrics[0]
+        self._target = min(study.runs, FIRST) if rule else study.runs
+        labels = {"policy": [each.label for each in self.members]}
+        labels |= {name: [each.point[name] for each in self.members] for name in self.members[0].point}
+        self._store = Store(self.path, labels, self._metrics, self._budgets, self._target)
+        self._places = {id(each): self._store.place({"policy": each.label, **each.point}) for each in self.members}
+        self._store.label(*described(study, self.members, self._store, self._places, self._budgets))
+
+    def rows(self) -> list[Row]:
+        """Computes and stores what is missing, and makes the rows."""
+        points = max(1, len(self._budgets))
+        tallies = [
+            _Tally((each,), metric.name, [Moments(metric.binary) for _ in range(points)])
+            for each in self.members
+            for metric in self.study.family.metrics
+        ]
+        rule = self.study.stop_when
+        pairs = [
+            _Tally(pair, rule.metric, [Moments() for _ in range(points)]) for pair in self._pairs()
+        ] if rule else []  # fmt: skip
+        watched = [
+            moments
+            for tally in pairs or tallies
+            for moments in tally.moments
+            if rule is not None and tally.metric == rule.metric
+        ]
+        always: Always | None = None
+        while True:
+            self._store.room(self._target)
+            self._fill()
+            try:
+                for tally in [*tallies, *pairs]:
+                    tally.read(self._store, self._places, self._target)
+            except Damaged as damage:
+                self._store.forget(damage)
+                continue
+            if rule is None:
+                break
+            always = always or planned(rule, watched, self.study.runs)
+            ahead = following(rule, always, watched, self.study.runs)
+            if ahead is None:
+                break
+            self._target = ahead
+        self._store.label({}, {"runs": self._target})
+        return [
+            moments.row(tally.sources[0].name, self._params(tally.sources[0], point), tally.metric, always)
+            for each in self.members
+            for point in range(points)
+            for tally in tallies
+            if tally.sources[0] is each
+            for moments in [tally.moments[point]]
+        ]
+
+    def _params(self, member: Configuration, point: int) -> dict[str, Any]:
+        return member.params | ({"budget": self._budgets[point]} if self._budgets else {})
+
+    def _pairs(self) -> Iterator[tuple[Configuration, ...]]:
+        """The two configurations under each setting whose difference is waited for."""
+        rule = self.study.stop_when
+        if rule is not None and rule.difference:
+            by_point: dict[str, dict[str, Configuration]] = {}
+            for each in self.members:
+                by_point.setdefault(identity(each.point), {})[each.label] = each
+            for beside in by_point.values():
+                yield tuple(beside[label] for label in rule.difference)
+
+    def _fill(self) -> None:
+        """Computes and stores the runs below the target that are not there."""
+        while piles := self._piles():
+            held = sum(min(b, self._target) - min(a, self._target)
+                       for each in self.members for a, b in self._store.held(self._places[id(each)]))  # fmt: skip
+            self._done = held
+            self._report(0)
+            if self.executor is None:
+                for pile in piles:
+                    while pile.spans:
+                        span = pile.take(self._store.length)
+                        answers, seconds = _compute(*self._task(pile, span), lambda runs, _: self._report(runs))
+                        self._keep(pile, span, answers, seconds)
+            else:
+                self._scatter(piles, self.executor)
+
+    def _piles(self) -> list[_Pile]:
+        found: dict[tuple[str, tuple[Span, ...]], list[Configuration]] = {}
+        for each in self.members:
+            missing = tuple(self._store.missing(self._places[id(each)], self._target))
+            if missing:
+                found.setdefault((each.name, missing), []).append(each)
+        return [
+            _Pile(members, deque(spans), self._sizes.get(name, max(1, _FIRST_JOBS // len(members))))
+            for (name, spans), members in found.items()
+        ]
+
+    def _task(self, pile: _Pile, span: Span) -> tuple[list[Problem], list[Policy], int, int, int, list[float]]:
+        """The arguments of ``_compute``."""
+        first, stop = span
+        problems, policies = [each.problem for each in pile.members], [each.policy for each in pile.members]
+        return problems, policies, self.study.seed, first, stop - first, list(self.study.checkpoints)
+
+    def _scatter(self, piles: list[_Pile], executor: Executor) -> None:
+        """Has chunks computed elsewhere, some at a time, and stores them in whatever order they come."""
+        running: dict[Future[Any], tuple[_Pile, Span]] = {}
+        waiting = deque(piles)
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.in_flight:
+                    pile = waiting[0]
+                    span = pile.take(self._store.length)
+                    running[executor.submit(_compute, *self._task(pile, span))] = pile, span
+                    if not pile.spans:
+                        waiting.popleft()
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    pile, span = running.pop(future)
+                    answers, seconds = future.result()
+                    self._keep(pile, span, answers, seconds)
+        finally:
+            for future in running:
+                future.cancel()
+
+    def _keep(self, pile: _Pile, span: Span, answers: dict[str, np.ndarray], seconds: float) -> None:
+        first, stop = span
+        values = [self._values(each, answers, number) for number, each in enumerate(pile.members)]
+        self._store.write([self._places[id(each)] for each in pile.members], first, values)
+        pile.timed(seconds)
+        self._sizes[pile.members[0].name] = pile.size
+        for each, own in zip(pile.members, values, strict=True):
+            for point, column in enumerate(own[self._watched].reshape(stop - first, -1).T):
+                if np.isfinite(column).all():
+                    self._glances.setdefault((id(each), point), _Glance()).add(column)
+        self._done += (stop - first) * len(pile.members)
+        self._report(0)
+
+    def _values(self, member: Configuration, answers: Mapping[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
+        """The metrics of one configuration, each float64 of shape (runs[, checkpoints])."""
+        own = {name: values[number] for name, values in answers.items()}
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if not self._budgets:
+                return {m.name: np.asarray(m.of(member.setting, own), np.float64) for m in member.family.metrics}
+            columns = []
+            for point, budget in enumerate(self._budgets):
+                there = {name: values[:, point] for name, values in own.items()}
+                columns.append([m.of(replace(member.setting, budget=budget), there) for m in member.family.metrics])
+        return {
+            m.name: np.stack([np.asarray(column[i], np.float64) for column in columns], axis=1)
+            for i, m in enumerate(member.family.metrics)
+        }
+
+    def _report(self, more: int) -> None:
+        if self.progress is not None:
+            widths = [glance.half_width for glance in self._glances.values() if glance.runs > 1]
+            self.progress(self._done + more, self._target * len(self.members), max(widths, default=None))

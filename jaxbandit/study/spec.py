@@ -11,6 +11,10 @@
     [sweep]
     budget = [2_000, 10_000]        # lists of values of the problem's parameters
 
+Two more keys stand at the top, with ``seed`` and ``runs``. ``checkpoints = [1_000, 5_000]``: budgets below the
+problem's, at which each run is recorded as well; the rows are those of runs with that budget. ``stop_when``: see
+``enough.py``; ``runs`` is then the most.
+
 The configurations are every combination of the sweep, times each policy, times every combination of its own lists.
 Swept parameters take the order in which the problem or the policy declares them, the last one changing fastest.
 
@@ -22,7 +26,7 @@ import itertools
 import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,16 +34,26 @@ from typing import Any
 from jaxbandit.engine import Policy, Problem
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Family, Parameter, ProblemKind, Required, parse, whole
+from jaxbandit.study.enough import StopWhen
 from jaxbandit.study.families import lookup
 from jaxbandit.study.folder import checksum
-from jaxbandit.study.summary import identity, plain, show
+from jaxbandit.study.summary import exactly, identity, plain, show
 
 MAX_RUNS, MAX_SEED, MAX_CONFIGURATIONS = 2**31 - 1, 2**32 - 1, 2**16
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """One policy on one problem. ``params``, JSON-ready, tell it from the others of its study."""
+    """One policy on one problem.
+
+    Attributes:
+        name: the policy's kind.
+        params: JSON-ready, they tell it from the others of its study.
+        label: the policy with the parameters that the study gives it, as ``ee t=3 q=0.667``.
+        own: those parameters.
+        point: the values of the swept parameters of the problem, JSON-ready.
+        anytime: whether the policy ignores how large its budget is, until it is spent.
+    """
 
     family: Family
     setting: Any
@@ -47,6 +61,10 @@ class Configuration:
     policy: Policy
     name: str
     params: dict[str, Any]
+    label: str
+    own: dict[str, Any]
+    point: dict[str, Any]
+    anytime: bool
 
 
 @dataclass(frozen=True)
@@ -59,6 +77,9 @@ class Study:
         problem, policies: tables of ``kind`` and parameters.
         sweep: lists of values, by parameter of the problem.
         labels: params to report in every row beside its own.
+        checkpoints: budgets at which each run is recorded on its way; ascending, below the problem's.
+        stop_when: when the runs are enough; None for all of ``runs``.
+        family: the family of the problem.
     """
 
     seed: int
@@ -66,11 +87,19 @@ class Study:
     problem: Mapping[str, Any]
     policies: Sequence[Mapping[str, Any]]
     sweep: Mapping[str, Sequence[Any]]
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any]
+    checkpoints: Sequence[float]
+    stop_when: StopWhen | None
+    family: Family
 
     @classmethod
     def of(
-        cls, mapping: Mapping[str, Any], *, base: Path | None = None, labels: Mapping[str, Any] | None = None
+        cls,
+        mapping: Mapping[str, Any],
+        *,
+        base: Path | None = None,
+        labels: Mapping[str, Any] | None = None,
+        family: Family | None = None,
     ) -> "Study":
         """The study that ``mapping`` describes, with the keys of a study file.
 
@@ -78,11 +107,12 @@ class Study:
             mapping: as ``tomllib`` would read it; NumPy values and tuples are taken too.
             base: the folder that paths in it are relative to; the current one where None.
             labels: params to report in every row, to tell this study's rows from another's.
+            family: the family that ``problem.kind`` is of, where it is not a registered one.
 
         Raises:
             BadInput: naming the first key that is wrong.
         """
-        keys = ("seed", "runs", "problem", "policy", "sweep")
+        keys = ("seed", "runs", "problem", "policy", "sweep", "checkpoints", "stop_when")
         given = {key: plain(key, value, nulls=False) for key, value in mapping.items()}
         for key, value in given.items():
             if key not in keys:
@@ -107,35 +137,51 @@ class Study:
             return str(folder / path)
 
         problem, sweep = _paths("problem", problem, found), _paths("sweep", sweep, found)
-        study = cls(seed, runs, problem, policies, sweep, plain("labels", dict(labels or {})))
+        family = family or lookup("problem.kind", problem.get("kind", "missing"))[0]
+        study = cls(
+            seed, runs, problem, policies, sweep, plain("labels", dict(labels or {})), given.get("checkpoints", []),
+            None, family,
+        )  # fmt: skip
         study._check()
-        return study
+        if "stop_when" not in given:
+            return study
+        names = [study.label(policy, own) for policy in policies for own in study._choices(policy)]
+        rule = StopWhen.of(given["stop_when"], [metric.name for metric in family.metrics], names)
+        return replace(study, stop_when=rule)
 
     def canonical(self) -> dict[str, Any]:
-        """What identifies the study, JSON-ready; input files are in it by their SHA-256.
+        """All that the study's results depend on, JSON-ready; input files are in it by their SHA-256.
 
         Raises:
             BadInput: where an input file cannot be read.
         """
-
-        def content(field: str, path: str) -> dict[str, str]:
-            return {"sha256": checksum(field, Path(path))}
-
-        return {
-            "seed": self.seed, "runs": self.runs, "problem": _paths("problem", self.problem, content),
-            "policy": list(self.policies), "sweep": _paths("sweep", self.sweep, content), "labels": dict(self.labels),
+        return self.identity() | {
+            "runs": self.runs, "policy": list(self.policies), "sweep": _paths("sweep", self.sweep, _content),
+            "stop_when": asdict(self.stop_when) if self.stop_when else None,
         }  # fmt: skip
 
-    @property
-    def family(self) -> Family:
-        """The family of the study's problem."""
-        return lookup("problem.kind", self.problem.get("kind", "missing"))[0]
+    def identity(self) -> dict[str, Any]:
+        """What may not change where a study is extended: all but how many runs, which policies and which swept values.
+
+        Raises:
+            BadInput: where an input file cannot be read.
+        """
+        return {
+            "seed": self.seed, "problem": _paths("problem", self.problem, _content), "sweep": sorted(self.sweep),
+            "checkpoints": list(self.checkpoints), "labels": dict(self.labels), "family": self.family.fingerprint,
+        }  # fmt: skip
+
+    def label(self, policy: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+        """The name of a policy among the study's: its kind, with the parameters that it is given."""
+        names = _declared(self.family.policies[policy["kind"]].parameters, given)
+        return " ".join([policy["kind"], *(f"{name}={exactly(given[name])}" for name in names)])
 
     @property
     def swept(self) -> list[str]:
         """The params that take several values because the study says so."""
         lists = [key for policy in self.policies for key in self._lists(policy)]
-        return list(dict.fromkeys([*_declared(self._kind.parameters, self.sweep), *lists]))
+        recorded = ["budget"] if self.checkpoints else []
+        return list(dict.fromkeys([*_declared(self._kind.parameters, self.sweep), *recorded, *lists]))
 
     def settings(self) -> Iterator[tuple[Any, dict[str, Any]]]:
         """The problems as their user describes them, each with its params.
@@ -178,12 +224,21 @@ class Study:
                     key = identity([kind.name, params])
                     if key in found:
                         raise BadInput("policy", f"{kind.name}, {show(params)}", "each configuration once")
-                    found[key] = Configuration(self.family, setting, problem, policy, kind.name, params)
+                    if self.checkpoints and not kind.anytime:
+                        raise BadInput("checkpoints", kind.name, "policies that do not plan for their budget: sweep it")
+                    found[key] = Configuration(
+                        self.family, setting, problem, policy, kind.name, params, self.label(table, given), own,
+                        {name: shared[name] for name in self.sweep}, kind.anytime,
+                    )  # fmt: skip
         return list(found.values())
 
     @cached_property
     def _kind(self) -> ProblemKind:
-        kind = lookup("problem.kind", self.problem.get("kind", "missing"))[1]
+        name = self.problem.get("kind", "missing")
+        known = {f"{self.family.name}/{each}": kind for each, kind in self.family.problems.items()}
+        if not isinstance(name, str) or name not in known:
+            raise BadInput("problem.kind", name, f"one of {', '.join(known)}")
+        kind = known[name]
         return replace(kind, parameters=tuple(map(_once, kind.parameters)))
 
     def _lists(self, policy: Mapping[str, Any]) -> list[str]:
@@ -225,6 +280,21 @@ class Study:
         for policy in self.policies:
             for given in self._choices(policy):
                 parse(f"policy.{policy['kind']}", kinds[policy["kind"]].parameters, given)
+        self._check_checkpoints(parameters.get("budget"))
+
+    def _check_checkpoints(self, budget: Parameter | None) -> None:
+        given = self.checkpoints
+        if not isinstance(given, list):
+            raise BadInput("checkpoints", given, "a list of budgets")
+        if not given:
+            return
+        if budget is None or "budget" not in self.problem:
+            raise BadInput("checkpoints", given, "none where [problem] gives no budget of its own")
+        last = self.problem["budget"]
+        for earlier, value in zip([None, *given], [*given, last], strict=True):
+            budget.parse("checkpoints", value)
+            if earlier is not None and not earlier < value:
+                raise BadInput("checkpoints", given, f"ascending budgets below {last}")
 
 
 def load(path: Path | str) -> Study:
@@ -241,6 +311,10 @@ def load(path: Path | str) -> Study:
     except (ValueError, RecursionError) as error:
         raise BadInput("STUDY", str(path), f"a TOML file ({' '.join(str(error).split())})") from None
     return Study.of(mapping, base=path.parent)
+
+
+def _content(field: str, path: str) -> dict[str, str]:
+    return {"sha256": checksum(field, Path(path))}
 
 
 def _declared(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,95 @@
+"""Stored results as xarray shows them: what their dimensions and coordinates are, and how they are opened."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxbandit.errors import BadInput
+from jaxbandit.study.spec import Configuration, Study
+from jaxbandit.study.store import DONE, RESULTS, Coordinate, Place, Store
+from jaxbandit.study.summary import identity, show
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def described(
+    study: Study, members: Sequence[Configuration], store: Store, places: Mapping[int, Place], budgets: Sequence[float]
+) -> tuple[dict[str, Coordinate], dict[str, Any]]:
+    """The coordinates and the attributes of a study's group.
+
+    A swept parameter's values stand along its dimension, texts where they are no numbers. ``kind`` is the policies'
+    kind; what else a policy has as a parameter, tuned ones included, stands along ``policy`` and the swept parameters,
+    NaN or empty where it has none.
+    """
+    dimensions = tuple(store.labels)
+    found: dict[str, Coordinate] = {}
+    for name, texts in store.labels.items():
+        found[name] = Coordinate((name,), _column([json.loads(text) for text in texts]), "")
+    kinds = {identity(each.label): each.name for each in members}
+    found["kind"] = Coordinate(("policy",), _column([kinds.get(text, "") for text in store.labels["policy"]]), "")
+    if budgets:
+        found["checkpoint"] = Coordinate(("checkpoint",), _column(list(budgets)), "budget spent")
+    shape = tuple(map(len, store.labels.values()))
+    for name in dict.fromkeys(name for each in members for name in each.params):
+        if name in found or name in study.labels or (budgets and name == "budget"):
+            continue
+        given = {places[id(each)]: each.params.get(name) for each in members}
+        values: list[Any] = [given.get(place) for place in np.ndindex(*shape)]
+        found[name] = Coordinate(dimensions, _column(values).reshape(shape), "")
+    wanted: dict[str, list[Any]] = {"policy": list(dict.fromkeys(each.label for each in members))}
+    for name in members[0].point:
+        wanted[name] = list({identity(each.point[name]): each.point[name] for each in members}.values())
+    return found, {
+        "study": identity(study.canonical()),
+        "selected": identity(wanted),
+        "metrics": " ".join(metric.name for metric in study.family.metrics),
+        "coordinates": " ".join(name for name in found if name not in (*dimensions, "checkpoint")),
+    }
+
+
+def _column(values: list[Any]) -> np.ndarray:
+    """Numbers as they are, with NaN for None; all else as texts."""
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return np.array(values)
+    if all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values):
+        return np.array([np.nan if value is None else float(value) for value in values])
+    return np.array([value if isinstance(value, str) else show(value) for value in values], np.dtypes.StringDType())
+
+
+def open_results(path: Path | str) -> "xr.Dataset":
+    """The stored results of a study, each run of it, read from disk as they are used.
+
+    Args:
+        path: the folder that ``jaxbandit run`` was given, or one under ``studies`` of a figure's.
+
+    Returns:
+        Each metric as a float64 variable (policy, swept parameters ..., run[, checkpoint]), in the order of the study
+        file; see ``described`` for the coordinates. Where runs are missing, as of a study that goes on, they are NaN
+        and the variable ``done`` says which are there. Plain ``xarray.open_zarr`` shows the same, and also what an
+        earlier study in the folder had beyond this one.
+
+    Raises:
+        BadInput: where there are no stored results.
+    """
+    import xarray as xr
+
+    path = Path(path)
+    group = path if path.name == RESULTS else path / RESULTS
+    if not (group / "zarr.json").exists():
+        raise BadInput("path", str(path), f"a folder with {RESULTS}, written by a study")
+    data: xr.Dataset = xr.open_zarr(group, consolidated=False, chunks=None)
+    chosen = {}
+    for name, wanted in json.loads(data.attrs.pop("selected")).items():
+        known = data.attrs["labels"][name]
+        chosen[name] = [known.index(identity(label)) for label in wanted]
+    data = data.isel(chosen)
+    data.attrs.pop("labels")
+    if "runs" in data.attrs:
+        data = data.isel(run=slice(data.attrs.pop("runs")))
+    if bool(data[DONE].all()):
+        data = data.drop_vars(DONE)
+    return data

@@ -1,0 +1,252 @@
+"""Stored results: one Zarr group a study, ``results.zarr``, that xarray opens as it is.
+
+Each metric is a float64 array (policy, swept parameters ..., run[, checkpoint]), NaN where nothing was run, and
+``done`` says which runs are there. Both lie in chunks of some runs of one configuration. A chunk is a file with a
+checksum (CRC-32C), replaced as a whole or not at all; ``done`` is written after the values that it speaks of. So a
+program that is killed loses what it had in hand, and nothing else.
+
+Labels along ``policy`` and the swept parameters are only ever added at the end: a study is extended in place.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+try:
+    import zarr
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+except ImportError:
+    raise SystemExit("jaxbandit: stored studies need more packages: pip install 'jaxbandit[lab]'") from None
+
+from jaxbandit.study.summary import identity
+
+RESULTS = "results.zarr"
+DONE = "done"
+_log = logging.getLogger("jaxbandit")
+
+Place = tuple[int, ...]
+"""Where a configuration stands: its index along ``policy`` and along each swept parameter."""
+
+Span = tuple[int, int]
+"""Runs ``first`` to ``stop - 1``."""
+
+
+class Coordinate(NamedTuple):
+    """Values that xarray shows along dimensions, with a description, which may be empty."""
+
+    dimensions: tuple[str, ...]
+    values: np.ndarray
+    description: str
+
+
+class Damaged(Exception):
+    """A stored chunk is damaged or gone: ``place`` and ``span`` are what it held."""
+
+    def __init__(self, path: Path, place: Place, span: Span) -> None:
+        super().__init__(str(path))
+        self.path, self.place, self.span = path, place, span
+
+
+class Store:
+    """The values of a study's metrics, by configuration and run.
+
+    Args:
+        path: of the Zarr group; it is made where there is none.
+        labels: names of dimensions with their labels (JSON-ready), ``policy`` first. Labels that the group has already
+            keep their places.
+        metrics: the names of the arrays.
+        checkpoints: budgets at which runs are recorded, the last one included; empty for none.
+        runs: how many runs the arrays have room for at least.
+    """
+
+    def __init__(
+        self, path: Path, labels: Mapping[str, Sequence[Any]], metrics: Sequence[str], checkpoints: Sequence[float],
+        runs: int,
+    ) -> None:  # fmt: skip
+        self.path, self._metrics = path, tuple(metrics)
+        self._points = len(checkpoints)
+        with zarr.config.set({"array.write_empty_chunks": True}):  # NaN and False are values, too
+            self._group = zarr.open_group(path, mode="a")
+            self._labels = self._merged(labels)
+            self._arrays = {name: self._array(name, runs) for name in (*metrics, DONE)}
+        if self._group.attrs.get("labels") != self._labels:
+            self._group.update_attributes({"labels": self._labels})
+        self._length = int(self._arrays[DONE].chunks[-1])
+        self._spans: dict[Place, list[Span]] = {}
+
+    def _merged(self, labels: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+        held: Any = self._group.attrs.get("labels", {})
+        return {
+            name: list(dict.fromkeys([*held.get(name, []), *(identity(label) for label in wanted)]))
+            for name, wanted in labels.items()
+        }
+
+    def _array(self, name: str, runs: int) -> Any:
+        more = () if name == DONE or not self._points else (self._points,)
+        room = (*map(len, self._labels.values()), runs, *more)
+        if name in self._group:
+            array: Any = self._group[name]
+            wanted = tuple(map(max, zip(array.shape, room, strict=True)))
+            if array.shape != wanted:
+                array.resize(wanted)
+            return array
+        length = min(1 << 14, max(1 << 8, 1 << (runs // 16).bit_length()))
+        return self._group.create_array(
+            name,
+            shape=room,
+            chunks=(*[1] * len(self._labels), length, *more),
+            dtype="bool" if name == DONE else "float64",
+            fill_value=False if name == DONE else np.nan,
+            compressors=[ZstdCodec(level=1), Crc32cCodec()],
+            dimension_names=[*self._labels, "run", *(["checkpoint"] if more else [])],
+        )
+
+    def place(self, labels: Mapping[str, Any]) -> Place:
+        """The place of a configuration, from its label along each dimension."""
+        return tuple(known.index(identity(labels[name])) for name, known in self._labels.items())
+
+    def room(self, runs: int) -> None:
+        """Makes room for so many runs."""
+        for array in self._arrays.values():
+            at = len(self._labels)
+            if array.shape[at] < runs:
+                array.resize((*array.shape[:at], runs, *array.shape[at + 1 :]))
+
+    def held(self, place: Place) -> list[Span]:
+        """The runs that are there, in order, as spans that do not touch."""
+        if place not in self._spans:
+            self._spans[place] = self._read_spans(place)
+        return self._spans[place]
+
+    def _read_spans(self, place: Place) -> list[Span]:
+        array = self._arrays[DONE]
+        runs = array.shape[-1]
+        flags = np.zeros(runs, bool)
+        for first, stop in _pieces(0, runs, self._length):
+            path = self._file(DONE, place, first)
+            try:
+                flags[first:stop] = array[(*place, slice(first, stop))] if path.exists() else False
+            except Exception as error:  # whatever a codec says of a damaged file
+                self._note(path, error)
+        edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0)).tolist()
+        return list(zip(edges[::2], edges[1::2], strict=True))
+
+    def missing(self, place: Place, stop: int) -> list[Span]:
+        """The runs below ``stop`` that are not there."""
+        gaps, at = [], 0
+        for first, end in [*self.held(place), (stop, stop)]:
+            if at < min(first, stop):
+                gaps.append((at, min(first, stop)))
+            at = max(at, end)
+        return gaps
+
+    def write(self, places: Sequence[Place], first: int, values: Sequence[Mapping[str, np.ndarray]]) -> None:
+        """Stores runs from ``first`` on: for each place every metric's values, float64 (runs[, checkpoints])."""
+        stop = first + len(values[0][self._metrics[0]])
+        for name in self._metrics:
+            for place, own in zip(places, values, strict=True):
+                self._check_beside(name, place, first, stop)
+                self._arrays[name][(*place, slice(first, stop))] = own[name]
+        for place in places:
+            self._arrays[DONE][(*place, slice(first, stop))] = True
+            self._mark(place, (first, stop), True)
+
+    def _check_beside(self, name: str, place: Place, first: int, stop: int) -> None:
+        """Writing to a part of a chunk keeps the rest of it, which must be sound."""
+        for at, end in _pieces(first, stop, self._length):
+            start = at - at % self._length
+            if end - at < self._length and any(a < start + self._length and start < b for a, b in self.held(place)):
+                try:
+                    self.read(place, name, start, min(start + self._length, self._arrays[name].shape[len(place)]))
+                except Damaged as damage:
+                    self.forget(damage)
+
+    def forget(self, damage: Damaged) -> None:
+        """Drops a damaged chunk, naming it: its runs are missing from here on."""
+        self._note(damage.path, damage)
+        first, stop = damage.span
+        self._arrays[DONE][(*damage.place, slice(first, min(stop, self._arrays[DONE].shape[-1])))] = False
+        self._mark(damage.place, damage.span, False)
+
+    def _note(self, path: Path, error: object) -> None:
+        what = "is damaged" if path.exists() else "is gone"
+        _log.warning("jaxbandit: %s %s; its runs are computed again", path, what)
+        path.unlink(missing_ok=True)
+
+    def _mark(self, place: Place, span: Span, there: bool) -> None:
+        first, stop = span
+        rest = [
+            part for a, b in self.held(place) for part in ((a, min(b, first)), (max(a, stop), b)) if part[0] < part[1]
+        ]
+        merged: list[Span] = []
+        for a, b in sorted([*rest, span] if there else rest):
+            if merged and merged[-1][1] == a:
+                a = merged.pop()[0]
+            merged.append((a, b))
+        self._spans[place] = merged
+
+    def read(self, place: Place, metric: str, first: int, stop: int) -> np.ndarray:
+        """A metric's values of runs that are there: float64 of shape (stop - first[, checkpoints]).
+
+        Raises:
+            Damaged: where a chunk of them is not as it was written.
+        """
+        array = self._arrays[metric]
+        span = (*place, slice(first, stop))
+        if all(self._file(metric, place, at).exists() for at, _ in _pieces(first, stop, self._length)):
+            try:
+                values: np.ndarray = array[span]
+                return values
+            except Exception:  # whatever a codec says of a damaged file
+                pass
+        for at, end in _pieces(first, stop, self._length):
+            path = self._file(metric, place, at)
+            whole = at - at % self._length, at - at % self._length + self._length
+            if not path.exists():
+                raise Damaged(path, place, whole)
+            try:
+                array[(*place, slice(at, end))]
+            except Exception:
+                raise Damaged(path, place, whole) from None
+        raise OSError(f"{self.path}: cannot be read")
+
+    def _file(self, name: str, place: Place, run: int) -> Path:
+        more = [0] if self._points and name != DONE else []
+        return self.path.joinpath(name, "c", *map(str, [*place, run // self._length, *more]))
+
+    def label(self, coordinates: Mapping[str, Coordinate], attributes: Mapping[str, Any]) -> None:
+        """Writes coordinates, and attributes of the group, where they are new."""
+        for name, (dimensions, values, description) in coordinates.items():
+            held: Any = self._group.get(name)
+            if held is not None and held.shape == values.shape and np.array_equal(held[...], values):
+                continue
+            array = self._group.create_array(
+                name, shape=values.shape, dtype=values.dtype, chunks=values.shape, dimension_names=dimensions,
+                attributes={"long_name": description} if description else {}, overwrite=True,
+            )  # fmt: skip
+            array[...] = values
+        new = {name: value for name, value in attributes.items() if self._group.attrs.get(name) != value}
+        if new:
+            self._group.update_attributes(new)
+
+    @property
+    def labels(self) -> dict[str, list[str]]:
+        """All labels that the arrays have, as JSON texts, in the order of their places."""
+        return self._labels
+
+    @property
+    def length(self) -> int:
+        """Runs in a chunk."""
+        return self._length
+
+
+def _pieces(first: int, stop: int, length: int) -> Iterator[Span]:
+    """Cuts a span at multiples of ``length``."""
+    at = first
+    while at < stop:
+        end = min(stop, at - at % length + length)
+        yield at, end
+        at = end
