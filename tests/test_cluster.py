@@ -1,0 +1,94 @@
+"""Studies on a cluster: chunks are computed elsewhere, workers are lost, and the results have the same bits."""
+
+import concurrent.futures
+import multiprocessing
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxbandit.study import run as running
+from jaxbandit.study.results import open_results
+from jaxbandit.study.run import run
+from jaxbandit.study.spec import Study
+
+STUDY: dict[str, Any] = {
+    "seed": 1,
+    "runs": 3000,
+    "problem": {"kind": "cleaning/synthetic", "entities": 1000, "budget": 400},
+    "policy": [{"kind": "ee", "t": [2, 3], "q": 0.5}, {"kind": "greedy"}],
+}
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    run(Study.of(STUDY), tmp_path / "whole")
+    return tmp_path / "whole"
+
+
+def same(one: Path, other: Path) -> bool:
+    equal = (one / "summary.json").read_bytes() == (other / "summary.json").read_bytes()
+    return equal and open_results(one).identical(open_results(other))
+
+
+def test_a_worker_of_dask_is_killed(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two worker processes; once chunks come in, one of them is killed with work in its hands."""
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(running, "_FIRST_JOBS", 100)
+    monkeypatch.setattr(running, "_SHORT", 0.0)
+    killed: list[int] = []
+    computed: list[int] = []
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+
+        def progress(done: int, of: int, widest: float | None) -> None:
+            computed.append(done)
+            if done > 1000 and not killed:
+                busy = [address for address, tasks in client.processing().items() if tasks]
+                pids = client.run(os.getpid)
+                killed.append(pids[(busy or list(pids))[0]])
+                os.kill(killed[0], signal.SIGKILL)
+
+        run(Study.of(STUDY), tmp_path / "cluster", progress, executor=client.get_executor(), in_flight=4)
+    assert killed
+    assert computed[-1] == 9000
+    assert len(computed) > 20
+    assert same(whole, tmp_path / "cluster")
+
+
+def test_any_executor_will_do(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_FIRST_JOBS", 1000)
+    started = threading.Barrier(2, timeout=60)
+    once = threading.local()
+
+    def both() -> None:
+        if not hasattr(once, "met"):
+            once.met = True
+            started.wait()
+
+    original = running._compute
+
+    def compute(*given: Any) -> Any:
+        both()
+        return original(*given)
+
+    monkeypatch.setattr(running, "_compute", compute)
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        run(Study.of(STUDY), tmp_path / "threads", executor=executor)
+    assert same(whole, tmp_path / "threads")
+
+
+def test_what_a_worker_raises_is_raised_here_and_what_is_stored_stays(whole: Path, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    with (
+        concurrent.futures.ProcessPoolExecutor(1, context, initializer=os._exit, initargs=(3,)) as executor,
+        pytest.raises(concurrent.futures.process.BrokenProcessPool),
+    ):
+        run(Study.of(STUDY), tmp_path / "broken", executor=executor)
+    run(Study.of(STUDY), tmp_path / "broken")
+    assert same(whole, tmp_path / "broken")
