@@ -1,10 +1,11 @@
-"""The command line: ``jaxbandit run``, ``show``, ``reproduce``, ``tune`` and ``list``.
+"""The command line: ``jaxbandit run``, ``show``, ``compare``, ``reproduce``, ``tune`` and ``list``.
 
 Tables go to stdout, all else to stderr. Bad input is one line there and exit status 2, an interruption 130. JAX and
 Matplotlib are imported once the arguments are known to be right.
 """
 
 import contextlib
+import errno
 import io
 import os
 import re
@@ -26,9 +27,11 @@ except ImportError:
 if TYPE_CHECKING:
     from jaxbandit.registry import Parameter
 
-Format = Literal["text", "markdown", "csv", "json"]
+Format = Literal["text", "markdown", "latex", "csv", "json"]
 _Study = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY.toml")]
 _Out = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+_Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+_SCHEDULER = tyro.conf.arg(metavar="ADDRESS", help_behavior_hint="(default: none)")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,9 @@ class Run:
     study: _Study
     """The study, a TOML file."""
     out: _Out
-    """Folder for the results; the same command continues an interrupted study."""
+    """Folder for the results; the same command continues an interrupted study, or extends it."""
+    scheduler: Annotated[str | None, _SCHEDULER] = None
+    """Address of a Dask scheduler, such as tcp://host:8786, whose workers compute; this machine where left out."""
 
     def __call__(self) -> None:
         """Writes the folder, prints the table."""
@@ -48,8 +53,8 @@ class Run:
         from jaxbandit.study.table import render
 
         study = load(self.study)
-        with _progress(self.out) as progress:
-            rows = run(study, self.out, progress)
+        with _workers(self.scheduler) as (executor, in_flight), _progress(self.out) as progress:
+            rows = run(study, self.out, progress, executor=executor, in_flight=in_flight)
         labels = {metric.name: metric.label for metric in study.family.metrics}
         picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, labels))
         sys.stdout.write(render(rows))
@@ -57,16 +62,17 @@ class Run:
 
 @dataclass(frozen=True)
 class Show:
-    """Print the table of a folder of results again, and draw its picture again."""
+    """Print the table of a folder of results again, draw its picture again, and write report.html."""
 
-    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    folder: _Folder
     """A folder that run, reproduce or tune wrote."""
     format: Format = "text"
     """How the table is printed."""
 
     def __call__(self) -> None:
-        """Prints the tables, draws the picture."""
+        """Prints the tables, draws the picture, writes the report."""
         from jaxbandit.study import folder, picture
+        from jaxbandit.study.report import REPORT, report
         from jaxbandit.study.table import render
 
         rows = folder.read(self.folder / folder.SUMMARY)
@@ -76,9 +82,40 @@ class Show:
             tables = [render(table, self.format) for table in (rows, more) if table]
             if drawing is not None:
                 picture.save(self.folder, drawing)
+            folder.write(self.folder / REPORT, report(self.folder).encode())
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             raise BadInput("DIR", str(self.folder), "a folder of results as jaxbandit wrote them") from None
         sys.stdout.write("\n".join(tables))
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare the policies of a folder of results, run by run: their ranks and paired differences, or quantiles."""
+
+    folder: _Folder
+    """A folder that run wrote, or one under studies of a folder that reproduce wrote."""
+    metric: Annotated[str | None, tyro.conf.arg(metavar="METRIC", help_behavior_hint="(default: the first)")] = None
+    """The metric to compare by."""
+    baseline: Annotated[str | None, tyro.conf.arg(metavar="POLICY", help_behavior_hint="(default: all pairs)")] = None
+    """The policy that the others are compared with."""
+    quantiles: Annotated[tuple[float, ...], tyro.conf.arg(metavar="Q ...", help_behavior_hint="(default: none)")] = ()
+    """Print these quantiles over runs instead, such as 0.05 0.5 0.95."""
+    format: Format = "text"
+    """How the tables are printed."""
+
+    def __call__(self) -> None:
+        """Prints the tables."""
+        from jaxbandit.study import compare
+        from jaxbandit.study.results import open_results
+        from jaxbandit.study.table import render
+
+        data = open_results(self.folder)
+        if self.quantiles:
+            tables = [compare.quantiles(data, self.quantiles, self.metric)]
+        else:
+            differences = compare.paired_differences(data, self.metric, self.baseline)
+            tables = [compare.ranks(data, self.metric), differences]
+        sys.stdout.write("\n".join(render(table, self.format) for table in tables))
 
 
 @dataclass(frozen=True)
@@ -95,6 +132,8 @@ class Reproduce:
     """Seed, 0 to 2^32 - 1."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="(default: none)")] = None
     """A file or a folder of data, for figures on real data."""
+    scheduler: Annotated[str | None, _SCHEDULER] = None
+    """Address of a Dask scheduler, such as tcp://host:8786, whose workers compute; this machine where left out."""
 
     def __call__(self) -> None:
         """Writes the folder, prints the table."""
@@ -109,8 +148,8 @@ class Reproduce:
             )
         figure = FIGURES[self.figure]
         request = Request(figure.runs if self.runs is None else self.runs, self.seed, self.data)
-        with _progress(self.out) as progress:
-            rows = reproduce(figure, request, self.out, progress)
+        with _workers(self.scheduler) as (executor, in_flight), _progress(self.out) as progress:
+            rows = reproduce(figure, request, self.out, progress, executor=executor, in_flight=in_flight)
         timings = folder.read(self.out / folder.TIMINGS) if (self.out / folder.TIMINGS).exists() else []
         sys.stdout.write("\n".join(render(table) for table in (rows, timings) if table))
 
@@ -172,7 +211,9 @@ class List:
             print(f"figure {figure.name}: {figure.title} ({figure.runs:,} runs)")
 
 
-VERBS: dict[str, Callable[..., Any]] = {verb.__name__.lower(): verb for verb in (Run, Show, Reproduce, Tune, List)}
+VERBS: dict[str, Callable[..., Any]] = {
+    verb.__name__.lower(): verb for verb in (Run, Show, Compare, Reproduce, Tune, List)
+}
 
 
 def _print_parameters(parameters: Sequence["Parameter"]) -> None:
@@ -210,6 +251,24 @@ def _progress(out: Path) -> Iterator[Any]:
 
         yield report
     _say(f"{total:,} runs done after {time.monotonic() - start:.1f} s; results in {out}")
+
+
+@contextlib.contextmanager
+def _workers(scheduler: str | None) -> Iterator[tuple[Any, int | None]]:
+    """An executor on the workers of a Dask scheduler, and how many chunks to give it; both None without one."""
+    if scheduler is None:
+        yield None, None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise BadInput("--scheduler", scheduler, "used with the extra: pip install 'jaxbandit[cluster]'") from None
+    try:
+        client = Client(scheduler, timeout=20)
+    except (OSError, ValueError) as error:
+        raise BadInput("--scheduler", scheduler, f"the address of a scheduler that answers ({error})") from None
+    with client:
+        yield client.get_executor(), 2 * max(1, len(client.scheduler_info()["workers"]))
 
 
 def _say(line: str) -> None:
@@ -283,9 +342,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of stdout left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:  # a full disk
-        _say(f"{error}; the same command continues where it stopped")
-        return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        out = getattr(verb, "out", "DIR")
+        again = "what is stored is whole, and the same command continues there"
+        _say(str(BadInput("--out", str(out), f"a folder on a disk with space left ({error.strerror}); {again}")))
+        return 2
     return 0
 
 

@@ -70,13 +70,15 @@ class PolicyKind:
 class Metric:
     """``of(setting, answers)``: from a policy's answers, each of shape (runs, ...), to float64 of shape (runs,).
 
-    ``binary``: whether a run's value is 0 or 1, so that the mean is a share and has Wilson's interval.
+    ``binary``: whether a run's value is 0 or 1, so that the mean is a share and has Wilson's interval;
+    ``lower_is_better``: as of a regret or a cost.
     """
 
     name: str
     label: str
     of: Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
     binary: bool = False
+    lower_is_better: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,9 +106,18 @@ class Figure:
     make: Callable[[Request], Plan]
 
 
-def reproduce(figure: Figure, request: Request, out: Path | str, progress: Progress | None = None) -> list[Row]:
+def reproduce(
+    figure: Figure,
+    request: Request,
+    out: Path | str,
+    progress: Progress | None = None,
+    *,
+    executor: Executor | None = None,
+    in_flight: int | None = None,
+) -> list[Row]:
     """Runs what is missing of a figure and writes ``summary.json`` and, where there are any, ``timings.json`` and
     ``figure.json``, from which ``figure.png`` is drawn. Each study has a folder of its own under ``out/studies``.
+    ``executor`` and ``in_flight``: see ``run``.
 
     Returns:
         The rows of ``summary.json``.
@@ -138,7 +148,8 @@ def reproduce(figure: Figure, request: Request, out: Path | str, progress: Progr
                 if progress is not None:
                     progress(before + runs, sum(counts), widest)
 
-            rows += run(study, out / "studies" / str(number + 1), report)
+            place = out / "studies" / str(number + 1)
+            rows += run(study, place, report, executor=executor, in_flight=in_flight)
         if plan.rows is not None:
             rows += plan.rows(list(rows))
         timings = plan.timings() if plan.timings is not None else []

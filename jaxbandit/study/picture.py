@@ -31,6 +31,7 @@ def curves(
     xlog: bool = False,
     ylog: bool = False,
     published: Mapping[str, Sequence[Sequence[Any]]] | None = None,
+    marks: bool = True,
 ) -> None:
     """Draws a picture of 150 dots an inch.
 
@@ -40,6 +41,7 @@ def curves(
             picture; where no point has an x, there is a dot for each name instead of curves, and ``xlabel`` is unused.
         xlog, ylog: whether an axis is logarithmic.
         published: (x, y) from elsewhere, drawn hollow in the colour of the curve (x None: beside the dot) of that name.
+        marks: whether points are marked on their curves.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -55,7 +57,7 @@ def curves(
     axes.set_title(title, loc="left", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
     if xs:
-        _curves(axes, series, published, xs, xlog)
+        _curves(axes, series, published, xs, xlog, marks)
         axes.set(xlabel=xlabel, ylabel=ylabel)
         if ylog:
             axes.set_yscale("log")
@@ -73,7 +75,12 @@ def curves(
 
 
 def _curves(
-    axes: Any, series: Mapping[str, Sequence[Point]], published: Mapping[str, Sequence[Any]], xs: list[Any], xlog: bool
+    axes: Any,
+    series: Mapping[str, Sequence[Point]],
+    published: Mapping[str, Sequence[Any]],
+    xs: list[Any],
+    xlog: bool,
+    marks: bool,
 ) -> None:
     words = list(dict.fromkeys(x if isinstance(x, str) else show(x) for x in xs))
     categories = any(isinstance(x, str) for x in xs)
@@ -85,7 +92,7 @@ def _curves(
     for number, name in enumerate(names):
         colour = _COLOURS[number % len(_COLOURS)]
         style = {"color": colour, "linestyle": _LINES[number // len(_COLOURS) % len(_LINES)], "linewidth": 1.6}
-        marker = {"marker": _MARKERS[number % len(_MARKERS)], "markersize": 5.5}
+        marker = {"marker": _MARKERS[number % len(_MARKERS)] if marks else "", "markersize": 5.5}
         big = marker | {"markersize": 9}
         points = series.get(name, ())
         for _, mean, low, high in (point for point in points if point[0] is None):

@@ -47,6 +47,7 @@ def described(
         "study": identity(study.canonical()),
         "selected": identity(wanted),
         "metrics": " ".join(metric.name for metric in study.family.metrics),
+        "lower_is_better": " ".join(metric.name for metric in study.family.metrics if metric.lower_is_better),
         "coordinates": " ".join(name for name in found if name not in (*dimensions, "checkpoint")),
     }
 

@@ -129,22 +129,23 @@ class Moments:
 
 
 class Always:
-    """95 % intervals that hold at every number of runs at once, so also at one that was chosen by what was seen.
+    """Intervals that hold at every number of runs at once, so also at one that was chosen by what was seen.
 
     An asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas 2024, Annals of Statistics 52,
-    Theorem 2.2, at the two-sided level 0.05): the mean +- s sqrt(2 (n rho^2 + 1) / (n rho)^2 log(sqrt(n rho^2 + 1) /
-    0.05)). It is tightest near ``runs``, there about 1.5 times as wide as Student's interval, and rests on a central
-    limit theorem as that does.
+    Theorem 2.2): the mean +- s sqrt(2 (n rho^2 + 1) / (n rho)^2 log(sqrt(n rho^2 + 1) / level)). It is tightest near
+    ``runs``, there about 1.5 times as wide as Student's interval, and rests on a central limit theorem as that does.
+    ``level``: the chance that it misses, at any time, 0.05 for intervals of 95 %.
     """
 
-    def __init__(self, runs: int) -> None:
-        term = -2 * math.log(0.05)
+    def __init__(self, runs: int, level: float = 0.05) -> None:
+        self._level = level
+        term = -2 * math.log(level)
         self._square = (term + math.log(term + 1)) / runs
 
     def half_width(self, variance: float, runs: int) -> float:
         """Half of the interval's width."""
         x = runs * self._square
-        return math.sqrt(variance * 2 * (x + 1) / (x * runs) * math.log(math.sqrt(x + 1) / 0.05))
+        return math.sqrt(variance * 2 * (x + 1) / (x * runs) * math.log(math.sqrt(x + 1) / self._level))
 
     def interval(self, moments: Moments) -> tuple[float, float]:
         """The interval for the mean of at least two runs."""

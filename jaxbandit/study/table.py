@@ -1,4 +1,4 @@
-"""Rows as a table: plain text, Markdown, CSV or JSON."""
+"""Rows as a table: plain text, Markdown, LaTeX, CSV or JSON."""
 
 import csv
 import io
@@ -10,27 +10,30 @@ from jaxbandit.study.summary import Row, dumps, identity, metrics, show, varying
 WIDTH = 100
 """Columns that a plain-text table keeps to."""
 
-Format = Literal["text", "markdown", "csv", "json"]
+Format = Literal["text", "markdown", "latex", "csv", "json"]
 
 
 def render(rows: Sequence[Row], format: Format = "text") -> str:
     """A table of rows, ending with a newline.
 
-    ``text`` and ``markdown`` have a line for each policy and its params, a column for each metric, and before them
-    what all have in common. ``csv`` has a line for each row and a column for each param; ``json`` is ``summary.json``.
+    ``text``, ``markdown`` and ``latex`` have a line for each policy and its params, a column for each metric, and
+    before them what all have in common. ``csv`` has a line for each row and a column for each param; ``json`` is
+    ``summary.json``.
     """
     if format == "json":
         return dumps(rows).decode()
     if format == "csv":
         return _csv(rows)
-    cells, numbers, lead = _cells(rows)
+    cells, numbers, lead = cells_of(rows)
     if format == "markdown":
         rule = ["---:" if right else "---" for right in numbers]
         lines = ["| " + " | ".join(line) + " |" for line in [cells[0], rule, *cells[1:]]]
+    elif format == "latex":
+        return _latex(cells, numbers, caption(rows))
     else:
         lines = _text(cells, numbers, lead)
-    caption = _caption(rows)
-    return "\n".join([*([caption, ""] if caption else []), *lines]) + "\n"
+    head = caption(rows)
+    return "\n".join([*([head, ""] if head else []), *lines]) + "\n"
 
 
 def _text(cells: list[list[str]], numbers: list[bool], lead: int) -> list[str]:
@@ -49,7 +52,28 @@ def _text(cells: list[list[str]], numbers: list[bool], lead: int) -> list[str]:
     return lines[1:]
 
 
-def _cells(rows: Sequence[Row]) -> tuple[list[list[str]], list[bool], int]:
+def _latex(cells: list[list[str]], numbers: list[bool], head: str) -> str:
+    """A ``tabular`` that needs no package."""
+    lines = [
+        " & ".join(_tex(cell, number and place > 0 and cell) for cell, number in zip(line, numbers, strict=True))
+        + r" \\"
+        for place, line in enumerate(cells)
+    ]
+    columns = "".join("r" if right else "l" for right in numbers)
+    table = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", lines[0], r"\hline", *lines[1:], r"\hline"]
+    return "\n".join([f"% {head}", *table, r"\end{tabular}", ""])
+
+
+def _tex(text: str, number: object) -> str:
+    if number:
+        return "$" + text.replace("±", r"\pm").replace("–", "-") + "$"
+    text = text.replace("\\", r"\textbackslash ")
+    for mark in "&%$#_{}":
+        text = text.replace(mark, "\\" + mark)
+    return text
+
+
+def cells_of(rows: Sequence[Row]) -> tuple[list[list[str]], list[bool], int]:
     """The header and the lines; which columns are aligned to the right; and how many come before the metrics."""
     params, names = varying(rows), metrics(rows)
     lines: dict[str, tuple[Row, dict[str, str]]] = {}
@@ -64,7 +88,7 @@ def _cells(rows: Sequence[Row]) -> tuple[list[list[str]], list[bool], int]:
     return [["policy", *params, *names], *body], [False, *numeric, *[True] * len(names)], 1 + len(params)
 
 
-def _caption(rows: Sequence[Row]) -> str:
+def caption(rows: Sequence[Row]) -> str:
     """What all rows have in common."""
     runs = sorted({row["runs"] for row in rows} - {0})
     parts = [f"{' to '.join(f'{count:,}' for count in dict.fromkeys((runs[0], runs[-1])))} runs"] if runs else []

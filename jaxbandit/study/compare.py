@@ -1,0 +1,187 @@
+"""Comparisons of stored runs: paired differences, ranks, quantiles. Each gives rows, as a summary has them.
+
+Runs of one number share their randomness, so policies are compared run by run: differences vary less than values.
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxbandit.errors import BadInput
+from jaxbandit.study.summary import Always, Row
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LEVEL = 0.05
+
+
+def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: str | None = None) -> list[Row]:
+    """The mean of the differences between policies, run by run, under each setting.
+
+    The intervals hold together: with a probability of 95 % all of them do (Bonferroni's inequality over all that are
+    given). They are Student's, or those that hold at any stop where the study has ``stop_when`` (``summary.Always``).
+
+    Args:
+        data: of ``open_results``, all of its runs there.
+        metric: the first one where None.
+        baseline: the label of the policy that all others are compared with; every pair where None.
+
+    Returns:
+        A row for each difference, ``policy`` minus the param ``against``.
+
+    Raises:
+        BadInput: for a metric or a policy that is not in the data, a single policy, a single run, missing runs.
+    """
+    metric = _checked(data, metric)
+    labels = [str(label) for label in data["policy"].values]
+    if len(labels) < 2:
+        raise BadInput("policy", labels[0], "at least two policies to compare")
+    if data.sizes["run"] < 2:
+        raise BadInput("runs", data.sizes["run"], "at least 2 to compare")
+    if baseline is not None and baseline not in labels:
+        raise BadInput("baseline", baseline, f"one of {', '.join(labels)}")
+    pairs = list(itertools.combinations(range(len(labels)), 2))
+    if baseline is not None:
+        pairs = [(number, labels.index(baseline)) for number, label in enumerate(labels) if label != baseline]
+    points = list(_points(data, metric))
+    stopped = json.loads(data.attrs["study"]).get("stop_when") is not None
+    level = LEVEL / (len(pairs) * len(points))
+    rows = []
+    for params, values in points:
+        for one, other in pairs:
+            difference = values[one] - values[other]
+            mean, half = float(difference.mean()), _half_width(difference, level, stopped)
+            found = mean if math.isfinite(mean) else None
+            rows.append(
+                Row(
+                    policy=labels[one],
+                    params={"against": labels[other], **params},
+                    metric=f"{metric} difference",
+                    mean=found,
+                    ci_low=None if found is None else mean - half,
+                    ci_high=None if found is None else mean + half,
+                    runs=difference.size,
+                )
+            )
+    return rows
+
+
+def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
+    """The rank of each policy under each setting, 1 the best, with the range that the runs leave open.
+
+    A policy is surely better than another where the interval of their difference (``paired_differences``) leaves out 0.
+    ``best rank`` is 1 more than the policies that are surely better, ``worst rank`` the number of all less those that
+    are surely worse. With a probability of 95 % all true ranks are within their ranges.
+
+    Raises:
+        BadInput: see ``paired_differences``.
+    """
+    metric = _checked(data, metric)
+    sign = -1.0 if metric in data.attrs.get("lower_is_better", "").split() else 1.0
+    labels = [str(label) for label in data["policy"].values]
+    differences = iter(paired_differences(data, metric))
+    rows = []
+    for params, values in _points(data, metric):
+        better = dict.fromkeys(labels, 0)
+        worse = dict.fromkeys(labels, 0)
+        for row in itertools.islice(differences, len(labels) * (len(labels) - 1) // 2):
+            low, high = row["ci_low"], row["ci_high"]
+            if low is None or high is None or low <= 0 <= high:
+                continue
+            first, second = row["policy"], row["params"]["against"]
+            winner, loser = (first, second) if sign * low > 0 else (second, first)
+            better[loser] += 1
+            worse[winner] += 1
+        order = sorted(range(len(labels)), key=lambda number: -sign * float(values[number].mean()))
+        for number, label in enumerate(labels):
+            for name, rank in (
+                ("rank", order.index(number) + 1),
+                ("best rank", 1 + better[label]),
+                ("worst rank", len(labels) - worse[label]),
+            ):
+                rows.append(
+                    Row(
+                        policy=label,
+                        params=params,
+                        metric=name,
+                        mean=float(rank),
+                        ci_low=None,
+                        ci_high=None,
+                        runs=values.shape[1],
+                    )
+                )
+    return rows
+
+
+def quantiles(data: "xr.Dataset", probabilities: Sequence[float], metric: str | None = None) -> list[Row]:
+    """Quantiles of a metric over runs, each with a 95 % interval between two order statistics (normal approximation of
+    the binomial count below the quantile), None where there are too few runs for one.
+
+    Raises:
+        BadInput: for a probability outside (0, 1), and as ``paired_differences``.
+    """
+    metric = _checked(data, metric)
+    for probability in probabilities:
+        if not 0 < probability < 1:
+            raise BadInput("quantiles", probability, "numbers between 0 and 1")
+    rows = []
+    for params, values in _points(data, metric):
+        for label, own in zip(data["policy"].values, np.sort(values, axis=1), strict=True):
+            runs = own.size
+            for probability in probabilities:
+                half = 1.96 * math.sqrt(runs * probability * (1 - probability))
+                low, high = math.floor(runs * probability - half) - 1, math.ceil(runs * probability + half)
+                sure = low >= 0 and high < runs
+                rows.append(
+                    Row(
+                        policy=str(label),
+                        params=params,
+                        metric=f"{metric}, {probability:g} quantile",
+                        mean=float(np.quantile(own, probability)),
+                        ci_low=float(own[low]) if sure else None,
+                        ci_high=float(own[high]) if sure else None,
+                        runs=runs,
+                    )
+                )
+    return rows
+
+
+def _checked(data: "xr.Dataset", metric: str | None) -> str:
+    metrics = data.attrs["metrics"].split()
+    metric = metrics[0] if metric is None else metric
+    if metric not in metrics:
+        raise BadInput("metric", metric, f"one of {', '.join(metrics)}")
+    if "done" in data:
+        raise BadInput(
+            "DIR", "a study with missing runs", "a study that is finished; the command that began it goes on"
+        )
+    return metric
+
+
+def _points(data: "xr.Dataset", metric: str) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """Each setting (and checkpoint) with its params and the values, float64 of shape (policies, runs)."""
+    array = data[metric]
+    swept = [str(name) for name in array.dims if name not in ("policy", "run")]
+    for place in np.ndindex(*(array.sizes[name] for name in swept)):
+        at = dict(zip(swept, place, strict=True))
+        params = {}
+        for name, index in at.items():
+            value = data[name].values[index]
+            params["budget" if name == "checkpoint" else name] = (
+                value.item() if isinstance(value, np.generic) else value
+            )
+        yield params, array.isel(at).transpose("policy", "run").values
+
+
+def _half_width(values: np.ndarray, level: float, stopped: bool) -> float:
+    from scipy.special import stdtrit
+
+    variance = float(values.var(ddof=1))
+    if stopped:
+        return Always(values.size, level).half_width(variance, values.size)
+    return float(stdtrit(values.size - 1, 1 - level / 2)) * math.sqrt(variance / values.size)
