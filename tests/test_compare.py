@@ -1,0 +1,278 @@
+"""Comparisons of stored runs, the report, and studies of objects."""
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+import xarray as xr
+
+import jaxbandit
+from jaxbandit import BadInput, cli, experiment, paired_differences, quantiles, ranks, run_study
+from jaxbandit.registry import Metric
+from jaxbandit.study import families, folder, picture
+from jaxbandit.study.report import report
+from jaxbandit.study.run import run
+from jaxbandit.study.spec import Study
+from jaxbandit.study.summary import Row
+from jaxbandit.study.table import render
+from tests import toy
+
+
+@pytest.fixture(autouse=True)
+def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(families.FAMILIES, "toy", toy.FAMILY)
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")
+
+
+def dataset(values: dict[str, np.ndarray], lower: bool = False, stop: Any = None) -> xr.Dataset:
+    """As ``open_results`` gives it: values of shape (settings, runs) by policy."""
+    array = np.stack(list(values.values()))
+    return xr.Dataset(
+        {"m": (("policy", "n", "run"), array)},
+        {"policy": list(values), "n": np.arange(array.shape[1]) + 10},
+        {"metrics": "m", "lower_is_better": "m" if lower else "", "study": json.dumps({"stop_when": stop})},
+    )
+
+
+def test_differences_are_paired_and_hold_together() -> None:
+    rng = np.random.default_rng(0)
+    shared = rng.normal(size=(2, 400))
+    values = {"a": shared, "b": shared + 0.1 + 0.05 * rng.normal(size=(2, 400)), "c": rng.normal(size=(2, 400))}
+    rows = paired_differences(dataset(values))
+    assert [(row["policy"], row["params"]) for row in rows] == [
+        (one, {"against": other, "n": n}) for n in (10, 11) for one, other in (("a", "b"), ("a", "c"), ("b", "c"))
+    ]
+    theirs = scipy.stats.ttest_rel(values["a"][0], values["b"][0]).confidence_interval(1 - 0.05 / 6)
+    assert (rows[0]["ci_low"], rows[0]["ci_high"]) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
+    assert rows[0]["ci_high"] < 0 < rows[1]["ci_high"]
+    against = paired_differences(dataset(values), "m", "b")
+    assert [(row["policy"], row["params"]["against"]) for row in against[:2]] == [("a", "b"), ("c", "b")]
+    assert against[0]["ci_high"] < rows[0]["ci_high"]  # fewer comparisons
+    wide = paired_differences(dataset(values, stop={"metric": "m"}))
+    assert wide[0]["ci_low"] < rows[0]["ci_low"]
+
+
+def test_intervals_of_differences_miss_together_in_one_study_of_twenty() -> None:
+    rng = np.random.default_rng(1)
+    missed = 0
+    for _ in range(400):
+        rows = paired_differences(dataset({name: rng.normal(size=(2, 60)) for name in "abcd"}))
+        missed += any(row["ci_low"] > 0 or row["ci_high"] < 0 for row in rows)
+    assert missed <= 0.05 * 400 + 4 * np.sqrt(0.05 * 0.95 * 400)
+
+
+def test_ranks() -> None:
+    rng = np.random.default_rng(2)
+    noise = rng.normal(size=(3, 1, 200))
+    values = {"low": noise[0], "middle": noise[1] + 2, "also": noise[2] + 2.05, "high": noise[0] + 5}
+
+    def found(data: xr.Dataset) -> dict[str, list[float | None]]:
+        by_policy: dict[str, list[float | None]] = {}
+        for row in ranks(data):
+            by_policy.setdefault(row["policy"], []).append(row["mean"])
+        return by_policy
+
+    higher = found(dataset(values))
+    assert higher["high"] == [1, 1, 1]
+    assert higher["low"] == [4, 4, 4]
+    assert [higher[name][1:] for name in ("middle", "also")] == [[2, 3], [2, 3]]
+    assert found(dataset(values, lower=True))["low"] == [1, 1, 1]
+
+
+def test_quantiles() -> None:
+    rng = np.random.default_rng(3)
+    covered = 0
+    for _ in range(300):
+        [row] = quantiles(dataset({"a": rng.exponential(size=(1, 500))}), [0.9])
+        covered += row["ci_low"] <= -np.log(0.1) <= row["ci_high"]
+    assert covered >= 0.95 * 300 - 4 * np.sqrt(0.05 * 0.95 * 300)
+    [row] = quantiles(dataset({"a": np.arange(9.0)[None]}), [0.01])
+    assert (row["ci_low"], row["ci_high"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (lambda data: paired_differences(data, "k"), "metric = k: one of m"),
+        (lambda data: paired_differences(data, "m", "z"), "baseline = z: one of a, b"),
+        (lambda data: paired_differences(data.isel(policy=[0])), "policy = a: at least two"),
+        (lambda data: ranks(data.isel(run=[0])), "runs = 1: at least 2"),
+        (lambda data: quantiles(data, [1.0]), "quantiles = 1.0: numbers between 0 and 1"),
+        (lambda data: ranks(data.assign(done=False)), "DIR = a study with missing runs"),
+    ],
+)
+def test_bad_comparisons(call: Any, line: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        call(dataset({"a": np.zeros((1, 5)), "b": np.ones((1, 5))}))
+    assert str(caught.value).startswith(line)
+
+
+class Parsed(HTMLParser):
+    """Tags that were opened and not closed, and all the text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        assert not [value for name, value in attrs if name in ("src", "href") and not value.startswith("data:")]
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_report_stands_alone(tmp_path: Path) -> None:
+    mapping = {"runs": 80, "problem": {"kind": "toy/coins", "odds": [0.1, 0.8]}, "sweep": {"budget": [5, 30]}}
+    study = Study.of({**mapping, "policy": [{"kind": "best"}, {"kind": "mixed", "share": 0.2}]})
+    rows = run(study, tmp_path / "out")
+    picture.save(tmp_path / "out", picture.of_rows(rows, study.swept, "<coins> & more", {}))
+    page = Parsed(report(tmp_path / "out"))
+    assert not page.open
+    for words in ("<coins> & more", "toy/coins", "seed 0", "Ranks", "Paired differences", "80 runs", "mixed share=0.2"):
+        assert words in page.text
+    assert str(tmp_path) not in page.text
+    assert report(tmp_path / "out").count("data:image/png;base64,") == 2
+    alone = Study.of({**mapping, "policy": [{"kind": "best"}]})
+    run(alone, tmp_path / "alone")
+    assert "Ranks" not in Parsed(report(tmp_path / "alone")).text
+
+
+def test_the_command_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'runs = 50\n[problem]\nkind = "toy/coins"\nbudget = 20\n[[policy]]\nkind = "best"\n[[policy]]\nkind = "mixed"\n'
+    )
+    out = str(tmp_path / "out")
+    assert cli.main(["run", str(study), "--out", out]) == 0
+    capsys.readouterr()
+    assert cli.main(["compare", out]) == 0
+    shown = capsys.readouterr().out
+    assert "worst rank" in shown
+    assert "heads difference" in shown
+    assert cli.main(["compare", out, "--quantiles", "0.1", "0.9", "--metric", "thrown", "--format", "markdown"]) == 0
+    assert "| best | 20 | 20 |" in capsys.readouterr().out
+    assert cli.main(["compare", out, "--metric", "tails"]) == 2
+    assert capsys.readouterr().err == "jaxbandit: metric = tails: one of heads, never, thrown\n"
+    assert cli.main(["compare", str(tmp_path)]) == 2
+    assert cli.main(["show", out]) == 0
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's word for it, from a file system of 256 KiB where one can be made, else put in its place."""
+    study = tmp_path / "study.toml"
+    study.write_text('runs = 60000\n[problem]\nkind = "toy/coins"\nbudget = 200\n[[policy]]\nkind = "mixed"\n')
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = sys.platform == "linux" and not subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)], capture_output=True, check=False
+    ).returncode  # fmt: skip
+    if not mounted:
+        monkeypatch.setattr(folder, "write", full)
+    try:
+        assert cli.main(["run", str(study), "--out", str(small / "out")]) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said.startswith(f"jaxbandit: --out = {small / 'out'}: a folder on a disk with space left (")
+        if mounted:
+            subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+            assert cli.main(["run", str(study), "--out", str(small / "out")]) == 0
+            assert cli.main(["run", str(study), "--out", str(tmp_path / "whole")]) == 0
+            assert (small / "out" / "summary.json").read_bytes() == (tmp_path / "whole" / "summary.json").read_bytes()
+    finally:
+        if mounted:
+            subprocess.run(["umount", str(small)], check=True)
+
+
+def full(*_: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_latex_tables() -> None:
+    row = Row(policy="ee_1", params={"n": 5}, metric="50 %", mean=-0.5, ci_low=-0.51, ci_high=-0.49, runs=9)
+    lines = render([row], "latex").splitlines()
+    assert lines[0] == "% 9 runs; mean ± half of the 95 % interval; n = 5"
+    assert lines[1:-1] == [
+        r"\begin{tabular}{lr}", r"\hline", r"policy & 50 \% \\", r"\hline", r"ee\_1 & $-0.500 \pm 0.010$ \\", r"\hline",
+    ]  # fmt: skip
+
+
+def coin_pair(low: float, high: float) -> toy.Coins:
+    return toy.Coins(jnp.int32(30), jnp.float32(low), jnp.float32(high))
+
+
+def coins(**changes: Any) -> Study:
+    given: dict[str, Any] = {
+        "problem": {"fair": coin_pair(0.5, 0.5), "odd": coin_pair(0.2, 0.8)},
+        "policies": {"best": toy.Coin(np.float32(1)), "tuned": lambda problem: toy.Coin(problem.low)},
+        "metrics": {"heads": lambda problem, answers: answers["heads"] / float(problem.budget)},
+        "runs": 50,
+    }
+    given = {key: value for key, value in (given | changes).items() if value is not None}
+    return experiment(**given)
+
+
+def test_studies_of_objects(tmp_path: Path) -> None:
+    data = run_study(coins(), tmp_path / "out")
+    assert dict(data.sizes) == {"policy": 2, "problem": 2, "run": 50}
+    assert data.load().equals(run_study(coins()))
+    assert float(data.heads.sel(policy="best", problem="odd").mean()) == pytest.approx(0.8, abs=0.05)
+    assert float(data.heads.sel(policy="tuned", problem="odd").mean()) == pytest.approx(0.32, abs=0.05)
+    assert run_study(coins(runs=70), tmp_path / "out").sizes["run"] == 70
+    others = {"policies": {"best": toy.Coin(np.float32(0.5))}}
+    with pytest.raises(BadInput, match="family differs"):
+        run_study(coins(**others), tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())[0]["params"] == {"problem": "fair"}
+
+
+def test_objects_with_checkpoints_and_a_stop(tmp_path: Path) -> None:
+    one = coin_pair(0.2, 0.8)
+    best = {"best": toy.Coin(np.float32(1))}
+    rule = {"metric": "heads", "half_width": 0.02}
+    data = run_study(coins(problem=one, policies=best, checkpoints=[10, 20], runs=10**6, stop_when=rule))
+    assert dict(data.heads.sizes) == {"policy": 1, "run": data.sizes["run"], "checkpoint": 3}
+    assert 1024 <= data.sizes["run"] < 10_000
+    assert data.heads.mean("run").values[0] == pytest.approx([0.8] * 3, abs=0.03)
+    metric = Metric("tails", "tails", lambda problem, answers: 30.0 - answers["heads"], lower_is_better=True)
+    data = run_study(coins(metrics=[metric]))
+    assert [row["mean"] for row in ranks(data) if row["metric"] == "rank"][2:] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"policies": {}}, "policies = none: at least one"),
+        ({"problem": {}}, "problem = none: at least one"),
+        ({"metrics": {}}, "metrics = none: at least one"),
+        ({"runs": 0}, "runs = 0: a whole number"),
+        ({"seed": -1}, "seed = -1: a whole number"),
+        ({"checkpoints": [40]}, "checkpoints = [40]: ascending budgets below 30"),
+        ({"stop_when": {"metric": "tails", "relative": 1}}, "stop_when.metric = tails: one of heads"),
+    ],
+)
+def test_bad_objects(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        coins(**changes)
+    assert str(caught.value).startswith(line)
+
+
+def test_names_at_the_top() -> None:
+    for name in jaxbandit.__all__:
+        assert getattr(jaxbandit, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute"):
+        _ = jaxbandit.play
+    assert re.fullmatch(r"\d+\.\d+\.\d+", jaxbandit.__version__)
