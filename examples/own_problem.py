@@ -1,13 +1,11 @@
 """A problem and policies of one's own, in a stored study: see docs/own-policy.md."""
 
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 import jaxbandit
@@ -65,15 +63,11 @@ class UCB:
         return {"wins": jnp.sum(state.wins), "pulls": state.pulls}
 
 
-def regret(problem: Bandit, answers: Mapping[str, np.ndarray]) -> np.ndarray:
-    best: np.ndarray = float(problem.budget * problem.means.max()) - answers["wins"]
-    return best
-
-
+regret = Metric("regret", "regret", lambda p, a: float(p.budget * p.means.max()) - a["wins"], lower_is_better=True)
 study = jaxbandit.experiment(
     problem={gap: Bandit(jnp.array([0.5, 0.5 + float(gap)]), jnp.int32(1000)) for gap in ("0.1", "0.3")},
     policies={f"ucb {width}": UCB(jnp.float32(width)) for width in (0.5, 2.0)},
-    metrics=[Metric("regret", "regret", regret, lower_is_better=True)],
+    metrics=[regret],
     runs=20_000,
     checkpoints=[100, 300],
     stop_when={"metric": "regret", "half_width": 0.5},

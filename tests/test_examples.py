@@ -14,9 +14,11 @@ from jaxbandit.study.spec import Study
 
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / "examples" / "own_policy.py"
+OWN_PROBLEM = ROOT / "examples" / "own_problem.py"
 
 
 def program(*argv: object) -> str:
+    """What a program prints."""
     done = subprocess.run([sys.executable, *map(str, argv)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -36,13 +38,28 @@ def test_own_policy_prints_what_its_page_shows() -> None:
     page = (ROOT / "docs" / "own-policy.md").read_text()
     code = OWN.read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 3
-    for block in blocks:
+    assert len(blocks) == 4
+    for block in blocks[:3]:
         assert block in code
-    policy, _, registration = (len(block.splitlines()) for block in blocks)
+    policy, _, registration = (len(block.splitlines()) for block in blocks[:3])
     assert f"in {policy + registration} lines" in page
     assert policy + registration < 60
     assert f"```\n{program(OWN)}```" in page
+
+
+def test_own_problem_is_what_its_page_shows_and_is_stored(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "own-policy.md").read_text()
+    block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[3]
+    assert block in OWN_PROBLEM.read_text()
+    assert f"take {len(block.splitlines())} lines" in page
+    assert len(block.splitlines()) < 60
+    shown = program(OWN_PROBLEM, tmp_path / "out")
+    assert program(OWN_PROBLEM) == shown
+    assert [line.split()[-4:-3] for line in shown.splitlines()[2:]] == [["0.1"], ["0.3"]] * 2
+    rows = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert max(row["ci_high"] - row["ci_low"] for row in rows) <= 1.0
+    # Of the order of (2 ln 1000) / gap, the upper bound of such a policy.
+    assert all(1 < row["mean"] < 40 for row in rows)
 
 
 def test_own_policy_in_a_study_file(tmp_path: Path) -> None:

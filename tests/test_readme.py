@@ -26,7 +26,7 @@ def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.chdir(tmp_path)
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), {})
-    assert "ee {'budget': 1000, 'tuning': 'exact'" in capsys.readouterr().out
+    assert "ee tuning=lemma3 {'against': 'ee tuning=exact', 'budget': 1000} -0.0" in capsys.readouterr().out
     assert (tmp_path / "out" / "tunings" / "summary.json").exists()
 
 
