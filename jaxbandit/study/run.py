@@ -259,7 +259,9 @@ class _Work:
             if ahead is None:
                 break
             self._target = ahead
-        self._store.label({}, {"runs": self._target})
+        self._store.label(
+            {}, {"runs": self._target, "computed_with": identity({"jaxbandit": folder.version(), **facts()})}
+        )
         return [
             moments.row(tally.sources[0].name, self._params(tally.sources[0], point), tally.metric, always)
             for each in self.members
