@@ -168,6 +168,9 @@ def test_a_folder_with_another_study(
     first.write_text(f"runs = 2\n[problem]\n{SYNTHETIC}budget = 3\nentities = 9\n[[policy]]\n{EE}t = 1\nq = 0.5\n")
     assert cli.main(["run", str(first), "--out", str(tmp_path / "out")]) == 0
     capsys.readouterr()
-    for verb in ("run", "tune"):
+    for verb, why in (
+        ("run", "one of this study or a part of it; problem differs in the study it holds"),
+        ("tune", "one that holds this study; it holds something else"),
+    ):
         line = refused(SYNTHETIC + "budget = 10", verb=verb)
-        assert line == "--out = out: a new or empty folder, or one that holds this study; it holds another one"
+        assert line == f"--out = out: a new or empty folder, or {why}"

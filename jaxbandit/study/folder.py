@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from jaxbandit.errors import BadInput
 from jaxbandit.study.summary import identity as identical
@@ -74,38 +74,36 @@ def check(out: Path, identity: Mapping[str, Any]) -> None:
     Raises:
         BadInput: where it may not. Nothing is written.
     """
+
+    def refuse(allowed: str) -> NoReturn:
+        raise BadInput("--out", str(out), allowed)
+
     try:
         names = {entry.name for entry in out.iterdir()} - {_PARTIAL} if out.exists() else set()
     except OSError as error:
-        raise BadInput("--out", str(out), f"a folder ({error.strerror})") from None
+        refuse(f"a folder ({error.strerror})")
     if not names:
         return
     if STUDY not in names:
-        raise BadInput("--out", str(out), "a new or empty folder, or one that holds this study; it holds other files")
+        refuse("a new or empty folder, or one that holds this study; it holds other files")
     held = read(out / STUDY, "--out")
-    if not isinstance(held, dict) or not isinstance(held.get("identity"), dict):
-        raise BadInput(
-            "--out", str(out), "a new or empty folder, or one that holds this study; it holds something else"
-        )
-    if held.get("format") != FORMAT or held.get("jaxbandit") != version():
-        age = "newer" if _order(held) > _order({"format": FORMAT, "jaxbandit": version()}) else "older"
-        theirs = f"jaxbandit {held.get('jaxbandit')}"
-        raise BadInput(
-            "--out", str(out), f"a folder begun with jaxbandit {version()}; this one is of the {age} {theirs}"
-        )
-    for key in dict.fromkeys([*identity, *held["identity"]]):
-        if identical(held["identity"].get(key)) != identical(identity.get(key)):
-            allowed = (
-                f"a new or empty folder, or one of this study or a part of it; {key} differs in the study it holds"
-            )
-            raise BadInput("--out", str(out), allowed)
+    if not isinstance(held, dict) or "jaxbandit" not in held:
+        refuse("a new or empty folder, or one that holds this study; it holds something else")
+    theirs, ours = (held.get("format", 1), held["jaxbandit"]), (FORMAT, version())
+    if theirs != ours:
+        age = "newer" if _order(*theirs) > _order(*ours) else "older"
+        refuse(f"a folder begun with jaxbandit {ours[1]}; this one is of the {age} jaxbandit {theirs[1]}")
+    begun = held.get("identity", {})
+    if set(begun) != set(identity):
+        refuse("a new or empty folder, or one that holds this study; it holds something else")
+    for key, value in identity.items():
+        if identical(begun[key]) != identical(value):
+            refuse(f"a new or empty folder, or one of this study or a part of it; {key} differs in the study it holds")
 
 
-def _order(held: Mapping[str, Any]) -> tuple[int, list[int]]:
+def _order(form: Any, version: Any) -> tuple[int, list[int]]:
     """Folders of newer versions come later."""
-    form = held.get("format")
-    numbers = re.findall(r"\d+", str(held.get("jaxbandit")))
-    return form if isinstance(form, int) else 1, [int(number) for number in numbers]
+    return form if isinstance(form, int) else 1, [int(number) for number in re.findall(r"\d+", str(version))]
 
 
 @contextmanager
