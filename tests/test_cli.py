@@ -106,7 +106,7 @@ def test_run_show_and_reproduce(study: Path, tmp_path: Path, capsys: pytest.Capt
         (["tune", "WRONG", "--out", "OUT"], "sweep.budget = 0: a whole number from 1 to 2147483647"),
         (["show", "OUT"], "DIR = "),
         (["show", "OTHER"], "DIR = "),
-        (["show", "OTHER", "--format", "xml"], "--format = xml: one of text, markdown, csv, json"),
+        (["show", "OTHER", "--format", "xml"], "--format = xml: one of text, markdown, latex, csv, json"),
         (["reproduce", "--out", "OUT"], "PAPER/FIGURE = missing"),
         (
             ["reproduce", "toy/fig2", "--out", "OUT"],
