@@ -73,16 +73,20 @@ class Show:
         """Prints the tables, draws the picture, writes the report."""
         from jaxbandit.study import folder, picture
         from jaxbandit.study.report import REPORT, report
+        from jaxbandit.study.store import RESULTS
         from jaxbandit.study.table import render
 
         rows = folder.read(self.folder / folder.SUMMARY)
+        if (self.folder / RESULTS).exists() and not (self.folder / folder.FINISHED).exists():
+            _say(f"the study in {self.folder} goes on, or was interrupted: this is what it had before")
         more = folder.read(self.folder / folder.TIMINGS) if (self.folder / folder.TIMINGS).exists() else []
         drawing = folder.read(self.folder / folder.FIGURE) if (self.folder / folder.FIGURE).exists() else None
         try:
             tables = [render(table, self.format) for table in (rows, more) if table]
-            if drawing is not None:
-                picture.save(self.folder, drawing)
-            folder.write(self.folder / REPORT, report(self.folder).encode())
+            with _unwritable(self.folder):
+                if drawing is not None:
+                    picture.save(self.folder, drawing)
+                folder.write(self.folder / REPORT, report(self.folder).encode())
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             raise BadInput("DIR", str(self.folder), "a folder of results as jaxbandit wrote them") from None
         sys.stdout.write("\n".join(tables))
@@ -271,6 +275,15 @@ def _workers(scheduler: str | None) -> Iterator[tuple[Any, int | None]]:
         yield client.get_executor(), 2 * max(1, len(client.scheduler_info()["workers"]))
 
 
+@contextlib.contextmanager
+def _unwritable(out: Path) -> Iterator[None]:
+    """Says so where a folder is for reading alone."""
+    try:
+        yield
+    except OSError as error:
+        _say(f"{out} cannot be written ({error.strerror}): no new picture and no report")
+
+
 def _say(line: str) -> None:
     print(f"jaxbandit: {line}", file=sys.stderr)
 
@@ -343,11 +356,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        out = getattr(verb, "out", "DIR")
+        out, why = str(getattr(verb, "out", "DIR")), "that can be read and written"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            why = "on a disk with space left"
         again = "what is stored is whole, and the same command continues there"
-        _say(str(BadInput("--out", str(out), f"a folder on a disk with space left ({error.strerror}); {again}")))
+        _say(str(BadInput("--out", out, f"a folder {why} ({error.strerror or error}); {again}")))
         return 2
     return 0
 

@@ -392,7 +392,10 @@ def _checkpoints(given: Sequence[float], problems: Sequence[Any]) -> Array:
     steps = [0.0, *map(float, given), least]
     if not all(a < b for a, b in itertools.pairwise(steps)):
         raise BadInput("checkpoints", list(given), f"ascending budgets above 0 and below {least:g}")
-    return jnp.asarray(given, jnp.result_type(budgets[0]))
+    exact = np.asarray(given).astype(jnp.result_type(budgets[0]))
+    if not np.array_equal(exact, np.asarray(given)):
+        raise BadInput("checkpoints", list(given), f"budgets of the problem's type, {exact.dtype}")
+    return jnp.asarray(exact)
 
 
 _STRIDE = 32

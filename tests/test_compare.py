@@ -15,7 +15,7 @@ import scipy.stats
 import xarray as xr
 
 import jaxbandit
-from jaxbandit import BadInput, cli, experiment, paired_differences, quantiles, ranks, run_study
+from jaxbandit import BadInput, cli, experiment, open_results, paired_differences, quantiles, ranks, run_study
 from jaxbandit.registry import Metric
 from jaxbandit.study import families, folder, picture
 from jaxbandit.study.report import report
@@ -38,7 +38,12 @@ def dataset(values: dict[str, np.ndarray], lower: bool = False, stop: Any = None
     return xr.Dataset(
         {"m": (("policy", "n", "run"), array)},
         {"policy": list(values), "n": np.arange(array.shape[1]) + 10},
-        {"metrics": "m", "lower_is_better": "m" if lower else "", "study": json.dumps({"stop_when": stop})},
+        {
+            "metrics": "m",
+            "lower_is_better": "m" if lower else "",
+            "study": json.dumps({"stop_when": stop}),
+            "planned": 400,
+        },
     )
 
 
@@ -85,6 +90,21 @@ def test_ranks() -> None:
     assert higher["low"] == [4, 4, 4]
     assert [higher[name][1:] for name in ("middle", "also")] == [[2, 3], [2, 3]]
     assert found(dataset(values, lower=True))["low"] == [1, 1, 1]
+
+
+def test_few_runs_that_are_alike_decide_nothing() -> None:
+    values = {"a": np.zeros((1, 2)), "b": np.ones((1, 2)), "c": np.full((1, 2), np.nan)}
+    [row, *_] = paired_differences(dataset(values))
+    assert (row["mean"], row["ci_low"], row["ci_high"]) == (-1, None, None)
+    found = {(row["policy"], row["metric"]): row["mean"] for row in ranks(dataset(values))}
+    assert (found["a", "best rank"], found["a", "worst rank"], found["c", "rank"]) == (1, 3, None)
+
+
+def test_settings_that_look_alike_are_told_apart(tmp_path: Path) -> None:
+    odds = [[0.1, 0.2000001], [0.1, 0.2000002]]
+    mapping = {"runs": 9, "problem": {"kind": "toy/coins", "budget": 4}, "sweep": {"odds": odds}}
+    run(Study.of({**mapping, "policy": [{"kind": "best"}, {"kind": "mixed"}]}), tmp_path)
+    assert [row["params"]["odds"] for row in paired_differences(open_results(tmp_path))] == odds
 
 
 def test_quantiles() -> None:
@@ -198,6 +218,20 @@ def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
             subprocess.run(["umount", str(small)], check=True)
 
 
+def test_show_where_nothing_can_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(Study.of({"runs": 9, "problem": {"kind": "toy/coins", "budget": 4}, "policy": [{"kind": "best"}]}), tmp_path)
+    monkeypatch.setattr(folder, "write", full)
+    assert cli.main(["show", str(tmp_path)]) == 0
+    shown, said = capsys.readouterr()
+    assert "best" in shown
+    assert said == f"jaxbandit: {tmp_path} cannot be written (No space left on device): no new picture and no report\n"
+    (tmp_path / "finished.json").unlink()
+    assert cli.main(["show", str(tmp_path)]) == 0
+    assert "goes on, or was interrupted" in capsys.readouterr().err
+
+
 def full(*_: Any) -> None:
     raise OSError(28, "No space left on device")
 
@@ -255,18 +289,32 @@ def test_objects_with_checkpoints_and_a_stop(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"policies": {}}, "policies = none: at least one"),
-        ({"problem": {}}, "problem = none: at least one"),
-        ({"metrics": {}}, "metrics = none: at least one"),
+        ({"policies": {}}, "policies = none: a dict of "),
+        ({"problem": {}}, "problem = none: a dict of "),
+        ({"metrics": {}}, "metrics = none: a dict of "),
         ({"runs": 0}, "runs = 0: a whole number"),
         ({"seed": -1}, "seed = -1: a whole number"),
         ({"checkpoints": [40]}, "checkpoints = [40]: ascending budgets below 30"),
         ({"stop_when": {"metric": "tails", "relative": 1}}, "stop_when.metric = tails: one of heads"),
+        ({"stop_when": "heads"}, "stop_when = heads: { metric"),
+        ({"policies": ["ucb"]}, "policies = ['ucb']: a dict of policies by name"),
+        ({"policies": {"a": "ucb"}}, "policies = 'a': 'ucb': a dict of policies by name"),
+        ({"problem": {0.1: coin_pair(0, 1)}}, "problem = 0.1: "),
+        ({"metrics": "wins"}, "metrics = wins: a dict of functions by name, or a list of Metric"),
+        ({"metrics": {"done": len}}, "metrics = done: names of letters"),
+        ({"metrics": {"regret at end": len}}, "metrics = regret at end: names of letters"),
+        ({"metrics": [Metric("m", "m", len)] * 2}, "metrics = m: names of letters"),
+        ({"metrics": {"heads": lambda problem, answers: 1.0}}, "metric heads = an array of shape (): a value a run"),
+        ({"checkpoints": 5}, "checkpoints = 5: a list of budgets"),
+        (
+            {"checkpoints": [5.5], "problem": coin_pair(0, 1)},
+            "checkpoints = [5.5]: budgets of the problem's type, int32",
+        ),
     ],
 )
 def test_bad_objects(changes: dict[str, Any], line: str) -> None:
     with pytest.raises(BadInput) as caught:
-        coins(**changes)
+        run_study(coins(**changes))
     assert str(caught.value).startswith(line)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxbandit.errors import BadInput
-from jaxbandit.study import families, picture
+from jaxbandit.study import families, folder, picture
 from jaxbandit.study import run as running
 from jaxbandit.study.enough import FIRST, StopWhen, following, planned
 from jaxbandit.study.figure import Figure, Plan, Request, reproduce
+from jaxbandit.study.objects import run_study
 from jaxbandit.study.results import open_results
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study, load
@@ -217,6 +219,87 @@ def test_a_study_can_be_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert one.identical(other)
 
 
+def test_the_order_of_a_sweep_does_not_matter(tmp_path: Path) -> None:
+    sweeps = {"budget": [5, 30], "odds": [[0.1, 0.2], [0.5, 0.9]]}
+    run(Study.of(mapping(runs=20, sweep=sweeps)), tmp_path / "grown")
+    other = mapping(runs=30, sweep={"odds": sweeps["odds"][::-1], "budget": [30, 8, 5]})
+    rows = run(Study.of(other), tmp_path / "grown")
+    assert rows == run(Study.of(other), tmp_path / "whole")
+    data, whole = (open_results(tmp_path / name) for name in ("grown", "whole"))
+    assert data.odds.values.tolist() == ["[0.5, 0.9]", "[0.1, 0.2]"]
+    assert data.heads.transpose(*whole.heads.dims).equals(whole.heads)
+
+
+def test_policies_and_settings_that_are_gone(tmp_path: Path) -> None:
+    run(Study.of(mapping(runs=20)), tmp_path / "out")
+    best = {"policy": [{"kind": "best"}], "sweep": {"budget": [5, 30, 31]}}
+    run(Study.of(mapping(runs=20, **best)), tmp_path / "out")
+    assert open_results(tmp_path / "out").equals(run_study(Study.of(mapping(runs=20, **best))))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["zarr.json", "zarr.json gone", "heads/zarr.json", "budget/c/0", "kind/c/0", "heads gone", "done gone", "a file"],
+)
+def test_damaged_metadata_changes_nothing(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A study that was extended, so that its labels are not in the order of its file."""
+    run(Study.of(mapping(runs=40, sweep={"budget": [30]})), tmp_path / "out")
+    run(Study.of(mapping(runs=5000)), tmp_path / "out")
+    expected = (tmp_path / "out" / "summary.json").read_bytes()
+    results = tmp_path / "out" / "results.zarr"
+    name, _, gone = damage.partition(" ")
+    if damage == "a file":
+        shutil.rmtree(results)
+        results.write_text("")
+    elif gone:
+        shutil.rmtree(results / name) if (results / name).is_dir() else (results / name).unlink()
+    else:
+        data = (results / name).read_bytes()
+        (results / name).write_bytes(data[: len(data) // 2])
+    run(Study.of(mapping(runs=5000)), tmp_path / "out")
+    assert (tmp_path / "out" / "summary.json").read_bytes() == expected
+    assert open_results(tmp_path / "out").sizes["run"] == 5000
+    aside = [path.name for path in (tmp_path / "out").glob("results.zarr.damaged-*")]
+    assert len(aside) == ("zarr.json" in damage or damage == "a file")
+    assert all(any(each in record.getMessage() for record in caplog.records) for each in aside)
+
+
+def test_values_and_what_says_that_they_are_there_damaged_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = run(Study.of(mapping()), tmp_path / "out")
+    for name in ("heads", "done"):
+        path = tmp_path / "out" / "results.zarr" / name / "c" / "0" / "0" / "0"
+        path.write_bytes(path.read_bytes()[:-3] + b"abc")
+    monkeypatch.setattr(running, "_FIRST_JOBS", 30)
+    monkeypatch.setattr(running, "_SHORT", 0.0)
+    assert run(Study.of(mapping()), tmp_path / "out") == rows
+
+
+def test_a_lost_chunk_is_no_nan(tmp_path: Path) -> None:
+    run(Study.of(mapping()), tmp_path / "out")
+    path = tmp_path / "out" / "results.zarr" / "heads" / "c" / "1" / "0" / "0"
+    path.unlink()
+    with pytest.raises(BadInput, match="all there; what wrote them computes heads/c/1/0/0 again"):
+        open_results(tmp_path / "out")
+
+
+def test_another_process_may_be_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = folder.check
+    calls = []
+
+    def slow(out: Path, identity: Any) -> None:
+        original(out, identity)
+        if not calls:
+            calls.append(1)
+            run(Study.of(mapping(seed=8)), out)
+
+    monkeypatch.setattr(folder, "check", slow)
+    with pytest.raises(BadInput, match="seed differs"):
+        run(Study.of(mapping()), tmp_path / "out")
+    assert run(Study.of(mapping(seed=8)), tmp_path / "out")
+
+
 def test_results_are_labelled(tmp_path: Path) -> None:
     rows = run(Study.of(mapping()), tmp_path / "out")
     data = open_results(tmp_path / "out")
@@ -263,7 +346,9 @@ def test_checkpoints_are_rows(tmp_path: Path) -> None:
         ({"stop_when": 3}, "stop_when = 3: { metric"),
         ({"stop_when": {"metric": "tails", "half_width": 1}}, "stop_when.metric = tails: one of heads, never, thrown"),
         ({"stop_when": {"metric": "heads"}}, "stop_when = {'metric': 'heads'}: either half_width or relative"),
-        ({"stop_when": {"metric": "heads", "relative": 0}}, "stop_when.relative = 0: a number above 0"),
+        ({"stop_when": {"metric": "heads", "relative": 0}}, "stop_when.relative = 0: a finite number above 0"),
+        ({"stop_when": {"metric": "heads", "half_width": math.inf}}, "stop_when.half_width = inf: a finite number"),
+        ({"stop_when": {"metric": "heads", "relative": 1}, "runs": 1}, "runs = 1: at least 2 where stop_when"),
         ({"stop_when": {"metric": "heads", "width": 1}}, "stop_when.width = 1: no such key"),
         (
             {"stop_when": {"metric": "heads", "relative": 0.1, "difference": ["best", "mixed"]}},
@@ -340,6 +425,13 @@ def test_intervals_hold_at_the_stop(draw: Any, mean: float, goal: StopWhen, bina
     share, runs = coverage(draw, goal, mean, binary, 400, 10**6)
     assert share >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / 400)
     assert runs > FIRST
+
+
+def test_no_study_stops_on_what_never_varied(tmp_path: Path) -> None:
+    """All throws of a sure coin are alike: that says little of how often they are not."""
+    sure = mapping(problem={"kind": "toy/coins", "odds": [0, 1]}, policy=[{"kind": "best"}], runs=3000)
+    rows = run(Study.of(sure | {"stop_when": {"metric": "heads", "half_width": 1e-200}}), tmp_path / "out")
+    assert {row["runs"] for row in rows} == {3000}
 
 
 def test_students_interval_would_not_hold_under_peeking() -> None:

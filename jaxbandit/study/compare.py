@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LEVEL = 0.05
+FEW = 100
+"""Fewer runs that all differ by the same have no interval."""
 
 
 def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: str | None = None) -> list[Row]:
@@ -49,22 +51,23 @@ def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: 
     if baseline is not None:
         pairs = [(number, labels.index(baseline)) for number, label in enumerate(labels) if label != baseline]
     points = list(_points(data, metric))
-    stopped = json.loads(data.attrs["study"]).get("stop_when") is not None
+    planned = data.attrs.get("planned") if json.loads(data.attrs["study"]).get("stop_when") else None
     level = LEVEL / (len(pairs) * len(points))
     rows = []
     for params, values in points:
         for one, other in pairs:
             difference = values[one] - values[other]
-            mean, half = float(difference.mean()), _half_width(difference, level, stopped)
-            found = mean if math.isfinite(mean) else None
+            mean, half = float(difference.mean()), _half_width(difference, level, planned)
+            found = _finite(mean)
+            low, high = (None, None) if found is None or half is None else (mean - half, mean + half)
             rows.append(
                 Row(
                     policy=labels[one],
                     params={"against": labels[other], **params},
                     metric=f"{metric} difference",
                     mean=found,
-                    ci_low=None if found is None else mean - half,
-                    ci_high=None if found is None else mean + half,
+                    ci_low=low,
+                    ci_high=high,
                     runs=difference.size,
                 )
             )
@@ -99,6 +102,7 @@ def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
             worse[winner] += 1
         order = sorted(range(len(labels)), key=lambda number: -sign * float(values[number].mean()))
         for number, label in enumerate(labels):
+            known = bool(np.isfinite(values[number]).all())
             for name, rank in (
                 ("rank", order.index(number) + 1),
                 ("best rank", 1 + better[label]),
@@ -109,7 +113,7 @@ def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
                         policy=label,
                         params=params,
                         metric=name,
-                        mean=float(rank),
+                        mean=float(rank) if known else None,
                         ci_low=None,
                         ci_high=None,
                         runs=values.shape[1],
@@ -142,13 +146,17 @@ def quantiles(data: "xr.Dataset", probabilities: Sequence[float], metric: str | 
                         policy=str(label),
                         params=params,
                         metric=f"{metric}, {probability:g} quantile",
-                        mean=float(np.quantile(own, probability)),
-                        ci_low=float(own[low]) if sure else None,
-                        ci_high=float(own[high]) if sure else None,
+                        mean=_finite(float(np.quantile(own, probability))),
+                        ci_low=_finite(float(own[low])) if sure else None,
+                        ci_high=_finite(float(own[high])) if sure else None,
                         runs=runs,
                     )
                 )
     return rows
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _checked(data: "xr.Dataset", metric: str | None) -> str:
@@ -172,16 +180,25 @@ def _points(data: "xr.Dataset", metric: str) -> Iterator[tuple[dict[str, Any], n
         params = {}
         for name, index in at.items():
             value = data[name].values[index]
-            params["budget" if name == "checkpoint" else name] = (
-                value.item() if isinstance(value, np.generic) else value
-            )
-        yield params, array.isel(at).transpose("policy", "run").values
+            if isinstance(value, np.generic):
+                value = value.item()
+            elif value[:1] in ("{", "["):
+                value = json.loads(value)
+            params["budget" if name == "checkpoint" else name] = value
+        try:
+            yield params, array.isel(at).transpose("policy", "run").values
+        except (ValueError, RuntimeError) as error:
+            raise BadInput("DIR", metric, f"undamaged results; what wrote them repairs them ({error})") from None
 
 
-def _half_width(values: np.ndarray, level: float, stopped: bool) -> float:
+def _half_width(values: np.ndarray, level: float, planned: int | None) -> float | None:
+    """None where a few values that are all the same tell nothing of how rarely they are not."""
     from scipy.special import stdtrit
 
-    variance = float(values.var(ddof=1))
-    if stopped:
-        return Always(values.size, level).half_width(variance, values.size)
+    with np.errstate(invalid="ignore"):
+        variance = float(values.var(ddof=1))
+    if variance == 0 and values[0] != 0 and values.size < FEW:
+        return None
+    if planned is not None:
+        return Always(planned, level).half_width(variance, values.size)
     return float(stdtrit(values.size - 1, 1 - level / 2)) * math.sqrt(variance / values.size)

@@ -8,7 +8,9 @@ configuration, or of the paired difference of two named policies under every set
 
 The number of runs then depends on what was seen, and Student's interval would hold less often than it says. What is
 reported instead is an interval that holds at all numbers of runs at once (``summary.Always``): with a probability of
-95 % for each row, however the stop was chosen. It is a statement for many runs, so none stops before ``FIRST``.
+95 % for each row, however the stop was chosen. It is a statement for many runs, so none stops before ``FIRST``; of an
+event that is rarer than one in some hundred runs, a metric should say that it is ``binary``. Another goal is another
+sequence: the promise is for a study whose ``stop_when`` and ``runs`` were not chosen by what an earlier one showed.
 """
 
 import math
@@ -63,11 +65,13 @@ class StopWhen:
         width = {}
         for key in ("half_width", "relative"):
             value = given.get(key)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-                raise BadInput(f"stop_when.{key}", value, "a number above 0")
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf
+            ):
+                raise BadInput(f"stop_when.{key}", value, "a finite number above 0")
             width[key] = value
         pair = given.get("difference", [])
-        if pair and (not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]):
+        if "difference" in given and (not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]):
             raise BadInput("stop_when.difference", pair, "two policies")
         for name in pair:
             if name not in policies:
@@ -85,7 +89,8 @@ def planned(rule: StopWhen, moments: Sequence[Moments], most: int) -> Always:
     for each in moments:
         if math.isfinite(each.mean):
             goal = rule.allowed(each.mean)
-            likely = max(likely, (3 / goal) ** 2 * each.variance if goal > 0 else float(most))
+            ratio = 3 / goal if goal > 0 else math.inf
+            likely = max(likely, ratio * ratio * each.variance if each.variance > 0 else 0.0)
     return Always(int(min(likely, most)))
 
 
@@ -93,15 +98,16 @@ def following(rule: StopWhen, always: Always, moments: Sequence[Moments], most: 
     """How many runs to look at next, above the present ones; None where these are enough or the most there may be.
 
     It depends on the runs so far alone, so that an interruption changes nothing. A mean that is not finite is not
-    waited for.
+    waited for. Values that were all the same so far tell nothing of how rarely they are not: no study stops on them.
     """
     runs = moments[0].runs
     factor = 0.0
     for each in moments:
         if math.isfinite(each.mean):
             half, goal = always.half_width(each.variance, runs), rule.allowed(each.mean)
-            if half > goal:
-                factor = max(factor, (half / goal) ** 2 if goal > 0 else math.inf)
+            if half > goal or each.variance == 0:
+                ratio = half / goal if goal > 0 and half > 0 else math.inf
+                factor = max(factor, ratio * ratio)
     if factor == 0 or runs >= most:
         return None
     ahead = math.ceil(runs * min(2.0, max(1.1, 1.02 * factor)) / _GRAIN) * _GRAIN

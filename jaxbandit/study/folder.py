@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,6 +15,8 @@ from jaxbandit.errors import BadInput
 from jaxbandit.study.summary import identity as identical
 
 STUDY, SUMMARY, TIMINGS, FIGURE, PICTURE = "study.json", "summary.json", "timings.json", "figure.json", "figure.png"
+FINISHED = "finished.json"
+"""Seals the results of a study that is finished: see ``run``."""
 FORMAT = 2
 """Of folders of results: raised where an older version could not read them."""
 _PARTIAL = "partial.tmp"
@@ -41,7 +43,7 @@ def read(path: Path, field: str = "DIR") -> Any:
     except OSError:
         raise BadInput(field, str(path.parent), f"a folder with a {path.name}, written by a finished run") from None
     except ValueError:
-        raise BadInput(field, str(path), "an undamaged file; the command that wrote the folder repairs it") from None
+        raise BadInput(field, str(path), "an undamaged file") from None
 
 
 def checksum(field: str, path: Path) -> str:
@@ -93,8 +95,8 @@ def check(out: Path, identity: Mapping[str, Any]) -> None:
     if theirs != ours:
         age = "newer" if _order(*theirs) > _order(*ours) else "older"
         refuse(f"a folder begun with jaxbandit {ours[1]}; this one is of the {age} jaxbandit {theirs[1]}")
-    begun = held.get("identity", {})
-    if set(begun) != set(identity):
+    begun = held.get("identity")
+    if not isinstance(begun, dict) or set(begun) != set(identity):
         refuse("a new or empty folder, or one that holds this study; it holds something else")
     for key, value in identity.items():
         if identical(begun[key]) != identical(value):
@@ -119,22 +121,22 @@ def claimed(
         BadInput: see ``check``; and where another process is writing there.
     """
     check(out, identity)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = _lock(out)
-        if not os.access(out, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise BadInput("--out", str(out), f"a folder that can be written ({error.strerror})") from None
-    try:
-        held = {"format": FORMAT, "jaxbandit": version(), "identity": identity, "study": study or identity, **facts}
-        text = (json.dumps(held, indent=1) + "\n").encode()
+    with ExitStack() as held:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            lock = _lock(out)
+            if lock is not None:
+                held.callback(os.close, lock)
+            if not os.access(out, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise BadInput("--out", str(out), f"a folder that can be written ({error.strerror})") from None
+        check(out, identity)  # another process may have begun there meanwhile
+        note = {"format": FORMAT, "jaxbandit": version(), "identity": identity, "study": study or identity, **facts}
+        text = (json.dumps(note, indent=1) + "\n").encode()
         if not (out / STUDY).exists() or (out / STUDY).read_bytes() != text:
             write(out / STUDY, text)
         yield
-    finally:
-        if lock is not None:
-            os.close(lock)
 
 
 def _lock(out: Path) -> int | None:

@@ -1,6 +1,7 @@
 """Studies from Python: of problems and policies that are objects, a user's own ones among them."""
 
 import hashlib
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -48,7 +49,7 @@ def experiment(
     checkpoints: Sequence[float] = (),
     stop_when: Mapping[str, Any] | None = None,
 ) -> Study:
-    """A study of objects: it is stored, continued, extended, stopped and reported as one of a study file.
+    """A study of objects: it is stored, continued, stopped and reported as one of a study file, and given more runs.
 
     Args:
         problem: see ``jaxbandit.Problem``; several by name are swept, as the parameter ``problem``.
@@ -68,13 +69,23 @@ def experiment(
     function that is changed is not noticed.
     """
     problems = dict(problem) if isinstance(problem, Mapping) else {"given": problem}
-    for name, given in (("problem", problems), ("policies", policies), ("metrics", metrics)):
-        if not given:
-            raise BadInput(name, "none", "at least one")
-    measured = tuple(
-        each if isinstance(each, Metric) else Metric(each, each, metrics[each])  # type: ignore[call-overload]
-        for each in metrics
-    )
+    _check_names("problem", problems, lambda each: hasattr(each, "draw"), "of problems by name")
+    _check_names("policies", policies, lambda each: callable(each) or hasattr(each, "ask"), "of policies by name")
+    if isinstance(metrics, Mapping):
+        _check_names("metrics", metrics, callable, "of functions by name")
+        measured = tuple(Metric(name, name, of) for name, of in metrics.items())
+    elif isinstance(metrics, list | tuple) and metrics and all(isinstance(each, Metric) for each in metrics):
+        measured = tuple(metrics)
+    else:
+        raise BadInput("metrics", metrics, "a dict of functions by name, or a list of Metric")
+    names = [each.name for each in measured]
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z][\w-]*", name) or name in _TAKEN or names.count(name) > 1:
+            raise BadInput(
+                "metrics", name, f"names of letters, digits, _ and -, each once, none of {', '.join(_TAKEN)}"
+            )
+    if not isinstance(checkpoints, list | tuple | np.ndarray):
+        raise BadInput("checkpoints", checkpoints, "a list of budgets")
 
     def built(policy: Any) -> Callable[[_Setting], tuple[Policy, dict[str, Any]]]:
         return lambda setting: (policy(setting.given) if callable(policy) else policy, {})
@@ -82,7 +93,7 @@ def experiment(
     budgets = {getattr(each, "budget", None) is None or float(each.budget) for each in problems.values()}  # type: ignore[attr-defined]
     parameters = [Parameter("problem", one_of(*problems), "one of the problems", next(iter(problems)))]
     table: dict[str, Any] = {"kind": "experiment/given"}
-    if checkpoints:
+    if len(checkpoints):
         if len(budgets) > 1 or True in budgets:
             raise BadInput("checkpoints", list(checkpoints), "none, where problems have no budget or different ones")
         table["budget"] = budgets.pop()
@@ -102,12 +113,23 @@ def experiment(
         fingerprint=_fingerprint(problems, policies, measured),
     )
     mapping: dict[str, Any] = {"seed": seed, "runs": runs, "problem": table}
-    mapping |= {"policy": [{"kind": name} for name in policies], "checkpoints": list(checkpoints)}
+    mapping |= {"policy": [{"kind": name} for name in policies], "checkpoints": np.asarray(checkpoints).tolist()}
     if isinstance(problem, Mapping):
         mapping["sweep"] = {"problem": list(problems)}
     if stop_when is not None:
-        mapping["stop_when"] = dict(stop_when)
+        mapping["stop_when"] = stop_when
     return Study.of(mapping, family=family)
+
+
+_TAKEN = ("policy", "problem", "run", "checkpoint", "kind", "done")
+
+
+def _check_names(field: str, given: Any, sound: Callable[[Any], bool], what: str) -> None:
+    if not isinstance(given, Mapping) or not given:
+        raise BadInput(field, given if given else "none", f"a dict {what}, at least one")
+    for name, each in given.items():
+        if not isinstance(name, str) or not name or not sound(each):
+            raise BadInput(field, f"{name!r}: {each!r}", f"a dict {what}")
 
 
 def _fingerprint(problems: Mapping[str, Any], policies: Mapping[str, Any], metrics: Sequence[Metric]) -> str:

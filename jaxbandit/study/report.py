@@ -14,6 +14,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.study import folder, picture
 from jaxbandit.study.compare import paired_differences, ranks
 from jaxbandit.study.results import open_results
+from jaxbandit.study.store import RESULTS
 from jaxbandit.study.summary import Row, show
 from jaxbandit.study.table import caption, cells_of
 
@@ -49,8 +50,10 @@ def report(out: Path | str) -> str:
     rows: list[Row] = folder.read(out / folder.SUMMARY)
     held = folder.read(out / folder.STUDY)
     drawing = folder.read(out / folder.FIGURE) if (out / folder.FIGURE).exists() else None
-    title = (drawing or {}).get("title") or out.name
+    title = (drawing or {}).get("title") or out.resolve().name
     parts = [f"<h1>{html.escape(title)}</h1>", _setup(held)]
+    if (out / RESULTS).exists() and not (out / folder.FINISHED).exists():
+        parts.append("<p><strong>The study goes on, or was interrupted: this is what it had before.</strong></p>")
     if drawing is not None:
         buffer = io.BytesIO()
         picture.curves(buffer, **drawing)
@@ -83,7 +86,8 @@ def _setup(held: dict[str, Any]) -> str:
         swept = "; ".join(f"{name} {show(values)}" for name, values in study["sweep"].items())
         lines = [f"Problem: {problem['kind']}" + (f" ({given})" if given else ""), f"Swept: {swept}" if swept else ""]
     else:
-        lines = [f"Figure {held['identity'].get('figure', '')}".strip()]
+        figure = held["identity"].get("figure")
+        lines = [f"Figure {figure}" if figure else "Tuning"]
     shown = "<br>".join(html.escape(line) for line in lines if line)
     return f'<p>{shown}</p>\n<p class="note">{html.escape(" · ".join(facts))}</p>'
 

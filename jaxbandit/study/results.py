@@ -1,5 +1,6 @@
 """Stored results as xarray shows them: what their dimensions and coordinates are, and how they are opened."""
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 from jaxbandit.errors import BadInput
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.store import DONE, RESULTS, Coordinate, Place, Store
-from jaxbandit.study.summary import identity, show
+from jaxbandit.study.summary import exactly, identity
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -53,12 +54,12 @@ def described(
 
 
 def _column(values: list[Any]) -> np.ndarray:
-    """Numbers as they are, with NaN for None; all else as texts."""
+    """Numbers as they are, with NaN for None; all else as texts, tables and lists as JSON."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return np.array(values)
     if all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values):
         return np.array([np.nan if value is None else float(value) for value in values])
-    return np.array([value if isinstance(value, str) else show(value) for value in values], np.dtypes.StringDType())
+    return np.array(["" if value is None else exactly(value) for value in values], np.dtypes.StringDType())
 
 
 def open_results(path: Path | str) -> "xr.Dataset":
@@ -82,15 +83,33 @@ def open_results(path: Path | str) -> "xr.Dataset":
     group = path if path.name == RESULTS else path / RESULTS
     if not (group / "zarr.json").exists():
         raise BadInput("path", str(path), f"a folder with {RESULTS}, written by a study")
-    data: xr.Dataset = xr.open_zarr(group, consolidated=False, chunks=None)
-    chosen = {}
-    for name, wanted in json.loads(data.attrs.pop("selected")).items():
-        known = data.attrs["labels"][name]
-        chosen[name] = [known.index(identity(label)) for label in wanted]
-    data = data.isel(chosen)
-    data.attrs.pop("labels")
-    if "runs" in data.attrs:
-        data = data.isel(run=slice(data.attrs.pop("runs")))
-    if bool(data[DONE].all()):
-        data = data.drop_vars(DONE)
-    return data
+    try:
+        data: xr.Dataset = xr.open_zarr(group, consolidated=False, chunks=None)
+        selected, known = json.loads(data.attrs.pop("selected")), data.attrs.pop("labels")
+        data = data.isel({name: [known[name].index(identity(label)) for label in selected[name]] for name in known})
+        data = data.isel(run=slice(data.attrs.pop("runs", None)))
+        whole = bool(data[DONE].all())
+        missing = _missing(group, data, known, selected) if whole else None
+    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadInput(
+            "path", str(path), f"results that can be read; what wrote them repairs them ({reason})"
+        ) from None
+    if missing is not None:
+        gone = missing.relative_to(group).as_posix()
+        raise BadInput("path", str(path), f"results that are all there; what wrote them computes {gone} again")
+    return data.drop_vars(DONE) if whole else data
+
+
+def _missing(group: Path, data: "xr.Dataset", known: Mapping[str, Any], selected: Mapping[str, Any]) -> Path | None:
+    """The first chunk that should be there and is not: Zarr would read it as NaN."""
+    indices = [[known[name].index(identity(label)) for label in selected[name]] for name in known]
+    for metric in data.attrs["metrics"].split():
+        length = data[metric].encoding["chunks"][len(known)]
+        more = ["0"] if "checkpoint" in data[metric].dims else []
+        for place in itertools.product(*indices):
+            for number in range(-(-data.sizes["run"] // length)):
+                path = group.joinpath(metric, "c", *map(str, place), str(number), *more)
+                if not path.exists():
+                    return path
+    return None

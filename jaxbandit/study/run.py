@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxbandit.engine import Policy, Problem, simulate
 from jaxbandit.errors import BadInput
+from jaxbandit.registry import Metric
 from jaxbandit.study import folder
 from jaxbandit.study.enough import FIRST, following, planned
 from jaxbandit.study.results import described
@@ -35,7 +36,6 @@ class Progress(Protocol):
 _FIRST_JOBS, _MOST_JOBS = 1 << 14, 1 << 22
 _SHORT, _LONG = 5.0, 40.0
 _BLOCK = 1 << 18
-_FINISHED = "finished.json"
 
 
 def run(
@@ -74,9 +74,10 @@ def run(
                 progress(total, total, None)
             return rows
         work = _Work(study, configurations, out / RESULTS, progress, executor, in_flight or _window(executor))
+        (out / folder.FINISHED).unlink(missing_ok=True)
         rows = work.rows()
         folder.write(out / folder.SUMMARY, dumps(rows))
-        folder.write(out / _FINISHED, (identity(_seal(out, canonical)) + "\n").encode())
+        folder.write(out / folder.FINISHED, (identity(_seal(out, canonical)) + "\n").encode())
     return rows
 
 
@@ -89,7 +90,7 @@ def facts() -> dict[str, Any]:
 def _finished(out: Path, canonical: Mapping[str, Any]) -> list[Row] | None:
     """The rows of a study that was finished before, where no file of it has changed since."""
     try:
-        if folder.read(out / _FINISHED) == _seal(out, canonical):
+        if folder.read(out / folder.FINISHED) == _seal(out, canonical):
             return cast("list[Row]", folder.read(out / folder.SUMMARY))
     except (BadInput, OSError):
         pass
@@ -255,6 +256,7 @@ class _Work:
             if rule is None:
                 break
             always = always or planned(rule, watched, self.study.runs)
+            self._store.label({}, {"planned": always.runs})
             ahead = following(rule, always, watched, self.study.runs)
             if ahead is None:
                 break
@@ -353,19 +355,28 @@ class _Work:
     def _values(self, member: Configuration, answers: Mapping[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
         """The metrics of one configuration, each float64 of shape (runs[, checkpoints])."""
         own = {name: values[number] for name, values in answers.items()}
-        with np.errstate(divide="ignore", invalid="ignore"):
-            if not self._budgets:
-                return {m.name: np.asarray(m.of(member.setting, own), np.float64) for m in member.family.metrics}
-            columns = []
-            for point, budget in enumerate(self._budgets):
-                there = {name: values[:, point] for name, values in own.items()}
-                columns.append([m.of(replace(member.setting, budget=budget), there) for m in member.family.metrics])
+        if not self._budgets:
+            return {metric.name: _measured(metric, member.setting, own) for metric in member.family.metrics}
+        there = [{name: values[:, point] for name, values in own.items()} for point in range(len(self._budgets))]
+        settings = [replace(member.setting, budget=budget) for budget in self._budgets]
         return {
-            m.name: np.stack([np.asarray(column[i], np.float64) for column in columns], axis=1)
-            for i, m in enumerate(member.family.metrics)
+            metric.name: np.stack([_measured(metric, *each) for each in zip(settings, there, strict=True)], axis=1)
+            for metric in member.family.metrics
         }
 
     def _report(self, more: int) -> None:
         if self.progress is not None:
             widths = [glance.half_width for glance in self._glances.values() if glance.runs > 1]
             self.progress(self._done + more, self._target * len(self.members), max(widths, default=None))
+
+
+def _measured(metric: Metric, setting: Any, answers: Mapping[str, np.ndarray]) -> np.ndarray:
+    """A metric's values, float64 of shape (runs,)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.asarray(metric.of(setting, answers), np.float64)
+    runs = len(next(iter(answers.values())))
+    if values.shape != (runs,):
+        raise BadInput(
+            f"metric {metric.name}", f"an array of shape {values.shape}", f"a value a run, of shape ({runs},)"
+        )
+    return values

@@ -146,6 +146,8 @@ class Study:
         if "stop_when" not in given:
             return study
         names = [study.label(policy, own) for policy in policies for own in study._choices(policy)]
+        if runs < 2:
+            raise BadInput("runs", runs, "at least 2 where stop_when is given")
         rule = StopWhen.of(given["stop_when"], [metric.name for metric in family.metrics], names)
         return replace(study, stop_when=rule)
 
@@ -228,7 +230,7 @@ class Study:
                         raise BadInput("checkpoints", kind.name, "policies that do not plan for their budget: sweep it")
                     found[key] = Configuration(
                         self.family, setting, problem, policy, kind.name, params, self.label(table, given), own,
-                        {name: shared[name] for name in self.sweep}, kind.anytime,
+                        {name: shared[name] for name in _declared(self._kind.parameters, self.sweep)}, kind.anytime,
                     )  # fmt: skip
         return list(found.values())
 

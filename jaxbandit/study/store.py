@@ -5,13 +5,18 @@ Each metric is a float64 array (policy, swept parameters ..., run[, checkpoint])
 checksum (CRC-32C), replaced as a whole or not at all; ``done`` is written after the values that it speaks of. So a
 program that is killed loses what it had in hand, and nothing else.
 
-Labels along ``policy`` and the swept parameters are only ever added at the end: a study is extended in place.
+Labels along ``policy`` and the swept parameters are only ever added at the end: a study is extended in place. They and
+the length of the chunks are attributes of the group, written before any array. Should the group or an array not be
+readable as such, the folder is set aside, named, and all is computed again.
 """
 
 import logging
+import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -68,36 +73,56 @@ class Store:
     ) -> None:  # fmt: skip
         self.path, self._metrics = path, tuple(metrics)
         self._points = len(checkpoints)
+        self._labels: dict[str, list[str]] = {}
         with zarr.config.set({"array.write_empty_chunks": True}):  # NaN and False are values, too
-            self._group = zarr.open_group(path, mode="a")
-            self._labels = self._merged(labels)
-            self._arrays = {name: self._array(name, runs) for name in (*metrics, DONE)}
-        if self._group.attrs.get("labels") != self._labels:
-            self._group.update_attributes({"labels": self._labels})
-        self._length = int(self._arrays[DONE].chunks[-1])
+            try:
+                self._open(labels, runs)
+            except OSError:
+                raise
+            except Exception as error:  # whatever Zarr says of damaged metadata: without it the values have no labels
+                aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
+                _log.warning("jaxbandit: %s cannot be read (%s); it is kept as %s", path, _line(error), aside.name)
+                path.rename(aside)
+                self._open(labels, runs)
         self._spans: dict[Place, list[Span]] = {}
 
-    def _merged(self, labels: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
-        held: Any = self._group.attrs.get("labels", {})
-        return {
-            name: list(dict.fromkeys([*held.get(name, []), *(identity(label) for label in wanted)]))
-            for name, wanted in labels.items()
+    def _open(self, labels: Mapping[str, Sequence[Any]], runs: int) -> None:
+        """Opens the group, or makes it, with room for all labels and runs."""
+        if not self.path.is_dir() and self.path.exists():
+            raise ValueError("no folder")
+        self._group = zarr.open_group(self.path, mode="a")
+        held: Any = self._group.attrs.get("labels")
+        if held is None:
+            if any(inner.is_dir() for inner in self.path.iterdir()):
+                raise ValueError("no labels")
+            length = min(1 << 14, max(1 << 8, 1 << (runs // 16).bit_length()))
+            held = {name: [] for name in labels}
+            self._group.update_attributes({"labels": held, "length": length})
+        self._length = int(cast(int, self._group.attrs["length"]))
+        self._labels = {
+            name: list(dict.fromkeys([*known, *(identity(label) for label in labels[name])]))
+            for name, known in held.items()
         }
+        self._arrays = {name: self._array(name, runs) for name in (*self._metrics, DONE)}
+        if held != self._labels:
+            self._group.update_attributes({"labels": self._labels})
 
     def _array(self, name: str, runs: int) -> Any:
         more = () if name == DONE or not self._points else (self._points,)
         room = (*map(len, self._labels.values()), runs, *more)
+        chunks = (*[1] * len(self._labels), self._length, *more)
         if name in self._group:
             array: Any = self._group[name]
+            if array.chunks != chunks:
+                raise ValueError(f"{name} has other chunks")
             wanted = tuple(map(max, zip(array.shape, room, strict=True)))
             if array.shape != wanted:
                 array.resize(wanted)
             return array
-        length = min(1 << 14, max(1 << 8, 1 << (runs // 16).bit_length()))
         return self._group.create_array(
             name,
             shape=room,
-            chunks=(*[1] * len(self._labels), length, *more),
+            chunks=chunks,
             dtype="bool" if name == DONE else "float64",
             fill_value=False if name == DONE else np.nan,
             compressors=[ZstdCodec(level=1), Crc32cCodec()],
@@ -155,14 +180,18 @@ class Store:
             self._mark(place, (first, stop), True)
 
     def _check_beside(self, name: str, place: Place, first: int, stop: int) -> None:
-        """Writing to a part of a chunk keeps the rest of it, which must be sound."""
+        """Writing to a part of a chunk keeps the rest of it, which must be sound or nothing."""
         for at, end in _pieces(first, stop, self._length):
             start = at - at % self._length
-            if end - at < self._length and any(a < start + self._length and start < b for a, b in self.held(place)):
+            if end - at == self._length:
+                continue
+            if any(a < start + self._length and start < b for a, b in self.held(place)):
                 try:
                     self.read(place, name, start, min(start + self._length, self._arrays[name].shape[len(place)]))
                 except Damaged as damage:
                     self.forget(damage)
+            else:
+                self._file(name, place, start).unlink(missing_ok=True)
 
     def forget(self, damage: Damaged) -> None:
         """Drops a damaged chunk, naming it: its runs are missing from here on."""
@@ -218,13 +247,19 @@ class Store:
         return self.path.joinpath(name, "c", *map(str, [*place, run // self._length, *more]))
 
     def label(self, coordinates: Mapping[str, Coordinate], attributes: Mapping[str, Any]) -> None:
-        """Writes coordinates, and attributes of the group, where they are new."""
+        """Writes coordinates, and attributes of the group, where they are new; drops what are no coordinates now."""
+        if coordinates:
+            for folder in self.path.iterdir():
+                if folder.is_dir() and folder.name not in (*self._arrays, *coordinates):
+                    shutil.rmtree(folder)
         for name, (dimensions, values, description) in coordinates.items():
-            held: Any = self._group.get(name)
-            if held is not None and held.shape == values.shape and np.array_equal(held[...], values):
-                continue
+            with suppress(Exception):  # a damaged one is written again
+                held: Any = self._group.get(name)
+                if held.shape == values.shape and np.array_equal(held[...], values):
+                    continue
             array = self._group.create_array(
                 name, shape=values.shape, dtype=values.dtype, chunks=values.shape, dimension_names=dimensions,
+                compressors=[ZstdCodec(level=1), Crc32cCodec()],
                 attributes={"long_name": description} if description else {}, overwrite=True,
             )  # fmt: skip
             array[...] = values
@@ -241,6 +276,10 @@ class Store:
     def length(self) -> int:
         """Runs in a chunk."""
         return self._length
+
+
+def _line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _pieces(first: int, stop: int, length: int) -> Iterator[Span]:

@@ -138,7 +138,7 @@ class Always:
     """
 
     def __init__(self, runs: int, level: float = 0.05) -> None:
-        self._level = level
+        self.runs, self._level = runs, level
         term = -2 * math.log(level)
         self._square = (term + math.log(term + 1)) / runs
 
