@@ -136,7 +136,7 @@ class EpsilonGreedy:
         # Parts are numbered 0, 1, 2. What is clean leaves by the end of the last part.
         old = jnp.where(slot < certain, 0, jnp.where(slot < positive, 1, 2))
         part = jnp.where(after.gained == after.tried, 0, jnp.where(after.gained > 0, 1, 2))
-        part = jnp.where(moved, jnp.where(clean, 2, part), old)
+        part = once(jnp.where(moved, jnp.where(clean, 2, part), old))
         down, up = part > old, part < old
         # The hole at the slot wanders over the borders between; each time the entity at the border fills it.
         over_first = (jnp.minimum(old, part) == 0) & (part != old)
