@@ -510,3 +510,12 @@ def test_production_has_the_law_of_the_tape(name: str, sc_pdf: Any) -> None:
             error = np.sqrt(sum(values.var() / values.size for values in both))
             assert abs(both[0].mean() - both[1].mean()) < 4 * error
             assert abs(np.log(both[0].std() / both[1].std())) < 0.08
+
+
+@pytest.mark.parametrize("name", ["random", "epsilon-greedy"])
+def test_single_operations_are_the_tapes(name: str) -> None:
+    kind = next(kind for kind in POLICIES if kind.name == name)
+    setting = small()
+    tape, quick = (simulate(setting.problem(on_tape), built(kind, setting), runs=40) for on_tape in (True, False))
+    assert all(np.array_equal(tape[answer], quick[answer]) for answer in tape)
+    assert len(np.unique(tape["removed"])) > 5
