@@ -1,6 +1,5 @@
 """Every cleaning policy against its oracle on shared tapes, and the laws that all of them obey."""
 
-from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -11,15 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from jaxbandit.cleaning.ee import ee, needed
-from jaxbandit.cleaning.epsilon_greedy import epsilon_greedy
+from jaxbandit.cleaning.epsilon_greedy import EXPLORE, TIE, epsilon_greedy
 from jaxbandit.cleaning.family import POLICIES, Setting
 from jaxbandit.cleaning.greedy import Greedy
 from jaxbandit.cleaning.known_sc import KnownSc
-from jaxbandit.cleaning.problem import Outcome, of_table, uniform_false_values
-from jaxbandit.cleaning.random import PICK, Random
-from jaxbandit.cleaning.sc_pdf import Uniform
+from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, of_table, uniform_false_values
+from jaxbandit.cleaning.random import PICK, RUN, Random, run_length
+from jaxbandit.cleaning.sc_pdf import Beta, Uniform
 from jaxbandit.engine import simulate
 from jaxbandit.random import stream, uniform, words
 from jaxbandit.random.draws import wide_product
@@ -31,17 +31,23 @@ ENTITIES, STEPS, MEMORY = 7, 160, 64
 @partial(jax.jit, static_argnames="steps")
 def record(problem: Any, policy: Any, seed: Any, run: Any, steps: int = STEPS) -> tuple[Any, Any, Any, dict[str, Any]]:
     """A run pull by pull: the pulls, the outcomes, whether it is over, and the answer."""
-    key = stream(seed, run)
-    instance = problem.draw(key)
-    view = problem.view(key, instance)
 
-    def step(state: Any, _: None) -> tuple[Any, tuple[Any, Any]]:
-        pull = policy.ask(view, state)
-        outcome = problem.pull(key, instance, pull)
-        return policy.tell(view, state, pull, outcome), (pull, outcome)
+    def one(run: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
+        key = stream(seed, run)
+        instance = problem.draw(key)
+        view = problem.view(key, instance)
 
-    state, (pulls, outcomes) = jax.lax.scan(step, policy.init(view), None, length=steps)
-    return pulls, outcomes, policy.done(view, state), policy.answer(view, state)
+        def step(state: Any, _: None) -> tuple[Any, tuple[Any, Any]]:
+            pull = policy.ask(view, state)
+            outcome = problem.pull(key, instance, pull)
+            return policy.tell(view, state, pull, outcome), (pull, outcome)
+
+        state, (pulls, outcomes) = jax.lax.scan(step, policy.init(view), None, length=steps)
+        return pulls, outcomes, policy.done(view, state), policy.answer(view, state)
+
+    # As a lane of one: what the engine runs. A lone lane takes XLA a minute to compile.
+    found = jax.vmap(one)(jnp.asarray(run)[None])
+    return jax.tree.map(lambda leaf: leaf[0], found)
 
 
 class Tape:
@@ -58,8 +64,9 @@ class Tape:
         self.words = np.asarray(words(problem.draw(key).outcomes, entities[:, None], attempts[None, :])[0])
         spent = jnp.arange(STEPS)
         self.picks = self._pairs(PICK, spent)
-        self.ties = self._pairs(3, spent)
-        self.uniforms = np.asarray(uniform(words(self.view.choices, 2, spent)[0]))
+        self.ties = self._pairs(TIE, spent)
+        self.runs = np.asarray(words(self.view.choices, RUN, spent)[0])
+        self.uniforms = np.asarray(uniform(words(self.view.choices, EXPLORE, spent)[0]))
 
     def _pairs(self, purpose: int, index: Any) -> list[int]:
         high, low = (np.asarray(w).astype(object) for w in words(self.view.choices, purpose, index))
@@ -80,18 +87,24 @@ class Walk:
 
 
 class Bag:
-    """The choice among met and unmet entities: a list whose holes the last entry fills, as in ``pool.py``."""
+    """Greedy's choice among met and unmet entities: a list whose holes the last entry fills. The one entity with an
+    estimate above 0 is chosen without a draw."""
 
-    def __init__(self, tape: Tape, clean: Callable[[int, int], bool]) -> None:
-        self.tape, self.spent, self._clean = tape, 0, clean
+    def __init__(self, tape: Tape) -> None:
+        self.tape, self.spent = tape, 0
         self.bag: list[int] = []
         self.met: list[int] = []
+        self.gained: dict[int, int] = {}
 
     def clean(self, entity: int, attempt: int) -> bool:
         self.spent += 1
-        return self._clean(entity, attempt)
+        success = self.tape.clean(entity, attempt)
+        self.gained[entity] = self.gained.get(entity, 0) + success
+        return success
 
     def choose(self, candidates: list[int]) -> int:
+        if len(candidates) == 1 and self.gained.get(candidates[0]):
+            return candidates[0]
         for gone in [entity for entity in self.bag if entity not in candidates]:
             slot = self.bag.index(gone)
             self.bag[slot] = self.bag[-1]
@@ -106,20 +119,121 @@ class Bag:
         return unmet[0]
 
 
-def expand(pulls: Any, outcomes: Any, clean: Callable[[int, int], bool]) -> list[tuple[int, bool]]:
-    made = []
+class Stroller:
+    """Random's choice: at most one entity met before, then a run of unmet ones, as ``random.py`` says."""
+
+    def __init__(self, tape: Tape, r: list[int]) -> None:
+        self.tape, self.left, self.spent = tape, list(r), 0
+        self.unmet, self.bag = list(tape.order), list[int]()
+        self.plan: list[int] = []
+        self.slot = self.run = 0
+
+    def choose(self, candidates: list[int]) -> int:
+        if not self.plan:
+            again = self.slot < len(self.bag)
+            alive = len(self.bag) + len(self.unmet)
+            word = jnp.uint32(self.tape.runs[self.spent])
+            self.run = int(run_length(word, *map(jnp.int32, (len(self.unmet), alive)), jnp.bool_(not again)))
+            self.plan = self.bag[self.slot : self.slot + 1] + self.unmet[: self.run]
+            self.made = 0
+        return self.plan.pop(0)
+
+    def clean(self, entity: int, attempt: int) -> bool:
+        success = self.tape.clean(entity, attempt)
+        self.spent += 1
+        self.left[entity] -= success
+        if entity in self.unmet:
+            self.unmet.remove(entity)
+            self.bag.append(entity)
+            self.made += 1
+        if finished := self.left[entity] == 0:
+            self.bag[self.bag.index(entity)] = self.bag[-1]
+            self.bag.pop()
+            self.plan = []
+        if not self.plan:
+            ended = self.made < LONGEST_RUN and not finished
+            among = len(self.bag) + (0 if ended else len(self.unmet))
+            self.slot = min(self.tape.picks[self.spent] * max(among, 1) >> 64, len(self.bag))
+        return success
+
+
+class Ranks:
+    """epsilon-Greedy's choice: entities met stand in three parts, by estimates of 1, above 0, and 0."""
+
+    def __init__(self, tape: Tape, r: list[int], epsilon: float) -> None:
+        self.tape, self.left, self.epsilon, self.spent = tape, list(r), np.float32(epsilon), 0
+        self.unmet, self.rows = list(tape.order), list[int]()
+        self.certain = self.positive = self.slot = 0
+        self.record = dict.fromkeys(tape.order, (0, 0))
+
+    def uniform(self) -> float:
+        return 0.0 if self.tape.uniforms[self.spent] < self.epsilon else 1.0
+
+    def choose(self, candidates: list[int]) -> int:
+        if self.uniform() > 0 and self.positive:
+            estimates = [Fraction(*self.record[entity]) for entity in self.rows[: self.positive]]
+            ties = [slot for slot, estimate in enumerate(estimates) if estimate == max(estimates)]
+            assert sorted(self.rows[slot] for slot in ties) == candidates
+            self.slot = ties[self.tape.ties[self.spent] * len(ties) >> 64]
+        else:
+            self.slot = self.tape.picks[self.spent] * (len(self.rows) + len(self.unmet)) >> 64
+            if self.slot >= len(self.rows):
+                self.slot = len(self.rows)
+                self.rows.append(self.unmet.pop(0))
+        return self.rows[self.slot]
+
+    def clean(self, entity: int, attempt: int) -> bool:
+        success = self.tape.clean(entity, attempt)
+        self.spent += 1
+        self.left[entity] -= success
+        gained, tried = self.record[entity]
+        self.record[entity] = gained + success, tried + 1
+        part = 2 if self.left[entity] == 0 or gained + success == 0 else 0 if gained + success == tried + 1 else 1
+        hole, rows = self.slot, self.rows
+        old = 0 if hole < self.certain else 1 if hole < self.positive else 2
+        if old == 0 < part:
+            self.certain -= 1
+            rows[hole], hole = rows[self.certain], self.certain
+        if old < 2 == part:
+            self.positive -= 1
+            rows[hole], hole = rows[self.positive], self.positive
+        if part < 2 == old:
+            rows[hole], hole = rows[self.positive], self.positive
+            self.positive += 1
+        if part == 0 < old:
+            rows[hole], hole = rows[self.certain], self.certain
+            self.certain += 1
+        rows[hole] = entity if self.left[entity] else rows[-1]
+        if not self.left[entity]:
+            rows.pop()
+        return success
+
+
+def expand(pulls: Any, outcomes: Any, tape: Tape) -> list[tuple[int, bool]]:
+    made: list[tuple[int, bool]] = []
+    if isinstance(outcomes, Stroll):
+        columns = (pulls.entity, pulls.attempt, pulls.cleans, pulls.place, outcomes.cleans, outcomes.gained)
+        for entity, attempt, again, place, cleans, gained in zip(
+            *(np.asarray(x).tolist() for x in columns), strict=True
+        ):
+            if cleans:
+                run = [(tape.order[place + i], 0) for i in range(cleans - again)]
+                tried = [tape.clean(*address) for address in [(entity, attempt)] * again + run]
+                assert [bool(gained >> 1 - again + i & 1) for i in range(cleans)] == tried
+                made += zip([entity] * again + [entity for entity, _ in run], tried, strict=True)
+        return made
     columns = zip(*(np.asarray(x).tolist() for x in (pulls.entity, pulls.attempt, *outcomes)), strict=True)
     for entity, attempt, cleans, removed in columns:
-        tried = [clean(entity, attempt + j) for j in range(cleans)]
+        tried = [tape.clean(entity, attempt + j) for j in range(cleans)]
         assert sum(tried) == removed
         made += [(entity, success) for success in tried]
     return made
 
 
-def check(problem: Any, policy: Any, run: int, trace: oracles.Trace, clean: Callable[[int, int], bool]) -> None:
+def check(problem: Any, policy: Any, run: int, trace: oracles.Trace, tape: Tape) -> None:
     pulls, outcomes, over, answer = record(problem, policy, 0, np.uint32(run))
     assert bool(over)
-    assert expand(pulls, outcomes, clean) == trace.pulls
+    assert expand(pulls, outcomes, tape) == trace.pulls
     assert {name: int(value) for name, value in answer.items()} == {
         "cleans": trace.spent, "removed": trace.removed, "finished": trace.finished
     }  # fmt: skip
@@ -141,7 +255,7 @@ def test_ee_is_its_oracle(r: list[int], budget: int, run: int, t: int, thousandt
     tape = Tape(problem, run)
     q = Fraction(thousandths, 1000)
     trace = oracles.ee(r, budget, t, q, early, Walk(tape).choose, tape.clean)
-    check(problem, ee(t, float(q), early), run, trace, tape.clean)
+    check(problem, ee(t, float(q), early), run, trace, tape)
 
 
 @settings(max_examples=40, deadline=None)
@@ -149,7 +263,7 @@ def test_ee_is_its_oracle(r: list[int], budget: int, run: int, t: int, thousandt
 def test_known_sc_is_its_oracle(r: list[int], budget: int, run: int, p: list[float]) -> None:
     problem = of_table(budget=budget, false_values=np.array(r), sc_probabilities=np.array(p), on_tape=True)
     tape = Tape(problem, run)
-    check(problem, KnownSc(), run, oracles.known_sc(r, p, budget, tape.clean), tape.clean)
+    check(problem, KnownSc(), run, oracles.known_sc(r, p, budget, tape.clean), tape)
 
 
 @settings(max_examples=40, deadline=None)
@@ -157,26 +271,8 @@ def test_known_sc_is_its_oracle(r: list[int], budget: int, run: int, p: list[flo
 def test_random_is_its_oracle(r: list[int], budget: int, run: int) -> None:
     problem = table(r, budget)
     tape = Tape(problem, run)
-    bag = Bag(tape, tape.clean)
-    check(problem, Random(MEMORY), run, oracles.random(r, budget, bag.choose, bag.clean), tape.clean)
-
-
-class GreedyBag(Bag):
-    """As ``Bag``, where the one entity with an estimate above 0 is chosen without a draw."""
-
-    def __init__(self, tape: Tape, clean: Callable[[int, int], bool]) -> None:
-        super().__init__(tape, clean)
-        self.gained: dict[int, int] = {}
-
-    def clean(self, entity: int, attempt: int) -> bool:
-        success = super().clean(entity, attempt)
-        self.gained[entity] = self.gained.get(entity, 0) + success
-        return success
-
-    def choose(self, candidates: list[int]) -> int:
-        if len(candidates) == 1 and self.gained.get(candidates[0]):
-            return candidates[0]
-        return super().choose(candidates)
+    walk = Stroller(tape, r)
+    check(problem, Random(MEMORY), run, oracles.random(r, budget, walk.choose, walk.clean), tape)
 
 
 @settings(max_examples=40, deadline=None)
@@ -184,45 +280,8 @@ class GreedyBag(Bag):
 def test_greedy_is_its_oracle(r: list[int], budget: int, run: int) -> None:
     problem = table(r, budget)
     tape = Tape(problem, run)
-    bag = GreedyBag(tape, tape.clean)
-    check(problem, Greedy(MEMORY), run, oracles.greedy(r, budget, bag.choose, bag.clean), tape.clean)
-
-
-class EpsilonBag(GreedyBag):
-    """Ties among estimates above 0 are drawn by their order in the bag; all else as in ``Bag``."""
-
-    def __init__(self, tape: Tape, clean: Callable[[int, int], bool], epsilon: float) -> None:
-        super().__init__(tape, clean)
-        self.epsilon = np.float32(epsilon)
-        self.alive: list[int] = []
-
-    def uniform(self) -> float:
-        return 0.0 if self.tape.uniforms[self.spent] < self.epsilon else 1.0
-
-    def choose(self, candidates: list[int]) -> int:
-        greedy = self.uniform() > 0 and any(self.gained.get(entity) for entity in candidates)
-        for gone in [entity for entity in self.bag if self.left[entity] == 0]:
-            slot = self.bag.index(gone)
-            self.bag[slot] = self.bag[-1]
-            self.bag.pop()
-        self.bag += [entity for entity in self.met if self.left[entity] and entity not in self.bag]
-        if greedy:
-            ties = [entity for entity in self.bag if entity in candidates]
-            return ties[self.tape.ties[self.spent] * len(ties) >> 64]
-        unmet = [entity for entity in self.tape.order if entity not in self.met]
-        rank = self.tape.picks[self.spent] * (len(self.bag) + len(unmet)) >> 64
-        if rank < len(self.bag):
-            return self.bag[rank]
-        self.met.append(unmet[0])
-        return unmet[0]
-
-    def begin(self, r: list[int]) -> None:
-        self.left = dict(enumerate(r))
-
-    def clean(self, entity: int, attempt: int) -> bool:
-        success = super().clean(entity, attempt)
-        self.left[entity] -= success
-        return success
+    bag = Bag(tape)
+    check(problem, Greedy(MEMORY), run, oracles.greedy(r, budget, bag.choose, bag.clean), tape)
 
 
 @settings(max_examples=60, deadline=None)
@@ -230,10 +289,9 @@ class EpsilonBag(GreedyBag):
 def test_epsilon_greedy_is_its_oracle(r: list[int], budget: int, run: int, epsilon: float) -> None:
     problem = table(r, budget)
     tape = Tape(problem, run)
-    bag = EpsilonBag(tape, tape.clean, epsilon)
-    bag.begin(r)
-    trace = oracles.epsilon_greedy(r, budget, Fraction(1, 2), bag.uniform, bag.choose, bag.clean)
-    check(problem, epsilon_greedy(epsilon, MEMORY), run, trace, tape.clean)
+    ranks = Ranks(tape, r, epsilon)
+    trace = oracles.epsilon_greedy(r, budget, Fraction(1, 2), ranks.uniform, ranks.choose, ranks.clean)
+    check(problem, epsilon_greedy(epsilon, MEMORY), run, trace, tape)
 
 
 def small(**changes: Any) -> Setting:
@@ -265,7 +323,9 @@ def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
             policy.tell(view, state, pull, problem.pull(key, instance, pull)),
         )
     )
-    nothing = jax.jit(lambda state, pull: policy.tell(view, state, pull, Outcome(jnp.int32(0), jnp.int32(0))))
+    zero, no = jnp.int32(0), jnp.bool_(False)
+    none = Stroll(zero, zero, no, no) if kind.name == "random" else Outcome(zero, zero)
+    nothing = jax.jit(lambda state, pull: policy.tell(view, state, pull, none))
     for _ in range(60):
         pull, after = step(state)
         same = nothing(state, pull)
@@ -325,3 +385,137 @@ def test_wide_product() -> None:
     a, b = np.uint32(0xFFFFFFFF), np.uint32(0xFFFFFFFE)
     high, low = wide_product(jnp.uint32(a), jnp.uint32(b))
     assert int(high) * 2**32 + int(low) == int(a) * int(b)
+
+
+def chances(name: str, records: list[tuple[int, int, int]], epsilon: float = 0.5) -> np.ndarray:
+    """The chance of each entity to be next by Algorithms 3 to 5; a record is (tried, gained, left)."""
+    dirty = np.array([left > 0 for _, _, left in records], float)
+    estimates = [Fraction(gained, max(tried, 1)) if left else Fraction(-1) for tried, gained, left in records]
+    best = np.array([estimate == max(estimates) for estimate in estimates], float)
+    share = {"random": 1.0, "greedy": 0.0, "epsilon-greedy": epsilon}[name]
+    return share * dirty / dirty.sum() + (1 - share) * best / best.sum()
+
+
+def law(name: str, r: list[int], p: list[float], budget: int) -> dict[tuple[int, int, int], float]:
+    """The distribution of (cleans, removed, finished), by all ways that a run can take."""
+    states = {tuple((0, 0, left) for left in r): 1.0}
+    ended: dict[tuple[int, int, int], float] = {}
+
+    def end(records: Any, mass: float) -> None:
+        tried, gained, _ = map(sum, zip(*records, strict=True))
+        key = (tried, gained, sum(left == 0 for _, _, left in records))
+        ended[key] = ended.get(key, 0) + mass
+
+    for _ in range(budget):
+        following: dict[Any, float] = {}
+        for records, mass in states.items():
+            if not any(left for _, _, left in records):
+                end(records, mass)
+                continue
+            for entity, chance in enumerate(chances(name, list(records))):
+                tried, gained, left = records[entity]
+                for success, part in ((1, p[entity]), (0, 1 - p[entity])):
+                    if chance * part > 0:
+                        record = (tried + 1, gained + success, left - success)
+                        after = (*records[:entity], record, *records[entity + 1 :])
+                        following[after] = following.get(after, 0) + mass * chance * part
+        states = following
+    for records, mass in states.items():
+        end(records, mass)
+    return ended
+
+
+def agrees(answers: dict[str, np.ndarray], expected: dict[tuple[int, int, int], float]) -> None:
+    made = np.stack([answers[name][0] for name in ("cleans", "removed", "finished")], axis=1)
+    kinds, counts = np.unique(made, axis=0, return_counts=True)
+    observed = {tuple(int(x) for x in kind): int(count) for kind, count in zip(kinds, counts, strict=True)}
+    assert set(observed) <= set(expected)
+    assert abs(sum(expected.values()) - 1) < 1e-9
+    wanted = {key: mass * len(made) for key, mass in expected.items()}
+    large = [key for key, count in wanted.items() if count >= 10]
+    rest = len(made) - sum(observed.get(key, 0) for key in large), len(made) - sum(wanted[key] for key in large)
+    pairs = [(observed.get(key, 0), wanted[key]) for key in large] + ([rest] if rest[1] >= 5 else [])
+    found, sought = np.array(pairs, float).T
+    assert stats.chisquare(found, sought * found.sum() / sought.sum()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("name", ["random", "greedy", "epsilon-greedy"])
+@pytest.mark.parametrize(
+    ("r", "p", "budget"),
+    [
+        ([2, 1, 3], [0.3, 0.8, 0.6], 7),
+        ([1, 2, 1, 2], [0.7, 0.4, 0.2, 0.9], 5),
+        ([3, 2], [0.25, 0.5], 14),  # all is clean in most runs
+    ],
+)
+def test_small_runs_have_the_exact_law(name: str, r: list[int], p: list[float], budget: int) -> None:
+    problem = of_table(budget=budget, false_values=np.array(r), sc_probabilities=np.array(p))
+    policy = {"random": Random(512), "greedy": Greedy(512), "epsilon-greedy": epsilon_greedy(0.5, 512)}[name]
+    agrees(simulate(problem, policy, runs=100_000, seed=21), law(name, r, p, budget))
+
+
+def test_long_runs_of_random_have_the_exact_law() -> None:
+    """Of 20 entities alike, with 2 false values each, only the numbers with 2 and with 1 left matter."""
+    entities, p, budget = 20, 0.4, 24
+    states = {(entities, 0): 1.0}
+    for _ in range(budget):
+        following: dict[tuple[int, int], float] = {}
+        for (two, one), mass in states.items():
+            of_two = two / (two + one)
+            for key, part in (
+                ((two - 1, one + 1), of_two * p), ((two, one - 1), (1 - of_two) * p), ((two, one), 1 - p),
+            ):  # fmt: skip
+                if part > 0:
+                    following[key] = following.get(key, 0) + mass * part
+        states = following
+    expected = {
+        (budget, 2 * (entities - two - one) + one, entities - two - one): mass for (two, one), mass in states.items()
+    }
+    problem = of_table(
+        budget=budget, false_values=np.full(entities, 2), sc_probabilities=np.full(entities, p)
+    )  # fmt: skip
+    agrees(simulate(problem, Random(512), runs=100_000, seed=22), expected)
+
+
+@pytest.mark.parametrize(
+    ("unmet", "met", "first"), [(30, 12, False), (5, 3, False), (9, 0, False), (6, 4, True), (0, 3, False)]
+)
+def test_a_run_is_as_long_as_single_draws_make_it(unmet: int, met: int, first: bool) -> None:
+    word = words(stream(4, 5), 1, jnp.arange(1 << 17))[0]
+    length = jax.vmap(lambda w: run_length(w, jnp.int32(unmet), jnp.int32(unmet + met), jnp.bool_(first)))(word)
+    alive, expected = 1.0, []
+    for done in range(LONGEST_RUN):
+        chance = 1.0 if first and done == 0 else max(unmet - done, 0) / (unmet + met)
+        expected.append(alive * (1 - chance))
+        alive *= chance
+    observed = np.bincount(np.asarray(length), minlength=LONGEST_RUN + 1)
+    wanted = np.array([*expected, alive]) * word.size
+    assert observed[wanted == 0].sum() == 0
+    some = wanted > 0
+    if some.sum() > 1:
+        assert stats.chisquare(observed[some], wanted[some] * word.size / wanted.sum()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("name", ["random", "greedy", "epsilon-greedy"])
+@pytest.mark.parametrize("sc_pdf", [Uniform(), Beta(1, 6)])
+def test_production_has_the_law_of_the_tape(name: str, sc_pdf: Any) -> None:
+    """A low sc-probability leaves epsilon-Greedy often without an estimate of 1, and it searches."""
+    kind = next(kind for kind in POLICIES if kind.name == name)
+    for setting in (small(sc_pdf=sc_pdf), small(sc_pdf=sc_pdf, budget=90, entities=200)):
+        policy = built(kind, setting)
+        tape = simulate(setting.problem(on_tape=True), policy, runs=4000, seed=31)
+        quick = simulate(setting.problem(), policy, runs=4000, seed=32)
+        for answer in ("removed", "finished"):
+            both = [answers[answer].astype(float) for answers in (tape, quick)]
+            error = np.sqrt(sum(values.var() / values.size for values in both))
+            assert abs(both[0].mean() - both[1].mean()) < 4 * error
+            assert abs(np.log(both[0].std() / both[1].std())) < 0.08
+
+
+@pytest.mark.parametrize("name", ["random", "epsilon-greedy"])
+def test_single_operations_are_the_tapes(name: str) -> None:
+    kind = next(kind for kind in POLICIES if kind.name == name)
+    setting = small()
+    tape, quick = (simulate(setting.problem(on_tape), built(kind, setting), runs=40) for on_tape in (True, False))
+    assert all(np.array_equal(tape[answer], quick[answer]) for answer in tape)
+    assert len(np.unique(tape["removed"])) > 5

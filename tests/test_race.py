@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from jaxbandit.random import LONGEST_RACE, UNLIMITED, race, race_on_tape, stream, words
+from jaxbandit.random.race import chase_at, chase_on_tape, trial_at
 
 DRAWS = 1 << 19
 
@@ -106,3 +107,32 @@ def test_the_same_bits_in_any_batch(size: int) -> None:
     part = np.stack(jax.jit(jax.vmap(race))(word[:size], p[:size], *(wall[:size] for wall in walls)))
     assert np.array_equal(whole[:, :size], part)
     assert (whole.sum(0) <= LONGEST_RACE).all()
+
+
+@pytest.mark.parametrize(("p", "successes", "trials"), [(0.6, 3, 9), (0.05, 2, 12), (0.9, 14, 16), (0.5, 5, 1)])
+@pytest.mark.parametrize("proven", [0, 1])
+def test_a_chase_ends_with_a_first_failure(p: float, successes: int, trials: int, proven: int) -> None:
+    """Or goes on as a race without a wall of failures; the same law on tape."""
+    after = law(p, successes - (1 - proven), 16, trials - (1 - proven)) if trials > 1 or proven else {(0, 0): 1.0}
+    expected = after if proven else {(0, 1): 1 - p} | {(x + 1, y): p * mass for (x, y), mass in after.items()}
+    lanes = jnp.arange(1 << 16)
+    zeros, ones = jnp.zeros(lanes.shape, jnp.int32), jnp.ones(lanes.shape, jnp.int32)
+    p_word = jnp.full(lanes.shape, np.uint32(p * 2**32))
+    for chase in (chase_at, chase_on_tape):
+        drawn = chase(stream(7, lanes), zeros, zeros, p_word, successes * ones, proven * ones, trials * ones)
+        won, lost = (np.asarray(x) for x in drawn)
+        assert {(int(x), int(y)) for x, y in zip(won, lost, strict=True)} <= set(expected)
+        for (x, y), mass in expected.items():
+            share = np.mean((won == x) & (lost == y))
+            assert abs(share - mass) < 5 * np.sqrt(mass * (1 - mass) / lanes.size) + 1e-5
+
+
+def test_a_trial_at_an_address_is_the_tapes() -> None:
+    lanes = jnp.arange(1 << 12)
+    zeros, ones = jnp.zeros(lanes.shape, jnp.int32), jnp.ones(lanes.shape, jnp.int32)
+    p = jnp.full(lanes.shape, np.uint32(0.3 * 2**32))
+    key = stream(5, lanes)
+    won, _ = race_on_tape(key, zeros + 4, p, zeros + 9, ones, ones, ones)
+    assert np.array_equal(won, trial_at(key, zeros + 9, zeros + 4, p, ones))
+    assert 0.25 < np.mean(np.asarray(won)) < 0.35
+    assert not np.asarray(trial_at(key, zeros + 9, zeros + 4, p, zeros)).any()

@@ -1,7 +1,8 @@
 """epsilon-Greedy: with probability epsilon as Random, else as Greedy (Cheng et al. 2010, section 4.3, Algorithm 5).
 
-Here many entities can have an estimate above 0, so the best must be found among all met: they stand in blocks, each
-with its best estimate and how many share it, and an operation recomputes the blocks that it touches.
+Here many entities can have an estimate above 0. Nearly always some have the estimate 1: they stand first among the
+entities met, then those with an estimate between, then those with 0, and an operation moves at most three. Only while
+no estimate is 1, those between are searched for the highest.
 """
 
 from dataclasses import dataclass, field
@@ -10,62 +11,78 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
-from jaxbandit.cleaning.pool import Entry, Pool, below, place_among, select
-from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
-from jaxbandit.cleaning.random import one_operation, pick
+from jaxbandit.cleaning.pool import PADDING, Entry, below, row_at
+from jaxbandit.cleaning.problem import Outcome, Totals, Tries, View
+from jaxbandit.cleaning.random import PICK, single
 from jaxbandit.errors import BadInput
 from jaxbandit.random.draws import uniform
-from jaxbandit.random.stream import words
+from jaxbandit.random.fence import once
+from jaxbandit.random.stream import Stream, words
 
 EXPLORE, TIE = 2, 3
+_CHUNK = 64
 
 
-class Ranking(NamedTuple):
-    """Estimates by slot in blocks: ``estimates`` float32 (blocks, width), 0 where a slot is free; ``best`` float32
-    (blocks,) and ``ties`` int32 (blocks,): each block's highest estimate and how many slots have it."""
+def _search(rows: Array, needed: Array, end: Array, high: Array, low: Array, index: Array) -> Array:
+    """Where ``needed``: a slot before ``end`` of the highest estimate, at random among ties."""
+    capacity = rows.shape[0]
+    stop = jnp.where(needed, end, 0)
 
-    estimates: Array
-    best: Array
-    ties: Array
+    def chunk(begin: Array) -> tuple[Array, Array]:
+        first = jnp.minimum(begin, max(0, capacity - _CHUNK))
+        part = lax.dynamic_slice(rows, (first, jnp.int32(0)), (min(_CHUNK, capacity), 3))
+        slots = first + jnp.arange(part.shape[0], dtype=jnp.int32)
+        estimates = part[:, 2].astype(jnp.float32) / jnp.maximum(part[:, 1], 1).astype(jnp.float32)
+        return slots, jnp.where((slots >= begin) & (slots < stop), estimates, -1)
 
-    @classmethod
-    def empty(cls, capacity: int) -> "Ranking":
-        """For ``capacity`` slots, a power of two."""
-        width = 1 << ((capacity.bit_length() - 1) // 2)
-        blocks = capacity // width
-        return cls(
-            jnp.zeros((blocks, width), jnp.float32), jnp.zeros(blocks, jnp.float32), jnp.zeros(blocks, jnp.int32)
-        )
+    def highest(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        begin, best, ties = state
+        _, estimates = chunk(begin)
+        top = jnp.maximum(best, jnp.max(estimates))
+        here = jnp.sum(estimates == top, dtype=jnp.int32)
+        return begin + _CHUNK, top, jnp.where(top > best, 0, ties) + here
 
-    def put(self, slot: Array, estimate: Array, where: Array, last: Array, vacated: Array) -> "Ranking":
-        """Where ``where``: the slot gets an estimate; where ``vacated``: that of ``last``, whose slot becomes free."""
-        blocks, width = self.estimates.shape
-        kept = self.estimates.reshape(-1)
-        first = jnp.where(where | vacated, slot, kept.size)
-        second = jnp.where(vacated, last, kept.size)
-        kept = kept.at[first].set(jnp.where(vacated, self.at(last), estimate), mode="drop")
-        kept = kept.at[second].set(0, mode="drop").reshape(blocks, width)
-        best, ties = self.best, self.ties
-        for row in (first // width, second // width):
-            here = kept[jnp.minimum(row, blocks - 1)]
-            high = jnp.max(here)
-            best = best.at[row].set(high, mode="drop")
-            ties = ties.at[row].set(jnp.sum(here == high, dtype=jnp.int32), mode="drop")
-        return Ranking(kept, best, ties)
+    def more(state: tuple[Array, ...]) -> Array:
+        return state[0] < stop
 
-    def at(self, slot: Array) -> Array:
-        """A slot's estimate."""
-        return self.estimates.reshape(-1)[jnp.clip(slot, 0, self.estimates.size - 1)]
+    zero = jnp.int32(0)
+    _, best, ties = lax.while_loop(more, highest, (zero, jnp.float32(0), zero))
+
+    def locate(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        begin, rank, found = state
+        slots, estimates = chunk(begin)
+        tied = estimates == best
+        before = jnp.cumsum(tied, dtype=jnp.int32)
+        found = jnp.maximum(found, jnp.max(jnp.where(tied & (before == rank + 1), slots, 0)))
+        return begin + _CHUNK, rank - before[-1], found
+
+    rank = below(Stream(high, low), TIE, index, jnp.maximum(ties, 1))
+    slot: Array = lax.while_loop(more, locate, (zero, rank, zero))[2]
+    return slot
+
+
+_searched = jax.custom_batching.custom_vmap(_search)
+
+
+@_searched.def_vmap
+def _search_all(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
+    """Not at all where no lane needs it."""
+    full = [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in zip(operands, batched, strict=True)]
+    nothing = lambda *_: jnp.zeros(size, jnp.int32)  # noqa: E731
+    return lax.cond(jnp.any(full[1]), jax.vmap(_search), nothing, *full), True
 
 
 class State(NamedTuple):
-    """``pool``: the entities met that have false values left; ``ranking``: their estimates, by slot; the rest as in
-    ``random.py``."""
+    """``rows``: int32, shape (memory, 3), the entities met that have false values left, an ``Entry`` each: those with
+    an estimate of 1 to ``certain``, with one above 0 to ``positive``, all to ``size``. ``met``: how many were met;
+    ``slot`` and ``at``: the entity that is next, drawn when the last one's outcome is told, as in ``random.py``."""
 
-    pool: Pool
-    ranking: Ranking
+    rows: Array
+    certain: Array
+    positive: Array
+    size: Array
     met: Array
     slot: Array
     at: Entry
@@ -76,48 +93,86 @@ class State(NamedTuple):
 @dataclass(frozen=True)
 class EpsilonGreedy:
     """``epsilon``: the share of random operations, 0 to 1 (float32); ``memory`` (static): the most entities that a run
-    can meet, a power of two. Estimates are equal if they are as float32: to 4,096 operations an entity, if they are."""
+    can meet. Estimates are equal if they are as float32: to 4,096 operations an entity, if they are."""
 
     epsilon: Array
     memory: int = field(metadata={"static": True})
 
     def init(self, view: View) -> State:
         """Nothing met."""
-        pool, ranking, zero = Pool.empty(self.memory), Ranking.empty(self.memory), jnp.int32(0)
-        return State(pool, ranking, zero, *self._pick(view, pool, ranking, zero, zero), Totals.zero())
+        zero = jnp.int32(0)
+        rows = jnp.zeros((self.memory + PADDING, 3), jnp.int32)
+        nothing = State(rows, zero, zero, zero, zero, zero, Entry(zero, zero, zero), Totals.zero())
+        return self._drawn(view, nothing)
 
-    def _pick(self, view: View, pool: Pool, ranking: Ranking, met: Array, index: Array) -> tuple[Array, Entry]:
-        slot, entry = pick(view, pool, met, index)
-        high = jnp.max(ranking.best)
-        ties = jnp.where(ranking.best == high, ranking.ties, 0)
-        rank = below(view.choices, TIE, index, jnp.maximum(jnp.sum(ties, dtype=jnp.int32), 1))
-        block, rank = place_among(ties, rank)
-        estimates = ranking.estimates[jnp.minimum(block, ties.shape[0] - 1)]
-        column, _ = place_among((estimates == high).astype(jnp.int32), rank)
-        best = block * estimates.shape[0] + column
-        greedy = (uniform(words(view.choices, EXPLORE, index)[0]) >= self.epsilon) & (high > 0)
-        return jnp.where(greedy, best, slot), select(greedy, pool.at(best), entry)
+    def _drawn(self, view: View, state: State) -> State:
+        """The state with the next entity."""
+        index = state.totals.spent
+        exploit = uniform(words(view.choices, EXPLORE, index)[0]) >= self.epsilon
+        greedy = once((exploit & (state.positive > 0)).astype(jnp.int32)) > 0
+        needed = greedy & (state.certain == 0)
+        best = _searched(state.rows, needed, state.positive, *view.choices, index)
+        alive = jnp.maximum(state.size + view.entities - state.met, 1)
+        bound = jnp.where(greedy, state.certain, alive)
+        drawn = below(view.choices, jnp.where(greedy, TIE, PICK), index, bound)
+        slot = jnp.minimum(jnp.where(needed, best, drawn), state.size)
+        met = row_at(state.rows, slot)
+        fresh = Entry(view.in_random_order(jnp.minimum(state.met, view.entities - 1)), jnp.int32(0), jnp.int32(0))
+        at = Entry(*(jnp.where(slot < state.size, a, b) for a, b in zip(met, fresh, strict=True)))
+        return state._replace(slot=slot, at=at)
 
-    def ask(self, view: View, state: State) -> Pull:
+    def ask(self, view: View, state: State) -> Tries:
         """One operation."""
-        return one_operation(view, state.at, self.done(view, state))
+        return single(view, state.at, self.done(view, state))
 
-    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Update the estimate, where the last of the pool takes a clean entity's slot, and draw the next."""
+    def tell(self, view: View, state: State, pull: Tries, outcome: Outcome) -> State:
+        """Move the entity to those of its new estimate, or out if it is clean, and draw the next."""
+        rows, certain, positive, size, met, slot, at, totals = state
         moved = outcome.cleans > 0
         clean = moved & (outcome.removed == pull.successes)
-        after = state.at.add(outcome)
-        new = state.slot >= state.pool.size
-        estimate = after.gained.astype(jnp.float32) / jnp.maximum(after.tried, 1).astype(jnp.float32)
-        ranking = state.ranking.put(state.slot, estimate, moved & ~clean, state.pool.size - 1, clean & ~new)
-        pool = state.pool.put(state.slot, after, where=moved, keep=~clean)
-        met = state.met + (moved & new).astype(jnp.int32)
-        totals = state.totals.add(outcome, clean)
-        return State(pool, ranking, met, *self._pick(view, pool, ranking, met, totals.spent), totals)
+        after = at.add(outcome)
+        new = slot >= size
+        grown = size + (moved & new).astype(jnp.int32)
+        # Parts are numbered 0, 1, 2. What is clean leaves by the end of the last part.
+        old = jnp.where(slot < certain, 0, jnp.where(slot < positive, 1, 2))
+        part = jnp.where(after.gained == after.tried, 0, jnp.where(after.gained > 0, 1, 2))
+        part = once(jnp.where(moved, jnp.where(clean, 2, part), old))
+        down, up = part > old, part < old
+        # The hole at the slot wanders over the borders between; each time the entity at the border fills it.
+        over_first = (jnp.minimum(old, part) == 0) & (part != old)
+        over_second = (jnp.maximum(old, part) == 2) & (part != old)
+        border = jnp.where(up, certain, certain - 1), jnp.where(up, positive, positive - 1)
+        one = jnp.where(jnp.where(up, over_second, ~over_first), border[1], border[0])
+        two = jnp.where(up, border[0], border[1])
+        crossings = over_first.astype(jnp.int32) + over_second.astype(jnp.int32)
+        row, capacity = jnp.stack(after), rows.shape[0]
+        # One read and one write: of two, XLA would copy the array in between.
+        places = jnp.stack([slot, one, two])
+        first, second, last = rows[jnp.clip(jnp.stack([one, two, grown - 1]), 0, capacity - 1)]
+        end = jnp.where(clean & ~new, last, row)
+        values = jnp.stack([jnp.where(crossings == 0, end, first), jnp.where(crossings == 1, end, second), end])
+        write = jnp.stack([moved, crossings > 0, crossings > 1])
+        # Where borders meet, what is written last stands.
+        again = jnp.stack(
+            [write[1] & (slot == one) | write[2] & (slot == two), write[2] & (one == two), jnp.bool_(False)]
+        )
+        rows = rows.at[jnp.where(write & ~again, places, capacity)].set(values, mode="drop")
+        step = up.astype(jnp.int32) - down.astype(jnp.int32)
+        state = State(
+            rows=rows,
+            certain=certain + jnp.where(over_first, step, 0),
+            positive=positive + jnp.where(over_second, step, 0),
+            size=grown - clean.astype(jnp.int32),
+            met=met + (moved & new).astype(jnp.int32),
+            slot=slot,
+            at=at,
+            totals=totals.add(outcome, clean),
+        )
+        return self._drawn(view, state)
 
     def done(self, view: View, state: State) -> Array:
         """The budget is spent, or no false value is left."""
-        return (state.totals.spent >= view.budget) | (state.pool.size + view.entities - state.met <= 0)
+        return (state.totals.spent >= view.budget) | (state.size + view.entities - state.met <= 0)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Totals``."""

@@ -12,17 +12,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.cleaning.pool import Entry, Pool, select
-from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
-from jaxbandit.cleaning.random import pick
-from jaxbandit.random.race import UNLIMITED
+from jaxbandit.cleaning.pool import PADDING, Entry, below, select
+from jaxbandit.cleaning.problem import Chase, Outcome, Totals, View
+from jaxbandit.cleaning.random import PICK
+from jaxbandit.random.fence import once
 
 
 class State(NamedTuple):
-    """``pool``: entities tried in vain; ``met``: how many were met; ``slot`` and ``at``: the entity at hand;
-    ``working`` (bool): whether it had a success. It is drawn when it is due, as in ``random.py``."""
+    """``rows``: int32, shape (memory, 2), the entities tried in vain and how often; ``size``: how many they are;
+    ``met``: how many were met; ``slot`` and ``at``: the entity at hand; ``working`` (bool): whether it had a success.
+    It is drawn when it is due, as in ``random.py``."""
 
-    pool: Pool
+    rows: Array
+    size: Array
     met: Array
     slot: Array
     at: Entry
@@ -39,35 +41,50 @@ class Greedy:
 
     def init(self, view: View) -> State:
         """Nothing met."""
-        pool, zero = Pool.empty(self.memory), jnp.int32(0)
-        return State(pool, zero, *pick(view, pool, zero, zero), jnp.bool_(False), Totals.zero())
+        zero = jnp.int32(0)
+        rows = jnp.zeros((self.memory + PADDING, 2), jnp.int32)
+        at = Entry(view.in_random_order(zero), zero, zero)
+        return State(rows, zero, zero, zero, at, jnp.bool_(False), Totals.zero())
 
-    def ask(self, view: View, state: State) -> Pull:
-        """Try an entity until it fails; one that succeeded before, to the end."""
-        return Pull(
+    def ask(self, view: View, state: State) -> Chase:
+        """Try an entity; if it has had a success, clean it to the end."""
+        return Chase(
             entity=state.at.entity,
             attempt=state.at.tried,
-            successes=view.false_values(state.at.entity) - state.at.gained,
-            failures=jnp.where(state.working, UNLIMITED, 1),
+            successes=once(view.false_values(state.at.entity) - state.at.gained),
             cleans=jnp.where(self.done(view, state), 0, view.budget - state.totals.spent),
+            proven=state.working.astype(jnp.int32),
         )
 
-    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+    def tell(self, view: View, state: State, pull: Chase, outcome: Outcome) -> State:
         """After a first success stay with the entity until it is clean."""
         moved = outcome.cleans > 0
         clean = moved & (outcome.removed == pull.successes)
         after = state.at.add(outcome)
         tried = moved & ~state.working
+        new = state.slot >= state.size
+        kept = tried & (after.gained == 0)
+        gone = tried & ~kept & ~new
         working = (after.gained > 0) & ~clean
-        pool = state.pool.put(state.slot, after, where=tried, keep=after.gained == 0)
-        met = state.met + (tried & (state.slot >= state.pool.size)).astype(jnp.int32)
+        last = state.rows[jnp.clip(state.size - 1, 0, self.memory)]
+        row = jnp.where(gone, last, jnp.stack([after.entity, after.tried]))
+        rows = state.rows.at[jnp.where(kept | gone, state.slot, self.memory + PADDING)].set(row, mode="drop")
+        size = state.size + (kept & new).astype(jnp.int32) - gone.astype(jnp.int32)
+        met = state.met + (tried & new).astype(jnp.int32)
         totals = state.totals.add(outcome, clean)
-        slot, drawn = pick(view, pool, met, totals.spent)
-        return State(pool, met, slot, select(working, after, drawn), working, totals)
+        alive = size + view.entities - met
+        slot = jnp.minimum(below(view.choices, PICK, totals.spent, jnp.maximum(alive, 1)), size)
+        entity, again = rows[jnp.minimum(slot, self.memory)]
+        fresh = view.in_random_order(jnp.minimum(met, view.entities - 1))
+        zero = jnp.int32(0)
+        drawn = Entry(jnp.where(slot < size, entity, fresh), jnp.where(slot < size, again, zero), zero)
+        stay = working | ~moved
+        slot = jnp.where(stay, state.slot, slot)
+        return State(rows, size, met, slot, select(stay, after, drawn), working, totals)
 
     def done(self, view: View, state: State) -> Array:
         """The budget is spent, or no false value is left."""
-        none = ~state.working & (state.pool.size + view.entities - state.met <= 0)
+        none = ~state.working & (state.size + view.entities - state.met <= 0)
         return (state.totals.spent >= view.budget) | none
 
     def answer(self, view: View, state: State) -> dict[str, Array]:

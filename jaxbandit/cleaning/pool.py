@@ -4,11 +4,15 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxbandit.cleaning.problem import Outcome
 from jaxbandit.random.draws import wide_product
 from jaxbandit.random.fence import computed_once
 from jaxbandit.random.stream import Stream, words
+
+PADDING = 8
+"""Rows added to a power of two, or the same row of all lanes would share a few lines of the processor's caches."""
 
 
 class Entry(NamedTuple):
@@ -55,42 +59,31 @@ class Pool(NamedTuple):
         return Pool(rows, self.size + jnp.where(where, grown, 0))
 
 
-def below(key: Stream, purpose: int, index: Array, bound: Array) -> Array:
+def below(key: Stream, purpose: ArrayLike, index: Array, bound: Array) -> Array:
     """A whole number from 0 to bound - 1 (int32), each as likely as the others to within 2^-63.
 
     Both words of the address, as a fraction of 64 bits, times the bound: no rejection, so nothing that loops.
     """
-    high, low = words(key, purpose, index)
-    return _scaled(high, low, bound)
+    return _below(key.high, key.low, jnp.asarray(purpose), index, bound)
 
 
 @computed_once
-def _scaled(high: Array, low: Array, bound: Array) -> Array:
+def _below(high: Array, low: Array, purpose: Array, index: Array, bound: Array) -> Array:
+    return scaled(*words(Stream(high, low), purpose, index), bound)
+
+
+def row_at(rows: Array, slot: Array) -> Entry:
+    """The entry in a slot of ``rows`` (int32, (capacity, 3)); any slot may be asked for, one in use gives an entry."""
+    row = rows[jnp.clip(slot, 0, rows.shape[0] - 1)]
+    return Entry(row[0], row[1], row[2])
+
+
+def scaled(high: Array, low: Array, bound: Array) -> Array:
+    """The fraction of 64 bits, high and low, times the bound."""
     size = bound.astype(jnp.uint32)
     top, middle = wide_product(high, size)
     carried = middle + wide_product(low, size)[0]
     return (top + (carried < middle).astype(jnp.uint32)).astype(jnp.int32)
-
-
-def place_among(weights: Array, rank: Array) -> tuple[Array, Array]:
-    """The place that holds item number ``rank`` when place i holds ``weights[i]`` items, and the rank within it.
-
-    int32 all; the number of places is a power of two. They are taken as a square, first the row, then the column:
-    XLA's prefix sums cost the square of their length on a CPU.
-    """
-    columns = 1 << (weights.shape[0].bit_length() // 2)
-    square = weights.reshape(-1, columns)
-    row, rank = _place(jnp.sum(square, axis=1, dtype=jnp.int32), rank)
-    here = jnp.arange(square.shape[0])[:, None] == row
-    column, rank = _place(jnp.sum(jnp.where(here, square, 0), axis=0, dtype=jnp.int32), rank)
-    return row * columns + column, rank
-
-
-def _place(weights: Array, rank: Array) -> tuple[Array, Array]:
-    order = jnp.arange(weights.shape[0])
-    before = jnp.sum(jnp.where(order[None, :] < order[:, None], weights[None, :], 0), axis=1, dtype=jnp.int32)
-    passed = before + weights <= rank
-    return jnp.sum(passed, dtype=jnp.int32), rank - jnp.max(jnp.where(passed, before + weights, 0))
 
 
 def capacity_for(entities: int, budget: int) -> int:

@@ -17,11 +17,16 @@ from jax import Array
 from jaxbandit.cleaning.sc_pdf import Quantiles, ScPdf, Uniform
 from jaxbandit.errors import BadInput
 from jaxbandit.random import binomial, categorical, exponential, position, thresholds
-from jaxbandit.random.race import race, race_on_tape
+from jaxbandit.random.fence import once
+from jaxbandit.random.race import chase_at, chase_on_tape, race_at, race_on_tape, trial, trial_at
 from jaxbandit.random.stream import Stream, substream, words
 
 # What a word is for: the first half of its counter.
 ENTITY, COUNT, ORDER, OUTCOME, CHOICE, RANK = range(1, 7)
+
+
+LONGEST_RUN = 8
+"""The most entities of a ``Walk``'s run."""
 
 
 class Pull(NamedTuple):
@@ -49,11 +54,70 @@ class InformedPull(NamedTuple):
     probability: Array
 
 
+class Chase(NamedTuple):
+    """One operation on an entity, and if it succeeds, more until its false values are gone or enough were made.
+
+    As ``Pull``. ``proven``: 1 if an operation on it has succeeded before, so that it is cleaned on in any case; else 0.
+    """
+
+    entity: Array
+    attempt: Array
+    successes: Array
+    cleans: Array
+    proven: Array
+
+
+class Tries(NamedTuple):
+    """One operation on each of several entities, all different: arrays of one shape.
+
+    int32 ``entity`` and ``attempt``, as in ``Pull``; ``successes``: the false values that the entity has left;
+    ``cleans``: 1 where the operation is made, else 0.
+    """
+
+    entity: Array
+    attempt: Array
+    successes: Array
+    cleans: Array
+
+
+class Walk(NamedTuple):
+    """One operation on an entity, then on each of a run of entities not met before, until one has no false value left.
+
+    int32 all. ``entity``, ``attempt`` and ``successes`` as in ``Tries``; ``cleans``: 1, or 0 to begin with the run;
+    ``place``: of the first of the run, whose entities follow each other in the random order; ``length``: how many they
+    are, at most ``LONGEST_RUN``.
+    """
+
+    entity: Array
+    attempt: Array
+    successes: Array
+    cleans: Array
+    place: Array
+    length: Array
+
+
+class Stroll(NamedTuple):
+    """The outcome of a ``Walk``. ``cleans``: operations made; ``gained``: a bit for each that succeeded, the lowest for
+    the entity before the run, whether it is there or not (int32 both); ``first_clean`` and ``last_clean``: whether that
+    entity or the last one of the run has no false value left (bool)."""
+
+    cleans: Array
+    gained: Array
+    first_clean: Array
+    last_clean: Array
+
+
 class Outcome(NamedTuple):
-    """``cleans``: operations made, at most ``LONGEST_RACE`` a pull; ``removed``: how many succeeded. Both int32."""
+    """``cleans``: operations made, at most ``LONGEST_RACE`` an entity; ``removed``: how many succeeded.
+
+    int32 both, of the shape of the pull's fields.
+    """
 
     cleans: Array
     removed: Array
+
+
+AnyPull = Pull | InformedPull | Chase | Tries | Walk
 
 
 class Totals(NamedTuple):
@@ -136,16 +200,45 @@ class Cleaning:
         """What an algorithm may know of the run."""
         return View(self.budget, instance.entities, substream(key, CHOICE), self, key)
 
-    def pull(self, key: Stream, instance: Instance, pull: Pull | InformedPull) -> Outcome:
+    def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> Outcome | Stroll:
         """Cleans an entity; the outcome is drawn in one go from the law of the trials, or from the tape."""
+        if isinstance(pull, Walk):
+            return self.walk(key, instance, pull)
         probability = pull.probability if isinstance(pull, InformedPull) else self.sc_probability(key, pull.entity)
-        walls = pull.successes, pull.failures, pull.cleans
-        if self.on_tape:
-            removed, failed = race_on_tape(instance.outcomes, pull.attempt, probability, pull.entity, *walls)
+        address = instance.outcomes, pull.entity, pull.attempt
+        if isinstance(pull, Tries):
+            return Outcome(pull.cleans, trial_at(*address, probability, pull.cleans))
+        if isinstance(pull, Chase):
+            drawn = chase_on_tape if self.on_tape else chase_at
+            removed, failed = drawn(*address, probability, pull.successes, pull.proven, pull.cleans)
         else:
-            word = words(instance.outcomes, pull.entity, pull.attempt)[0]
-            removed, failed = race(word, probability, *walls)
+            walls = pull.successes, pull.failures, pull.cleans
+            if self.on_tape:
+                removed, failed = race_on_tape(instance.outcomes, pull.attempt, probability, pull.entity, *walls)
+            else:
+                removed, failed = race_at(*address, probability, *walls)
         return Outcome(removed + failed, removed)
+
+    def walk(self, key: Stream, instance: Instance, pull: Walk) -> Stroll:
+        """The outcome of a ``Walk``: a word an operation, on tape and in production alike."""
+        entity, attempt, last = pull.entity, pull.attempt, pull.successes == 1
+        made, zero = pull.cleans, jnp.int32(0)
+        cleans, gained, clean = zero, zero, zero
+        for number in range(LONGEST_RUN + 1):
+            if number:
+                made = jnp.where((number <= pull.length) & (clean == 0), 1, 0)
+                place = jnp.clip(pull.place + (number - 1), 0, jnp.maximum(instance.entities - 1, 0))
+                entity, attempt = self.in_random_order(key, place), jnp.int32(0)
+                last = self.has_one(key, entity)
+            word = words(instance.outcomes, entity, attempt)[0]
+            won = made * trial(word, self.sc_probability(key, entity)).astype(jnp.int32)
+            gained = gained | (won << number)
+            clean = clean | jnp.where((won == 1) & last, 1 if number == 0 else 2, 0)
+            cleans = cleans + made
+        bits, count = LONGEST_RUN + 1, (LONGEST_RUN + 1).bit_length()
+        packed = once((clean << (bits + count)) | (cleans << bits) | gained)
+        cleans, clean = (packed >> bits) & ((1 << count) - 1), packed >> (bits + count)
+        return Stroll(cleans, packed & ((1 << bits) - 1), clean == 1, clean == 2)
 
     def best(self, key: Stream, entities: Array, rank: Array, height: Array) -> tuple[Array, Array, Array]:
         """See ``View.best``. The greatest of many independent draws come in order by Renyi's representation.
@@ -165,6 +258,10 @@ class Cleaning:
     def false_values(self, key: Stream, entity: Array) -> Array:
         """See ``View.false_values``."""
         raise NotImplementedError
+
+    def has_one(self, key: Stream, entity: Array) -> Array:
+        """Whether an entity begins with a single false value (bool)."""
+        return self.false_values(key, entity) == 1
 
     def in_random_order(self, key: Stream, place: Array) -> Array:
         """See ``View.in_random_order``."""
@@ -195,6 +292,10 @@ class Synthetic(Cleaning):
     def false_values(self, key: Stream, entity: Array) -> Array:
         """Drawn from the distribution given r > 0."""
         return 1 + categorical(words(key, ENTITY, entity)[0], self.thresholds)
+
+    def has_one(self, key: Stream, entity: Array) -> Array:
+        """The same, by the first of the thresholds alone."""
+        return categorical(words(key, ENTITY, entity)[0], self.thresholds[:1]) == 0
 
     def in_random_order(self, key: Stream, place: Array) -> Array:
         """The entities are independent and alike: any order is a uniformly random one."""

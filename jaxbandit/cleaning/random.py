@@ -1,52 +1,67 @@
 """Random: each operation goes to an entity drawn uniformly among those with false values left
-(Cheng et al. 2010, section 4.1 and Algorithm 3)."""
+(Cheng et al. 2010, section 4.1 and Algorithm 3).
+
+Most draws are of entities not met before, so a pull takes a run of them, after one that was met if such a one was
+drawn. One word says how many follow before a draw of another kind. A pull ends early with an operation that leaves an
+entity clean: up to there the entities drawn from stay the same, so a run's chances do not depend on its outcomes.
+"""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
-from jaxbandit.cleaning.pool import Entry, Pool, below, select
-from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
-from jaxbandit.random.race import UNLIMITED
+from jaxbandit.cleaning.pool import Entry, below, row_at
+from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, Totals, Tries, View, Walk
+from jaxbandit.random.draws import uniform
+from jaxbandit.random.fence import once
+from jaxbandit.random.stream import words
 
-PICK = 1
+PICK, RUN = 1, 4
+
+
+def run_length(word: Array, unmet: Array, alive: Array, first: Array) -> Array:
+    """How many draws among ``alive`` entities, without replacement of the ``unmet`` ones, are of unmet entities before
+    one is not, at most ``LONGEST_RUN``. Where ``first``, the first of them is known to be. int32 all but the word."""
+    share, length = jnp.ones((), jnp.float32), jnp.zeros((), jnp.int32)
+    each = 1 / jnp.maximum(alive, 1).astype(jnp.float32)
+    u = uniform(word)
+    for done in range(LONGEST_RUN):
+        chance = jnp.maximum(unmet - done, 0).astype(jnp.float32) * each
+        share = share * (jnp.where(first, 1, chance) if done == 0 else chance)
+        length = length + (u < share).astype(jnp.int32)
+    return length
+
+
+def single(view: View, at: Entry, over: Array) -> Tries:
+    """One operation on an entity; none where the run is over."""
+    return Tries(at.entity, at.tried, once(view.false_values(at.entity) - at.gained), jnp.where(over, 0, 1))
+
+
+def _written(rows: Array, start: Array, some: Array) -> Array:
+    """``rows`` with ``some`` from row ``start`` on; as they were where these do not fit."""
+    whole = lax.ScatterDimensionNumbers((0, 1), (), (0,))
+    after: Array = lax.scatter(rows, start[None], some, whole, mode=lax.GatherScatterMode.FILL_OR_DROP)
+    return after
 
 
 class State(NamedTuple):
-    """``pool``: the entities met that have false values left; ``met``: how many were met; ``slot`` and ``at``: the
-    entity that is next.
+    """``rows``: int32, shape (memory + LONGEST_RUN, 3), the entities met that have false values left: the place in the
+    random order, the operations and how many succeeded; ``size``: how many they are; ``met``: how many were met;
+    ``slot`` and ``at``: the one of them that is next; a slot of ``size``: an unmet entity is.
 
-    It is drawn when the last one's outcome is told: all reads of the pool come after all writes, or XLA would copy it
-    in each step.
+    It is drawn when the last outcome is told: all reads of the rows come after all writes, or XLA would copy them in
+    each step.
     """
 
-    pool: Pool
+    rows: Array
+    size: Array
     met: Array
     slot: Array
     at: Entry
     totals: Totals
-
-
-def pick(view: View, pool: Pool, met: Array, index: Array) -> tuple[Array, Entry]:
-    """An entity uniformly among the pool's and the unmet ones: its slot (``pool.size``: unmet) and its record."""
-    alive = pool.size + view.entities - met
-    slot = below(view.choices, PICK, index, jnp.maximum(alive, 1))
-    fresh = Entry(view.in_random_order(jnp.minimum(met, view.entities - 1)), jnp.int32(0), jnp.int32(0))
-    return jnp.minimum(slot, pool.size), select(slot < pool.size, pool.at(slot), fresh)
-
-
-def one_operation(view: View, at: Entry, over: Array) -> Pull:
-    """One operation on an entity; none where the run is over."""
-    return Pull(
-        entity=at.entity,
-        attempt=at.tried,
-        successes=view.false_values(at.entity) - at.gained,
-        failures=jnp.int32(UNLIMITED),
-        cleans=jnp.where(over, 0, 1),
-    )
 
 
 @jax.tree_util.register_dataclass
@@ -58,25 +73,61 @@ class Random:
 
     def init(self, view: View) -> State:
         """Nothing met."""
-        pool, zero = Pool.empty(self.memory), jnp.int32(0)
-        return State(pool, zero, *pick(view, pool, zero, zero), Totals.zero())
+        zero = jnp.int32(0)
+        rows = jnp.zeros((self.memory + LONGEST_RUN, 3), jnp.int32)
+        return State(rows, zero, zero, zero, Entry(zero, zero, zero), Totals.zero())
 
-    def ask(self, view: View, state: State) -> Pull:
-        """One operation."""
-        return one_operation(view, state.at, self.done(view, state))
+    def ask(self, view: View, state: State) -> Walk:
+        """One operation on the entity at hand, if there is one, and on each of a run of unmet ones."""
+        left = jnp.where(self.done(view, state), 0, view.budget - state.totals.spent)
+        unmet = view.entities - state.met
+        known = state.slot < state.size
+        again = known.astype(jnp.int32)
+        word = words(view.choices, RUN, state.totals.spent)[0]
+        length = run_length(word, unmet, state.size + unmet, ~known)
+        entity = view.in_random_order(state.at.entity)
+        return Walk(
+            entity=entity,
+            attempt=state.at.tried,
+            successes=view.false_values(entity) - state.at.gained,
+            cleans=jnp.minimum(left, again),
+            place=state.met,
+            length=once(jnp.minimum(length, jnp.maximum(left - again, 0))),
+        )
 
-    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Put the entity back unless it is clean, and draw the next."""
+    def tell(self, view: View, state: State, pull: Walk, outcome: Stroll) -> State:
+        """Remember them unless they are clean, and draw the next."""
         moved = outcome.cleans > 0
-        clean = moved & (outcome.removed == pull.successes)
-        pool = state.pool.put(state.slot, state.at.add(outcome), where=moved, keep=~clean)
-        met = state.met + (moved & (state.slot >= state.pool.size)).astype(jnp.int32)
-        totals = state.totals.add(outcome, clean)
-        return State(pool, met, *pick(view, pool, met, totals.spent), totals)
+        again = jnp.where(moved, pull.cleans, 0)
+        run = outcome.cleans - again
+        after = jnp.stack(state.at.add(Outcome(again, outcome.gained & 1)))
+        last = jnp.stack(row_at(state.rows, state.size - 1))
+        slot = jnp.where(again > 0, state.slot, state.rows.shape[0])
+        rows = state.rows.at[slot].set(jnp.where(outcome.first_clean, last, after), mode="drop")
+        size = state.size - outcome.first_clean.astype(jnp.int32)
+        order = jnp.arange(LONGEST_RUN, dtype=jnp.int32)[:, None]
+        column = jnp.arange(3, dtype=jnp.int32)[None, :]
+        gained = (outcome.gained >> (order + 1)) & 1
+        fresh = jnp.where(column == 0, state.met + order, jnp.where(column == 1, 1, gained))
+        rows = _written(rows, jnp.where(moved, size, rows.shape[0]), fresh)
+        size = size + run - outcome.last_clean.astype(jnp.int32)
+        met = state.met + run
+        finished = outcome.first_clean | outcome.last_clean
+        totals = Totals(
+            state.totals.spent + outcome.cleans,
+            state.totals.removed + lax.population_count(outcome.gained),
+            state.totals.finished + finished.astype(jnp.int32),
+        )
+        # The run ended before a draw that is of no unmet entity; or else the next draw is of any.
+        ended = (run < LONGEST_RUN) & ~finished
+        alive = size + view.entities - met
+        slot = below(view.choices, PICK, totals.spent, jnp.maximum(jnp.where(ended, size, alive), 1))
+        slot = jnp.where(moved, jnp.minimum(slot, size), state.slot)
+        return State(rows, size, met, slot, row_at(rows, slot), totals)
 
     def done(self, view: View, state: State) -> Array:
         """The budget is spent, or no false value is left."""
-        return (state.totals.spent >= view.budget) | (state.pool.size + view.entities - state.met <= 0)
+        return (state.totals.spent >= view.budget) | (state.size + view.entities - state.met <= 0)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Totals``."""

@@ -19,7 +19,7 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
     @plain.def_vmap
     def batch(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
         full = [
-            operand if has else jnp.broadcast_to(operand, (size, *operand.shape))
+            operand if has else jnp.broadcast_to(jnp.asarray(operand), (size, *jnp.shape(operand)))
             for operand, has in zip(operands, batched, strict=True)
         ]
         shape = jax.eval_shape(function, *full)
@@ -27,3 +27,9 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
         return lax.cond(full[-1].reshape(-1)[0] >= 0, function, nothing, *full), True
 
     return plain
+
+
+@computed_once
+def once(x: Array) -> Array:
+    """``x`` (int32, never negative), computed once however often it is used."""
+    return x

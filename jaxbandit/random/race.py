@@ -92,6 +92,57 @@ def race(word: Array, probability: Array, successes: Array, failures: Array, tri
     return packed >> 6, packed & 63
 
 
+def race_at(
+    key: Stream, purpose: Array, index: Array, probability: Array, successes: Array, failures: Array, trials: Array
+) -> tuple[Array, Array]:
+    """``race`` by the first word at an address, which is drawn where it is used and nowhere else."""
+    walls = successes, failures, jnp.maximum(trials, 0)
+    packed = _packed_race_at(key.high, key.low, purpose, index, probability, *walls)
+    return packed >> 6, packed & 63
+
+
+@computed_once
+def _packed_race_at(high: Array, low: Array, purpose: Array, index: Array, *rest: Array) -> Array:
+    return _packed_race(words(Stream(high, low), purpose, index)[0], *rest)
+
+
+def chase_at(
+    key: Stream, purpose: Array, index: Array, probability: Array, successes: Array, proven: Array, trials: Array
+) -> tuple[Array, Array]:
+    """Successes and failures when trials end at the first of two walls, or with the first of them if it fails.
+
+    As ``race`` without a wall of failures, but for the first trial, which has the first word at the address; the second
+    decides up to ``LONGEST_RACE`` more. Where ``proven`` (int32, 0 or 1) there is no such first trial.
+    """
+    tried = jnp.where((trials > 0) & (successes > 0), 1 - proven, 0)
+    won = _first_trial(key.high, key.low, purpose, index, probability, tried)
+    limit = jnp.where((proven == 1) | (won == 1), jnp.maximum(trials - tried, 0), 0)
+    walls = successes - won, jnp.full_like(limit, UNLIMITED), limit
+    packed = _packed_rest(key.high, key.low, purpose, index, probability, *walls)
+    return won + (packed >> 6), tried - won + (packed & 63)
+
+
+@computed_once
+def _first_trial(high: Array, low: Array, purpose: Array, index: Array, probability: Array, made: Array) -> Array:
+    return made * trial(words(Stream(high, low), purpose, index)[0], probability).astype(jnp.int32)
+
+
+@computed_once
+def _packed_rest(high: Array, low: Array, purpose: Array, index: Array, *rest: Array) -> Array:
+    return _packed_race(words(Stream(high, low), purpose, index)[1], *rest)
+
+
+def trial(word: Array, probability: Array) -> Array:
+    """bool, whether one trial succeeds: a comparison of integers. Arguments as for ``race``."""
+    won: Array = word < ((probability >> jnp.uint32(8)) << jnp.uint32(8)) + jnp.uint32(128)
+    return won
+
+
+def trial_at(key: Stream, purpose: Array, index: Array, probability: Array, made: Array) -> Array:
+    """int32: 1 where a trial is made and succeeds. ``made``: int32, 0 or 1; the address as for ``race_at``."""
+    return _first_trial(key.high, key.low, purpose, index, probability, made)
+
+
 def race_on_tape(
     key: Stream, first: Array, probability: Array, entity: Array, successes: Array, failures: Array, trials: Array
 ) -> tuple[Array, Array]:
@@ -100,12 +151,25 @@ def race_on_tape(
     ``first`` (int32) is the number of attempts on this entity before the race. Exact to 2^-24 by an integer
     comparison, and slow: for tests, and for users who want one trial's result not to depend on the size of a pull.
     """
-    threshold = ((probability >> jnp.uint32(8)) << jnp.uint32(8)) + jnp.uint32(128)
+    return _on_tape(key, entity, first, probability, successes, failures, jnp.ones_like(trials), trials)
+
+
+def chase_on_tape(
+    key: Stream, entity: Array, first: Array, probability: Array, successes: Array, proven: Array, trials: Array
+) -> tuple[Array, Array]:
+    """The same as ``chase_at``, trial by trial as in ``race_on_tape``; up to ``LONGEST_RACE`` in all."""
+    return _on_tape(key, entity, first, probability, successes, jnp.full_like(trials, UNLIMITED), proven, trials)
+
+
+def _on_tape(
+    key: Stream, entity: Array, first: Array, probability: Array, successes: Array, failures: Array, proven: Array,
+    trials: Array,
+) -> tuple[Array, Array]:  # fmt: skip
     x, y = jnp.zeros_like(trials), jnp.zeros_like(trials)
     limit = jnp.minimum(trials, LONGEST_RACE)
     for _ in range(LONGEST_RACE):
-        go = (x < successes) & (y < failures) & (x + y < limit)
+        go = (x < successes) & (y < failures) & (x + y < limit) & ((proven == 1) | (x > 0) | (y == 0))
         word, _unused = words(key, entity, first + x + y)
-        won = word < threshold
+        won = trial(word, probability)
         x, y = x + (go & won).astype(jnp.int32), y + (go & ~won).astype(jnp.int32)
     return x, y
