@@ -75,6 +75,23 @@ def test_checkpoints_are_runs_with_smaller_budgets(kind: str, on_tape: bool) -> 
             assert abs(difference.mean()) <= 4 * difference.std() / np.sqrt(200), budget
 
 
+def test_many_checkpoints_do_not_bend_the_law_of_random() -> None:
+    """Its runs of unmet entities are cut at each: the next draw must again be of any entity."""
+    given = problem(budget=300, entities=100, false_values=uniform_false_values(1, 3))
+    policy = every_policy(Setting(300, 100, uniform_false_values(1, 3), Uniform()), ["random"])["random"]
+    whole = simulate(given, policy, runs=4000)
+    cut = simulate(given, policy, runs=4000, seed=1, checkpoints=list(range(5, 300, 5)))
+    for answer in ("finished", "removed"):
+        a, b = whole[answer][0].astype(float), cut[answer][0, :, -1].astype(float)
+        assert abs(a.mean() - b.mean()) <= 4 * np.sqrt((a.var() + b.var()) / 4000), answer
+    for column, budget in enumerate(range(5, 300, 5)):
+        if budget in (50, 150):
+            alone = simulate(problem(budget=budget, entities=100, false_values=uniform_false_values(1, 3)), policy,
+                             runs=4000, seed=2)["finished"][0].astype(float)  # fmt: skip
+            there = cut["finished"][0, :, column].astype(float)
+            assert abs(alone.mean() - there.mean()) <= 4 * np.sqrt((alone.var() + there.var()) / 4000), budget
+
+
 def test_checkpoints_and_cuts_of_stacked_budgets() -> None:
     problems = [problem(budget=budget) for budget in (60, 300)]
     whole = simulate(problems, ee(2, 0.5), runs=50, checkpoints=[10, 50])

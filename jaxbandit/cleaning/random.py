@@ -118,8 +118,9 @@ class Random:
             state.totals.removed + lax.population_count(outcome.gained),
             state.totals.finished + finished.astype(jnp.int32),
         )
-        # The run ended before a draw that is of no unmet entity; or else the next draw is of any.
-        ended = (run < LONGEST_RUN) & ~finished
+        # The run ended before a draw that is of no unmet entity; or else the next draw is of any, as where a checkpoint
+        # cut the run short.
+        ended = (run < LONGEST_RUN) & ~finished & (totals.spent < view.budget)
         alive = size + view.entities - met
         slot = below(view.choices, PICK, totals.spent, jnp.maximum(jnp.where(ended, size, alive), 1))
         slot = jnp.where(moved, jnp.minimum(slot, size), state.slot)
