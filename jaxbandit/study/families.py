@@ -3,6 +3,7 @@
 from jaxbandit.cleaning.family import FAMILY as CLEANING
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Family, ProblemKind
+from jaxbandit.topk.family import FAMILY as TOPK
 
 FAMILIES: dict[str, Family] = {}
 
@@ -26,3 +27,4 @@ def lookup(field: str, kind: object) -> tuple[Family, ProblemKind]:
 
 
 register(CLEANING)
+register(TOPK)

@@ -1,0 +1,255 @@
+"""Stochastic arms: what every family of arm problems pulls, whatever it looks for.
+
+An arm is pulled, and gives a reward drawn from its own law, whose mean nobody knows. A run's arms are numbered from 0
+in a random order of the user's rows (drawn means are alike in any order), so that a rule that gives ties to the lowest
+number gives them to a random arm, and cannot be helped by a table that is sorted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxbandit.arms.prefix import best, on_prefix
+from jaxbandit.arms.rewards import Rewards
+from jaxbandit.cleaning.sc_pdf import Quantiles
+from jaxbandit.errors import BadInput
+from jaxbandit.random import position, words
+from jaxbandit.random.stream import Stream, substream
+from jaxbandit.random.trials import UNITS, over_lanes
+
+MEAN, ORDER, OUTCOME, CHOICE = range(1, 5)
+"""What a word is for: the first half of its counter."""
+
+MOST_ARMS, MOST_PULLS = 1 << 19, 1 << 29
+
+
+class Pull(NamedTuple):
+    """Pull each of some arms a number of times.
+
+    ``arm``: int32, shape (m,), each arm once; ``first``: how often it was pulled before, and ``times``: how often it is
+    now (int32, of shape (m,) or ()); ``used``: int32 scalar, no arm is pulled from entry ``used`` on, and 0 makes it a
+    pull of count 0.
+    """
+
+    arm: Array
+    first: Array
+    times: Array
+    used: Array
+
+
+class Outcome(NamedTuple):
+    """``made``: the pulls that were made, fewer than asked for where a record ends (int32); ``total``: the sum of their
+    rewards (int32 where rewards are 0 or 1, else float32). Both have the shape of ``Pull.arm``; 0 where none was."""
+
+    made: Array
+    total: Array
+
+
+class Instance(NamedTuple):
+    """One run's own draws. ``means``: int32, shape (arms,), on the scale of ``Arms``; ``rows``: the user's row of each
+    arm (int32, shape (arms,)), where rewards depend on it; ``outcomes``: the key of the rewards."""
+
+    means: Array
+    rows: Array | None
+    outcomes: Stream
+
+
+@dataclass(frozen=True)
+class View:
+    """What an algorithm knows in one run.
+
+    ``budget``: the pulls that it may make (int32); ``arms``: how many there are (static); ``even``: whether every pull
+    is made as asked (static), which only a record that ends prevents; ``choices``: a stream for random choices of the
+    algorithm's own.
+    """
+
+    budget: Array
+    arms: int
+    even: bool
+    choices: Stream
+    _problem: "Arms"
+    _instance: Instance
+
+    def nothing(self, shape: tuple[int, ...]) -> Array:
+        """Totals of no rewards, of the dtype that outcomes have."""
+        return jnp.zeros(shape, jnp.int32 if self._problem.rewards.whole else jnp.float32)
+
+    def score(self, total: Array, count: Array, alike: bool = False) -> Array:
+        """Numbers in the order of the mean rewards ``total / count``: int32, linear in the mean, within 2^29 of 0.
+
+        ``alike``: all counts are one number, so that totals of rewards 0 and 1 can be compared as they are. Else means
+        are compared to 2^-24 of the scale. The mean of no rewards is 0.
+        """
+        return self._problem.rewards.score(total, count, alike)
+
+    def measured(self, chosen: Array) -> dict[str, Array]:
+        """What a choice of arms (bool, shape (arms,)) is worth by the true means. For ``answer`` alone.
+
+        int32 scalars: ``wanted``, how many are chosen; ``regret_high`` and ``regret_low``, the sum of the means of as
+        many best arms less that of the chosen, as high * 2^12 + low in units of 2^-24 of the scale; of the chosen,
+        ``right`` are above the last of the best, and ``level`` equal to it; ``ties`` arms are, with ``room`` for some.
+        """
+        means = self._instance.means
+        wanted = jnp.sum(chosen, dtype=jnp.int32)
+        top, least = best(means, wanted, jnp.ones(means.shape, bool))
+        above, level = means > least, means == least
+
+        def missed(parts: Array) -> Array:
+            return jnp.sum(jnp.where(top, parts, 0) - jnp.where(chosen, parts, 0), dtype=jnp.int32)
+
+        return {
+            "wanted": wanted,
+            "regret_high": missed(means >> 12),
+            "regret_low": missed(means & 4095),
+            "right": jnp.sum(chosen & above, dtype=jnp.int32),
+            "level": jnp.sum(chosen & level, dtype=jnp.int32),
+            "ties": jnp.sum(level, dtype=jnp.int32),
+            "room": wanted - jnp.sum(above, dtype=jnp.int32),
+        }
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Given:
+    """Means that are the same in each run: ``means``, int32 in units of 2^-24 of the scale, shape (arms,).
+
+    ``shuffled`` (static): whether a run numbers its arms in a random order, else as they are.
+    """
+
+    means: Array
+    shuffled: bool = field(default=True, metadata={"static": True})
+
+    @property
+    def arms(self) -> int:
+        """How many there are."""
+        return int(self.means.shape[0])
+
+    def draw(self, key: Stream) -> tuple[Array, Array]:
+        """The means and the rows of a run's arms."""
+        arms = jnp.arange(self.arms, dtype=jnp.int32)
+        rows = position(key, ORDER, arms, self.arms) if self.shuffled else arms
+        return self.means[rows], rows
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Drawn:
+    """Means drawn afresh in each run, independently, from the law ``quantiles`` on [0, 1]; ``arms``: static."""
+
+    quantiles: Quantiles
+    arms: int = field(metadata={"static": True})
+
+    def draw(self, key: Stream) -> tuple[Array, Array]:
+        """The means and the rows of a run's arms."""
+        arms = jnp.arange(self.arms, dtype=jnp.int32)
+        fine = self.quantiles.draw(words(key, MEAN, arms)[0])
+        return (fine >> jnp.uint32(8)).astype(jnp.int32), arms
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Arms:
+    """A problem of arms. A pytree; ``budget`` (int32) may differ between configurations.
+
+    Means are on a scale that is cut into 2^24 units: [0, 1] where rewards are bounded, else as ``rewards`` says.
+    ``on_tape`` (static): each reward has a random word of its own, so that the size of a pull changes nothing.
+    """
+
+    budget: Array
+    means: Given | Drawn
+    rewards: Rewards
+    on_tape: bool = field(default=False, metadata={"static": True})
+
+    def draw(self, key: Stream) -> Instance:
+        """The means, and the key of the rewards."""
+        means, rows = self.means.draw(key)
+        return Instance(means, rows if self.rewards.by_row else None, substream(key, OUTCOME))
+
+    def view(self, key: Stream, instance: Instance) -> View:
+        """What an algorithm may know of the run."""
+        return View(self.budget, self.means.arms, self.rewards.even, substream(key, CHOICE), self, instance)
+
+    def pull(self, key: Stream, instance: Instance, pull: Pull) -> Outcome:
+        """Pulls the arms; the sum of an arm's rewards is drawn in one go from its law, or reward by reward."""
+        rewards = self.rewards
+        blank = jnp.zeros(pull.arm.shape, jnp.int32)
+        totals = jnp.zeros(pull.arm.shape, jnp.int32 if rewards.whole else jnp.float32)
+        # What is one number for all arms need not be spread out.
+        spread = [field.ndim > 0 for field in (pull.first, pull.times)]
+        read = [pull.arm, *(field for field, own in zip((pull.first, pull.times), spread, strict=True) if own)]
+
+        def by(draw: Any) -> Callable[[list[Array]], tuple[list[Array], None]]:
+            def part(cut: list[Array]) -> tuple[list[Array], None]:
+                made, total, arm, *own = cut
+                own = own[::-1]
+                first, count = (
+                    jnp.broadcast_to(own.pop() if has else field, arm.shape)
+                    for field, has in zip((pull.first, pull.times), spread, strict=True)
+                )
+                here = jnp.arange(arm.shape[0], dtype=jnp.int32) < pull.used
+                row = None if instance.rows is None else instance.rows[arm]
+                made = rewards.made(row, first, jnp.where(here, count, 0))
+                return [made, draw(total, instance.outcomes, arm, row, first, made, instance.means[arm])], None
+
+            return part
+
+        def few(_: Array, *pulled: Any) -> Array:
+            total: Array = rewards.tape(*pulled) if self.on_tape else rewards.total(*pulled)
+            return total
+
+        def many(total: Array, *pulled: Any) -> Array:
+            return jnp.where(pulled[4] > rewards.most, rewards.many(*pulled), total)
+
+        (made, total), _ = on_prefix(by(few), pull.used, [blank, totals], read)
+        if rewards.most is not None and not self.on_tape:
+            beyond = over_lanes(jnp.max(made)) > rewards.most
+            total = lax.cond(
+                beyond,
+                lambda: on_prefix(by(many), pull.used, [blank, total], read, rungs=2)[0][1],
+                lambda: total,
+            )
+        return Outcome(made, total)
+
+
+def arms(budget: int, means: Given | Drawn, rewards: Rewards, *, on_tape: bool = False) -> Arms:
+    """A problem of arms, checked.
+
+    Args:
+        budget: pulls, 0 to 2^29.
+        means: see ``given`` and ``Drawn``.
+        rewards: see ``jaxbandit.arms.rewards``.
+        on_tape: draw each reward by itself, for tests against single-step programs.
+
+    Raises:
+        BadInput: for a budget or a number of arms out of range.
+    """
+    if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or not 0 <= budget <= MOST_PULLS:
+        raise BadInput("budget", budget, f"a whole number from 0 to {MOST_PULLS}")
+    if not 1 <= means.arms <= MOST_ARMS:
+        raise BadInput("arms", means.arms, f"1 to {MOST_ARMS} arms")
+    return Arms(jnp.asarray(budget, jnp.int32), means, rewards, on_tape)
+
+
+def given(means: Any, low: float = 0.0, width: float = 1.0, *, shuffled: bool = True) -> Given:
+    """Means that are the same in each run, rounded to 2^-24 of the scale [low, low + width].
+
+    Args:
+        means: numbers on the scale, shape (arms,).
+        low, width: the scale; [0, 1] for rewards that lie there.
+        shuffled: number the arms of a run in a random order.
+
+    Raises:
+        BadInput: for means outside the scale.
+    """
+    values = np.asarray(means, np.float64)
+    if values.ndim != 1 or not 1 <= values.size <= MOST_ARMS:
+        raise BadInput("means", f"shape {values.shape}", f"a list of 1 to {MOST_ARMS} numbers")
+    for place in np.flatnonzero(~((values >= low) & (values <= low + width)))[:1]:
+        raise BadInput(f"means[{place}]", float(values[place]), f"a mean from {low:g} to {low + width:g}")
+    units = np.rint((values - low) / width * UNITS).astype(np.int32)
+    return Given(jnp.asarray(np.clip(units, 0, UNITS)), shuffled)

@@ -1,0 +1,101 @@
+"""Arms from a user's table: their means, or the rewards themselves, to be replayed."""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from jaxbandit.arms.problem import Given, given
+from jaxbandit.arms.rewards import Replay, is_whole
+from jaxbandit.cleaning.extract import _columns
+from jaxbandit.errors import BadInput
+
+MOST_REWARDS = 1 << 24
+
+
+def read_counts(
+    path: str | Path, successes: str = "successes", trials: str = "trials", arm: str | None = None
+) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]:
+    """The arms of a table of (arm, successes, trials), a row an arm.
+
+    Args:
+        path: a CSV file in UTF-8 with a header, or an SQLite database of one table.
+        successes, trials: the columns.
+        arm: the column of the arms' names; they are numbered where None.
+
+    Returns:
+        The names, and two int64 arrays of shape (arms,).
+
+    Raises:
+        BadInput: for a file that cannot be read as such a table, counts that are not whole, an arm without a trial or
+            with fewer trials than successes, and an arm that is there twice.
+    """
+    wanted = {"successes": (successes,), "trials": (trials,)} | ({"arm": (arm,)} if arm else {})
+    names: dict[str, int] = {}
+    rows: list[tuple[int, int]] = []
+    for line, (won, tried, *name) in _columns(path, wanted, None, ","):
+        for column, cell in ((successes, won), (trials, tried)):
+            if not (cell.isascii() and cell.isdigit() and len(cell) <= 10 and int(cell) < 2**31):
+                raise BadInput(f"{column} in line {line}", cell or "empty", "a whole number from 0 to 2147483647")
+        if int(tried) < 1:
+            raise BadInput(f"{trials} in line {line}", tried, "at least one trial")
+        if int(tried) < int(won):
+            raise BadInput(f"{trials} in line {line}", tried, f"at least the {won} successes")
+        label = name[0] if name else str(len(rows))
+        if label in names:
+            raise BadInput(f"{arm} in line {line}", label, f"each arm once; it is in line {names[label]} too")
+        names[label] = line
+        rows.append((int(won), int(tried)))
+    counts = np.array(rows, np.int64)
+    return tuple(names), counts[:, 0], counts[:, 1]
+
+
+def read_rewards(path: str | Path, arm: str = "arm", reward: str = "reward") -> dict[str, NDArray[np.float64]]:
+    """The rewards of a table of (arm, reward), a row a pull: float64 by arm, in the order in which arms appear.
+
+    Raises:
+        BadInput: for a file that cannot be read as such a table, and a reward that is not a finite number.
+    """
+    found: dict[str, list[float]] = {}
+    for line, (name, cell) in _columns(path, {"arm": (arm,), "reward": (reward,)}, None, ","):
+        try:
+            value = float(cell)
+        except ValueError:
+            value = np.nan
+        if not np.isfinite(value):
+            raise BadInput(f"{reward} in line {line}", cell or "empty", "a finite number")
+        if not name:
+            raise BadInput(f"{arm} in line {line}", "empty", "the name of an arm")
+        found.setdefault(name, []).append(value)
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def replay(records: list[NDArray[np.float64]], *, again: bool, shuffled: bool = True) -> tuple[Given, Replay]:
+    """Means and rewards of arms whose records are replayed.
+
+    Args:
+        records: the rewards of each arm, at least one.
+        again: with replacement; else each reward once, until the record is used up.
+        shuffled: see ``given``.
+
+    Raises:
+        BadInput: for an arm without rewards, and more than ``MOST_REWARDS`` rewards in all.
+    """
+    lengths = np.array([len(record) for record in records])
+    if not lengths.size or not lengths.all():
+        raise BadInput("records", f"{lengths.tolist()} rewards", "at least one reward of each arm")
+    if lengths.sum() > MOST_REWARDS:
+        raise BadInput("records", f"{lengths.sum()} rewards", f"at most {MOST_REWARDS}")
+    values = np.concatenate(records)
+    if is_whole(values):
+        low, width, kept = 0.0, 1.0, values.astype(np.int32)
+    else:
+        low, width = float(values.min()), float(np.ptp(values)) or 1.0
+        kept = values.astype(np.float32)
+    means = given([float(record.mean()) for record in records], low, width, shuffled=shuffled)
+    offsets = np.append(0, lengths.cumsum()[:-1])
+    return means, Replay(
+        jnp.asarray(kept), jnp.asarray(offsets, jnp.int32), jnp.asarray(lengths, jnp.int32), jnp.float32(low),
+        jnp.float32(width), again,
+    )  # fmt: skip

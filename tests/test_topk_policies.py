@@ -1,0 +1,225 @@
+"""Every top-K rule against its oracle on shared tapes, and the laws that all of them obey."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from jaxbandit.arms.problem import Pull, View, arms, given
+from jaxbandit.arms.rewards import Bernoulli
+from jaxbandit.random import stream, words
+from jaxbandit.topk.halving import sequential_halving
+from jaxbandit.topk.lucb import lucb
+from jaxbandit.topk.optmai import optmai, printed_beta
+from jaxbandit.topk.sar import phases, sar
+from jaxbandit.topk.uniform import uniform
+from tests.oracles import topk as oracles
+
+LONGEST = 512  # rewards of an arm that a tape holds
+
+
+class Spy(View):
+    """A view that tells which arms were chosen."""
+
+    def measured(self, chosen: Any) -> dict[str, Any]:
+        return {"chosen": chosen}
+
+
+@partial(jax.jit, static_argnames="steps")
+def record(problem: Any, policy: Any, run: Any, steps: int) -> dict[str, Any]:
+    """A run to its end: the answers, the arms chosen, the pulls of each arm, and the sequence of single pulls."""
+    key = stream(0, run)
+    instance = problem.draw(key)
+    view = problem.view(key, instance)
+    spy = Spy(view.budget, view.arms, view.even, view.choices, problem, instance)
+
+    def step(carry: Any) -> Any:
+        number, state, pulls, sequence = carry
+        pull = policy.ask(view, state)
+        outcome = problem.pull(key, instance, pull)
+        pair = jnp.where(jnp.arange(2) < pull.used, pull.arm[jnp.minimum(jnp.arange(2), pull.arm.shape[0] - 1)], -1)
+        sequence = sequence.at[number].set(pair)
+        return number + 1, policy.tell(view, state, pull, outcome), pulls.at[pull.arm].add(outcome.made), sequence
+
+    start = (jnp.int32(0), policy.init(view), jnp.zeros(view.arms, jnp.int32), jnp.full((steps, 2), -1, jnp.int32))
+    number, state, pulls, sequence = lax.while_loop(
+        lambda carry: ~policy.done(view, carry[1]) & (carry[0] < steps), step, start
+    )
+    return {**policy.answer(spy, state), "counted": pulls, "steps": number, "sequence": sequence}
+
+
+class Tape:
+    """The rewards of a run, from the addresses that the library uses."""
+
+    def __init__(self, means: Any, run: int) -> None:
+        problem = arms(1, given(means, shuffled=False), Bernoulli())
+        instance = problem.draw(stream(0, np.uint32(run)))
+        attempts = jnp.arange(LONGEST)[None, :]
+        word = words(instance.outcomes, jnp.arange(len(means))[:, None], attempts)[0]
+        self.rewards = (np.asarray(word >> 8).astype(int) < np.asarray(instance.means)[:, None]).astype(int)
+
+    def __call__(self, arm: int, attempt: int) -> int:
+        return int(self.rewards[arm, attempt])
+
+
+def play(means: Any, budget: int, policy: Any, run: int, steps: int) -> dict[str, Any]:
+    problem = arms(budget, given(means, shuffled=False), Bernoulli(), on_tape=True)
+    return {name: np.asarray(value) for name, value in record(problem, policy, np.uint32(run), steps).items()}
+
+
+def agree(found: dict[str, Any], expected: oracles.Result, budget: int) -> None:
+    assert found["counted"].tolist() == list(expected.pulls)
+    assert found["pulls"] == expected.spent <= budget
+    assert found["pulls_100"] == max(expected.pulls)
+    assert found["pulls_0"] == min(expected.pulls)
+    assert np.flatnonzero(found["chosen"]).tolist() == list(expected.chosen)
+
+
+SIZES = (1, 2, 7, 23, 110)
+"""110 arms is more than the narrowest width, so that arms are left behind in steps."""
+
+
+def instances(count: int, most: int) -> list[tuple[int, int, int, int, int]]:
+    """(number, n, K, budget, run), the same ones each time; small budgets and ties are frequent."""
+    rng = np.random.default_rng(7)
+    found = []
+    for number in range(count):
+        n = int(rng.choice(SIZES))
+        k = int(rng.integers(1, n + 1))
+        if rng.random() < 0.5:
+            k = int(rng.integers(1, max(1, n // 5) + 1))
+        found.append((number, n, k, int(rng.integers(n, most * n + 1)), int(rng.integers(2**31))))
+    return found
+
+
+def means_of(number: int, n: int) -> np.ndarray:
+    rng = np.random.default_rng(number)
+    return rng.choice([0.0, 0.25, 0.5, 0.9, 1.0], n) if number % 3 == 0 else rng.random(n)
+
+
+def compare(oracle: Callable[..., oracles.Result], policy: Callable[..., Any], count: int, most: int = 20,
+            steps: int = 64) -> None:  # fmt: skip
+    """The two rules, each a function of (n, K, budget) and for the oracle of a tape before these."""
+    for number, n, k, budget, run in instances(count, most):
+        means = means_of(number, n)
+        expected = oracle(Tape(means, run), n, k, budget)
+        agree(play(means, budget, policy(n, k, budget), run, steps), expected, budget)
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_uniform_is_its_oracle(spread: bool) -> None:
+    remainder = "spread" if spread else "drop"
+    compare(partial(oracles.uniform, remainder=remainder), lambda n, k, budget: uniform(k, spread), 25)
+
+
+@pytest.mark.parametrize("beta", [0.8, 0.9])
+@pytest.mark.parametrize("shares", ["carry", "floor", "cumulative"])
+def test_optmai_is_its_oracle(shares: str, beta: float) -> None:
+    options: dict[str, Any] = {"shares": shares, "beta": beta}
+    compare(partial(oracles.optmai, **options), partial(optmai, **options), 25)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"accept": "kth"}, {"accept": "printed"}, {"reuse": False}, {"inflate": False}, {"reduce": True},
+        {"last": "uniform"}, {"last": "uniform", "reduce": True}, {"accept": "printed", "reuse": False},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_readings_of_optmai(options: dict[str, Any]) -> None:
+    compare(partial(oracles.optmai, **options), partial(optmai, **options), 20)
+
+
+def test_printed_optmai_is_its_oracle() -> None:
+    ours = partial(optmai, beta=printed_beta(), inflate=False, reuse=False)
+    compare(oracles.optmai_printed, ours, 25)
+    assert printed_beta() == oracles.beta_printed()
+
+
+def test_sar_is_its_oracle() -> None:
+    compare(oracles.sar, sar, 40, most=30, steps=128)
+
+
+@pytest.mark.parametrize(("arms", "budget"), [(2, 3), (3, 900), (20, 20), (97, 5_000), (164, 1_640), (1_000, 20_001)])
+def test_phases_of_sar(arms: int, budget: int) -> None:
+    assert phases(arms, budget) == oracles.sar_schedule(arms, budget)[1:]
+
+
+@pytest.mark.parametrize("options", [{}, {"reuse": True}, {"carry": True}], ids=str)
+def test_sequential_halving_is_its_oracle(options: dict[str, bool]) -> None:
+    shares = "carry" if options.get("carry") else "floor"
+    oracle = partial(oracles.sequential_halving, reuse=options.get("reuse", False), shares=shares)
+    compare(oracle, partial(sequential_halving, **options), 25)
+
+
+RESOLUTION = 2e-5
+"""Bounds that differ by less may compare otherwise in float32."""
+
+
+def same_walk(expected: oracles.Result, means: Any, budget: int, policy: Any, run: int) -> bool:
+    """Whether the rule could be compared at all; if so, pull by pull."""
+    if expected.margin < RESOLUTION:
+        return False
+    found = play(means, budget, policy, run, 1024)
+    agree(found, expected, budget)
+    walked = [arm for pair in found["sequence"].tolist() for arm in pair if arm >= 0]
+    assert walked == [arm for arm, count in expected.sequence for _ in range(count)]
+    return True
+
+
+@pytest.mark.parametrize("odd", ["weak", "strong", "skip"])
+def test_lucb_is_its_oracle(odd: str) -> None:
+    compared = 0
+    for number, n, k, budget, run in instances(24, 12):
+        budget = min(budget, LONGEST)
+        means = means_of(number, n)
+        if budget < n:
+            continue
+        expected = oracles.lucb(Tape(means, run), n, k, budget, odd=odd)
+        compared += same_walk(expected, means, budget, lucb(k, odd=odd), run)
+    assert compared > 15
+
+
+@pytest.mark.parametrize("divergence", ["hoeffding", "kl"])
+@pytest.mark.parametrize("closed", [False, True])
+def test_lucb_with_its_own_stopping_is_its_oracle(divergence: str, closed: bool) -> None:
+    compared = stopped = 0
+    for number, n, k, _, run in instances(30, 12):
+        if n > 23:
+            continue
+        means, budget = np.random.default_rng(number).permutation(np.linspace(0, 1, n)), 400
+        options: dict[str, Any] = {"epsilon": 0.4, "delta": 0.2}
+        stop = {"stop": "at most" if closed else "less", "first_check": not closed}
+        if divergence == "kl":
+            expected = oracles.kl_lucb(Tape(means, run), n, k, budget=budget, **options, **stop)
+        else:
+            expected = oracles.lucb_confidence(Tape(means, run), n, k, budget=budget, **options, **stop)
+        policy = lucb(k, divergence=divergence, closed=closed, late=closed, **options)
+        same = same_walk(expected, means, budget, policy, run)
+        compared += same
+        if same and k < n:
+            found = play(means, budget, policy, run, 1024)
+            assert found["stopped"] == (expected.ended == "answer")
+            stopped += int(found["stopped"])
+    assert compared > 12
+    assert stopped > 2
+
+
+def test_pulls_are_of_arms_that_exist() -> None:
+    """A guard of the tests themselves: the sequence of a first step."""
+    pull = lucb(2).ask(*_begin(5))
+    assert isinstance(pull, Pull)
+    assert pull.arm.tolist() == [0, 1]
+
+
+def _begin(n: int) -> tuple[Any, Any]:
+    problem = arms(9, given(np.linspace(0, 1, n)), Bernoulli())
+    key = stream(0, 0)
+    view = problem.view(key, problem.draw(key))
+    return view, lucb(2).init(view)
