@@ -422,8 +422,8 @@ def _beyond(request: Request) -> Plan:
 
 
 _ALL: Sequence[tuple[str, str, int, Callable[[Request], Plan]]] = (
-    ("fig4a", "effectiveness against budget", 200, _fig4a),
-    ("fig4b", "false values removed against budget", 200, _fig4b),
+    ("fig4a", "effectiveness against budget", 1000, _fig4a),
+    ("fig4b", "false values removed against budget", 1000, _fig4b),
     ("fig4c", "epsilon-greedy against epsilon", 50, _fig4c),
     ("fig4d", "effectiveness against the number of entities", 1000, _fig4d),
     ("fig4e", "effectiveness against false values", 400, _fig4e),

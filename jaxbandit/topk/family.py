@@ -375,11 +375,11 @@ def _count(name: str) -> Any:
 
 
 METRICS = (
-    Metric("regret", "aggregate regret (equation 1)", _regret),
+    Metric("regret", "aggregate regret (equation 1)", _regret, lower_is_better=True),
     Metric("precision", "precision (of equal arms at the cut, any is right)", _precision),
     Metric("expected_precision", "precision (equal arms at the cut: a random top K)", _expected_precision),
-    Metric("exact", "probability of a set of K best arms", _exact),
-    Metric("pulls", "pulls used", _count("pulls")),
+    Metric("exact", "probability of a set of K best arms", _exact, binary=True),
+    Metric("pulls", "pulls used", _count("pulls"), lower_is_better=True),
     *(
         Metric(
             f"pulls_{share}",
@@ -390,7 +390,7 @@ METRICS = (
         )
         for share in SHARES
     ),
-    Metric("stopped", "share of runs that a stopping rule ended", _stopped),
+    Metric("stopped", "share of runs that a stopping rule ended", _stopped, binary=True),
 )
 
 FAMILY = Family(
