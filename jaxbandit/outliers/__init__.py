@@ -1,0 +1,24 @@
+"""Outlier arms (Zhuang, Wang and Wang 2017; Ban and He 2020), one rule a file."""
+
+from jaxbandit.outliers.intervals import Interval, interval
+from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING
+from jaxbandit.outliers.nrr import NRR
+from jaxbandit.outliers.problem import Bernoulli, Pull, View
+from jaxbandit.outliers.rr import RR
+from jaxbandit.outliers.wrr import WRR, rho_star
+
+__all__ = [
+    "CAPPED",
+    "DECIDED",
+    "FLAT",
+    "NRR",
+    "RR",
+    "RUNNING",
+    "WRR",
+    "Bernoulli",
+    "Interval",
+    "Pull",
+    "View",
+    "interval",
+    "rho_star",
+]

@@ -1,0 +1,208 @@
+"""Leaping: between two events nothing is decided, and the pulls in between are drawn in bulk.
+
+After e_i more pulls of each arm, and at any time before, every empirical mean lies in (1 - r) yhat + r [0, 1] with
+r = max e_i / (m_i + e_i). So whatever the rewards were,
+
+    theta_hat stays within (1 - r) theta_hat + r [min, max] of mean(x) + k std(x) over x in [0, 1]^n,
+    |yhat_i - theta_hat| grows to at most (1 - r) |yhat_i - theta_hat| + r (1 + sqrt(1 + k^2)) / 2,
+
+as sigma is a seminorm; and a radius shrinks at most by the factor 1 - r, since delta' only falls. With
+x = r / (1 - r) = max e_i / m_i, a gap that is below a radius by some slack stays below it while x times what it can
+lose is below the slack. That is a certificate for a leap; where it gives none, one pull is made. The end of a leap is
+looked at as the state after any pull is, so a leap changes no answer and no stopping time.
+
+Looks are in float32 and trusted where they are clear. Where they are not, ``rarely`` looks closer.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxbandit.outliers.intervals import Arms, Interval, looked_at
+from jaxbandit.outliers.twofold import Twofold
+
+S = TypeVar("S")
+
+RUNNING, DECIDED, CAPPED, FLAT = range(4)
+"""Result codes: not over; the rule's own end; the cap, with the set estimated by then; the cap, all means equal."""
+
+
+class Seen(NamedTuple):
+    """The record of a run. ``pulls``, ``ones``: of each arm, shape (n,); ``total``: all pulls. int32."""
+
+    pulls: Array
+    ones: Array
+    total: Array
+
+    @classmethod
+    def nothing(cls, n: int) -> "Seen":
+        """Before the first pull."""
+        return cls(jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.int32), jnp.int32(0))
+
+    def add(self, count: Array, ones: Array) -> "Seen":
+        """After ``count`` pulls of each arm, of which ``ones`` paid."""
+        return Seen(self.pulls + count, self.ones + ones, self.total + jnp.sum(count, dtype=jnp.int32))
+
+
+def rarely(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``f(needed, otherwise, *operands)``: ``function(*operands)`` where needed, else ``otherwise``.
+
+    Under ``vmap``, lane by lane over those in need alone: made for what costs much and is seldom needed, where
+    ``lax.cond`` would compute it for all.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def plain(needed: Array, otherwise: Any, *operands: Any) -> Any:
+        return lax.cond(needed, lambda: function(*operands), lambda: otherwise)
+
+    @plain.def_vmap
+    def batch(size: int, batched: Any, needed: Array, otherwise: Any, *operands: Any) -> tuple[Any, Any]:
+        has_needed, has_otherwise, *has = batched
+
+        def whole(tree: Any, flags: Any) -> Any:
+            return jax.tree.map(lambda x, own: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), tree, flags)
+
+        def one(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+            left, found = carry
+            lane = jnp.argmax(left)
+            own = jax.tree.map(lambda x, b: x[lane] if b else x, operands, tuple(has))
+            value = function(*own)
+            return left.at[lane].set(False), jax.tree.map(lambda all_, v: all_.at[lane].set(v), found, value)
+
+        start = whole(needed, has_needed), whole(otherwise, has_otherwise)
+        found = lax.while_loop(lambda carry: jnp.any(carry[0]), one, start)[1]
+        return found, jax.tree.map(lambda _: True, found)
+
+    return plain
+
+
+def clear(n: int, k: Array, sigma: Array) -> Array:
+    """From which distance on float32 tells a mean from the threshold, radii counted in: several times its error.
+
+    Means are summed in units of 2^-bits; what that does to sigma grows with 1 / sigma.
+    """
+    unit = 2.0 ** -(30 - (n - 1).bit_length())
+    least: Array = 2.0**-20 + (2 + k) * jnp.float32(unit) * (1 + 1 / jnp.maximum(sigma, jnp.float32(1e-3)))
+    return least
+
+
+def select(condition: Array, yes: S, no: S) -> S:
+    """One of two states."""
+    chosen: S = jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+    return chosen
+
+
+def cyclic(n: int, cursor: Array) -> Array:
+    """The place of each arm, 0 to n - 1, in the order that begins at ``cursor``: int32, shape (n,)."""
+    after = jnp.arange(n, dtype=jnp.int32) - cursor
+    return jnp.where(after < 0, after + n, after)
+
+
+class Sight(NamedTuple):
+    """What a k-sigma rule knows after a look. float32.
+
+    ``slack``: radii less the distance from the threshold, (n,): an arm is active where it is above 0; ``above``:
+    yhat - theta_hat, (n,); ``unsure``: the distance that float32 cannot be trusted below; ``least``: the fewest pulls
+    of an arm; ``widest``: no arm's radius is above it; ``growth``: by how much an active arm's slack can shrink, times
+    x, by what becomes of the means; ``turn``: the part of it that the threshold's radius has.
+    """
+
+    arms: Arms
+    slack: Array
+    above: Array
+    unsure: Array
+    least: Array
+    widest: Array
+    growth: Array
+    turn: Array
+
+
+def look(of: Interval, k: Array, kk: Twofold, seen: Seen) -> Sight:
+    """A look in float32 after any pull but the first n."""
+    n = seen.pulls.shape[-1]
+    at = looked_at(of, kk, *seen)
+    above = at.means - at.theta
+    slack = at.radii + at.theta_radius - jnp.abs(above)
+    least = jnp.min(seen.pulls).astype(jnp.float32)
+    widest = jnp.sqrt(of.reach_at(seen.total) / (4 * least))
+    safe = jnp.where(at.sigma > 0, at.sigma, 1)
+    if of.name == "bounded":
+        turn = jnp.zeros_like(least)
+    elif of.name == "bernoulli":
+        # sqrt(sigma) may grow to sqrt(sigma + r / 2).
+        turn = at.theta_radius * (1 + 1 / (4 * safe))
+    else:
+        # The direction of y - mu turns by at most x / (2 sigma), which is at most 1/2.
+        turn = widest * k * jnp.float32(1.04) / (2 * safe * jnp.sqrt(jnp.float32(n)))
+    turn = jnp.where(at.sigma > 0, turn, 0)
+    growth = (1 + jnp.sqrt(1 + k * k)) / 2 + turn
+    return Sight(at, slack, above, clear(n, k, at.sigma), least, widest, growth, turn)
+
+
+def within_sweep(sight: Sight, k: Array, sure: Array, most: Array, place: Array, moves: Array) -> Array:
+    """Of the next arms in turn, how many can surely be pulled before a slack ``sure`` of one arm is used up: int32.
+
+    Each mean moves by at most ``most``, and the threshold by sqrt(1 + k^2) times the arms' root mean square move.
+    ``place``: how many arms come before the one whose slack it is; ``moves``: what its own pulls may take, times
+    ``most``.
+    """
+    n = sight.slack.shape[-1]
+    spread = jnp.sqrt(1 + k * k)
+    still = (sure / most - sight.arms.theta_radius - sight.turn) / spread
+    still = jnp.where((sight.arms.sigma > 0) & (most > sight.arms.sigma), 0, still)
+    own = still - moves / spread
+    before, after = (whole(jnp.float32(n) * jnp.square(jnp.maximum(x, 0))) for x in (still, own))
+    return jnp.maximum(jnp.minimum(before, place), after)
+
+
+@rarely
+def _precise_active(of: Interval, k: Twofold, seen: Seen) -> Array:
+    at = looked_at(of, k, *seen, precise=True)
+    found: Array = (at.radii + at.theta_radius - abs(at.means - at.theta)).hi > 0
+    return found
+
+
+def active(of: Interval, k: Twofold, seen: Seen, sight: Sight, matters: Array) -> Array:
+    """Which arms are active (Eq. 2), bool (n,): right where float32 is sure, and everywhere where ``matters``."""
+    found: Array = _precise_active(matters, sight.slack > 0, of, k, seen)
+    return found
+
+
+_TIE = 1e-10
+"""A mean this close to the threshold is taken to be equal to it: not above."""
+
+
+@rarely
+def _precise_outliers(of: Interval, k: Twofold, seen: Seen) -> Array:
+    at = looked_at(of, k, *seen, precise=True)
+    found: Array = (at.means - at.theta).hi > jnp.float32(_TIE)
+    return found
+
+
+def outliers(of: Interval, k: Twofold, seen: Seen, sight: Sight) -> Array:
+    """The set of Eq. 3: bool (n,). None where all means are equal."""
+    unsure = jnp.any(jnp.abs(sight.above) <= sight.unsure) & (sight.arms.sigma > 0)
+    above = _precise_outliers(unsure, sight.above > 0, of, k, seen)
+    found: Array = above & (sight.arms.sigma > 0)
+    return found
+
+
+def code_of(goes_on: Array, may: Array, sight: Sight) -> Array:
+    """The result code (int32): ``goes_on``: whether the rule wants a pull; ``may``: whether the cap has one left."""
+    stuck = jnp.where(sight.arms.sigma == 0, FLAT, CAPPED)
+    return jnp.where(goes_on, jnp.where(may, RUNNING, stuck), DECIDED).astype(jnp.int32)
+
+
+def answer(of: Interval, k: Twofold, seen: Seen, code: Array) -> dict[str, Array]:
+    """What every k-sigma rule answers: ``outliers`` (bool, (n,)), ``arm_pulls`` (int32, (n,)), ``pulls``, ``code``."""
+    some = Seen(jnp.maximum(seen.pulls, 1), seen.ones, jnp.maximum(seen.total, 1))
+    found = outliers(of, k, some, look(of, k.hi, k, some))
+    return {"outliers": found, "arm_pulls": seen.pulls, "pulls": seen.total, "code": code}
+
+
+def whole(x: Array) -> Array:
+    """The integer part of ``x`` >= 0 as int32, at most 2^24, taken a little low so that rounding certifies nothing."""
+    return jnp.minimum(x * jnp.float32(1 - 1e-5), jnp.float32(2**24)).astype(jnp.int32)

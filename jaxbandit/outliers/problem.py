@@ -1,0 +1,82 @@
+"""Bernoulli arms pulled in bulk: a pull is a count for every arm."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxbandit.random import Stream, bernoulli, substream, words
+from jaxbandit.random.fence import computed_once
+
+MOST = 32
+"""The most pulls of an arm in a pull."""
+OUTCOME = 1
+
+
+class Pull(NamedTuple):
+    """``counts``: pulls of each arm, 0 to ``MOST``; ``attempts``: pulls of it before. int32, shape (n,)."""
+
+    counts: Array
+    attempts: Array
+
+
+class View(NamedTuple):
+    """What an algorithm knows before the first pull: nothing but how many arms there are."""
+
+    n: Array
+
+
+@computed_once
+def few(word: Array, p: Array, count: Array) -> Array:
+    """int32, the successes in ``count`` <= ``MOST`` trials of probability ``p`` (float32): inversion of one word.
+
+    Probabilities are products, added as integers in units of 2^-30; what rounding leaves over goes to the mode.
+    """
+    rare = jnp.minimum(p, 1 - p)
+    trials = count.astype(jnp.float32)
+    # (1 - rare)^count by its bits.
+    power, start, bits = 1 - rare, jnp.float32(2**30), count
+    for _ in range(MOST.bit_length()):
+        start = jnp.where((bits & 1) == 1, start * power, start)
+        power, bits = power * power, bits >> 1
+    odds, term, rest = rare / (1 - rare), start, (word >> jnp.uint32(2)).astype(jnp.int32)
+    found = jnp.zeros_like(count)
+    for j in range(1, MOST + 2):
+        rest = rest - term.astype(jnp.int32)
+        found = found + (rest >= 0).astype(jnp.int32)
+        term = term * (odds * jnp.float32(1 / j) * jnp.maximum(trials - (j - 1), 0))
+    mode = ((trials + 1) * rare).astype(jnp.int32)
+    found = jnp.where(found > count, mode, found)
+    return jnp.where(p > 0.5, count - found, found)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Bernoulli:
+    """``p``: float32, shape (n,)."""
+
+    p: Array
+    on_tape: bool = field(metadata={"static": True}, default=False)
+
+    def draw(self, key: Stream) -> Stream:
+        """The key of the tape."""
+        return substream(key, OUTCOME)
+
+    def view(self, key: Stream, instance: Stream) -> View:
+        """The number of arms."""
+        return View(jnp.int32(self.p.shape[0]))
+
+    def pull(self, key: Stream, instance: Stream, pull: Pull) -> Array:
+        """The successes of each arm."""
+        arm = jnp.arange(self.p.shape[0])
+        if not self.on_tape:
+            return few(words(instance, arm, pull.attempts)[0], self.p, pull.counts)
+
+        def one(j: Array, ones: Array) -> Array:
+            hit = bernoulli(words(instance, arm, pull.attempts + j)[0], self.p)
+            return ones + (hit & (j < pull.counts)).astype(jnp.int32)
+
+        ones: Array = lax.fori_loop(0, jnp.max(pull.counts), one, jnp.zeros_like(pull.counts))
+        return ones
