@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.common import ROOT
 
-NAMES = ("cleaning", "gamma", "samplers", "memory", "startup")
+NAMES = ("cleaning", "outliers", "gamma", "samplers", "memory", "startup")
 
 
 def main() -> int:

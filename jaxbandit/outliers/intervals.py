@@ -109,7 +109,8 @@ def _clenshaw(row: Twofold, total: Twofold, unit: Array) -> Twofold:
         return ((x + x) * later - last + term, later), None
 
     (later, last), _ = jax.lax.scan(add, (zero, zero), jax.tree.map(lambda c: c[:0:-1], row))
-    return x * later - last + jax.tree.map(lambda c: c[0], row)
+    found: Twofold = x * later - last + jax.tree.map(lambda c: c[0], row)
+    return found
 
 
 def interval(
