@@ -21,7 +21,7 @@ from jaxbandit.outliers.wrr import rho_star
 
 Number = float | Fraction
 Sizes = Literal["above", "at-least"]
-"""Constraint (2) asks for more than rho n normal arms as printed, or for at least rho n, as the paper generates them."""
+"""Constraint (2) asks for more than rho n normal arms as printed, or for at least rho n, as its data have."""
 
 
 def _exact(x: Number) -> Fraction:
