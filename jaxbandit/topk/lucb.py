@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import best
+from jaxbandit.arms.prefix import added, best, highest, lowest
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.errors import BadInput
 from jaxbandit.random.trials import UNITS, over_lanes
-from jaxbandit.topk.answer import answer
+from jaxbandit.topk.answer import answer, by_rank
 
 _LOW, _HIGH = -(2**31), 2**31 - 1
 
@@ -55,15 +55,15 @@ def _ordered(x: Array) -> Array:
 def _lowest(key: Array, among: Array) -> tuple[Array, Array]:
     """The first arm of the lowest key, and that key."""
     arms = jnp.arange(key.shape[0], dtype=jnp.int32)
-    least = jnp.min(jnp.where(among, key, _HIGH))
-    return jnp.min(jnp.where(among & (key == least), arms, key.shape[0] - 1)), least
+    least = lowest(jnp.where(among, key, _HIGH))
+    return lowest(jnp.where(among & (key == least), arms, key.shape[0] - 1)), least
 
 
 def _least(score: Array, among: Array) -> tuple[Array, Array]:
     """The last arm of the least score, and that score: the lowest rank."""
     arms = jnp.arange(score.shape[0], dtype=jnp.int32)
-    least = jnp.min(jnp.where(among, score, _HIGH))
-    return jnp.max(jnp.where(among & (score == least), arms, 0)), least
+    least = lowest(jnp.where(among, score, _HIGH))
+    return highest(jnp.where(among & (score == least), arms, 0)), least
 
 
 @jax.tree_util.register_dataclass
@@ -89,6 +89,8 @@ class Lucb:
     late: Array
     odd: Array
     divergence: str = field(default="hoeffding", metadata={"static": True})
+
+    dense = True
 
     def init(self, view: View) -> State:
         """Nothing pulled; two arms a step come first, in the order of the arms."""
@@ -174,7 +176,8 @@ class Lucb:
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """The K largest means; see ``topk.answer``. ``stopped``: 1 where the stopping rule ended the run."""
         chosen, _ = best(state.score, self.want, jnp.ones(view.arms, bool))
-        return answer(view, chosen, state.made, stopped=state.stopped.astype(jnp.int32))
+        stopped = state.stopped.astype(jnp.int32)
+        return answer(view, chosen, added(state.made), by_rank(state.made), stopped=stopped)
 
 
 ODD = ("weak", "strong", "skip")

@@ -2,8 +2,9 @@
 
 Uniform sampling, OptMAI, SAR and sequential halving are all of this kind, and their numbers of active arms and of pulls
 are known before the run: ``Schedule`` holds them. So one policy runs them all (``Rounds``), and a rule is how it makes
-its schedule. Arms that are still active stay at the front of a run's arrays, and a round works on those alone: the
-cost of a run is that of the sum of the active arms over the rounds.
+its schedule. Arms that are still active stay at the front of a run's arrays, and a round works on those and few others:
+the cost of a run is that of the sum of the active arms over the rounds. Those that went are sorted out when they
+are more than a quarter.
 """
 
 from dataclasses import dataclass, field
@@ -12,14 +13,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jaxbandit.arms.prefix import added, best, highest, kept_first, on_prefix
 from jaxbandit.arms.problem import Outcome, Pull, View
-from jaxbandit.topk.answer import answer
+from jaxbandit.random.trials import over_lanes
+from jaxbandit.topk.answer import answer, by_rank
 
 _NUMBER = (1 << 20) - 1
-_ACCEPTED = 1 << 20
+_ACCEPTED, _REJECTED = 1 << 20, 1 << 21
 
 
 @jax.tree_util.register_dataclass
@@ -47,11 +49,11 @@ def schedule(rounds: list[tuple[int, int, int, bool]], room: int) -> Schedule:
 
 
 class State(NamedTuple):
-    """``order``: the active arms first, then those that went (int32, shape (arms,); 2^20 is added to the accepted);
-    ``total``: the rewards that an arm is judged by, in this order. ``given``: an arm's pulls up to now, ``held``: those
-    that ``total`` is of: scalars where pulls are even, else in the order of ``order``. ``round``, ``judged``: rounds
-    gone by, and those before the choice was made; ``active``, ``need``: arms that are active, and that are still to be
-    accepted. All int32 but ``total``."""
+    """``order``: all arms, the active ones within the first ``extent`` and in the order of their numbers (int32, shape
+    (arms,); 2^20 is added to the accepted and 2^21 to the rejected); ``total``: the rewards that an arm is judged by,
+    in this order. ``given``: an arm's pulls up to now, ``held``: those that ``total`` is of: scalars where pulls are
+    even, else in the order of ``order``. ``round``, ``judged``: rounds gone by, and those before the choice was made;
+    ``active``, ``need``: arms that are active, and that are still to be accepted. All int32 but ``total``."""
 
     order: Array
     total: Array
@@ -59,6 +61,7 @@ class State(NamedTuple):
     held: Array
     round: Array
     judged: Array
+    extent: Array
     active: Array
     need: Array
 
@@ -87,7 +90,8 @@ class Rounds:
         """All arms active, nothing pulled."""
         pulls, zero = jnp.zeros(() if view.even else (view.arms,), jnp.int32), jnp.int32(0)
         order = jnp.arange(view.arms, dtype=jnp.int32)
-        return State(order, view.nothing((view.arms,)), pulls, pulls, zero, zero, jnp.int32(view.arms), self.want)
+        arms = jnp.int32(view.arms)
+        return State(order, view.nothing((view.arms,)), pulls, pulls, zero, zero, arms, arms, self.want)
 
     def _settled(self, state: State) -> Array:
         """K arms are accepted, or as many are active as are wanted."""
@@ -103,33 +107,33 @@ class Rounds:
         """The round's share for every active arm."""
         share = self._now(state).share
         going = ~self.done(view, state) & ~self._settled(state) & (share > 0)
-        return Pull(state.order & _NUMBER, state.given, share, jnp.where(going, state.active, 0))
+        times = jnp.where(state.order < _ACCEPTED, share, 0)
+        return Pull(state.order & _NUMBER, state.given, times, jnp.where(going, state.extent, 0))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Judge the active arms; some go. A round whose share is 0 judges too."""
         now, over, settled = self._now(state), self.done(view, state), self._settled(state)
-        share = jnp.where(pull.used > 0, pull.times, 0)
         judged = ~over & ~settled & ((pull.used > 0) | (now.share == 0))
-        active, by_gap = jnp.where(judged, state.active, 0), now.gaps == 1
-        anew = judged & (share > 0)
-        given = state.given + jnp.where(anew, share, 0)
-        held = jnp.where(anew, share + jnp.where(self.reuse, state.held, 0), state.held)
+        by_gap, anew = now.gaps == 1, judged & (pull.used > 0)
+        given = state.given + jnp.where(anew, now.share, 0)
+        held = jnp.where(anew, now.share + jnp.where(self.reuse, state.held, 0), state.held)
+        used = jnp.where(judged, state.extent, 0)
+        sorted_out = over_lanes((4 * now.keep < 3 * used).astype(jnp.int32)) > 0
 
         def judge(cut: list[Array]) -> tuple[list[Array], Array]:
             order, total, drawn, *uneven = cut
-            fresh = anew
-            pulled = [given, held]
+            there = judged & (order < _ACCEPTED)
+            fresh, pulled = anew & there, [given, held]
             if uneven:
                 tried, kept, made = uneven
                 fresh = made > 0
                 pulled = [tried + made, jnp.where(fresh, made + jnp.where(self.reuse, kept, 0), kept)]
             total = jnp.where(fresh, drawn + jnp.where(self.reuse, total, 0), total)
             score = self.sign * view.score(total, pulled[1], alike=not uneven)
-            there = jnp.arange(order.shape[0], dtype=jnp.int32) < active
-            top, kth = best(score, jnp.where(by_gap, state.need, 0), there)
+            top, kth = best(score, jnp.where(by_gap & judged, state.need, 0), there)
             after = highest(jnp.where(there & ~top, score, -(2**29)))
             gap = jnp.maximum(score - after, kth - score)
-            many = jnp.where(by_gap, active - now.keep, now.keep)
+            many = jnp.where(by_gap, state.active - now.keep, now.keep)
             picked, _ = best(jnp.where(by_gap, gap, score), jnp.where(judged, many, 0), there)
             gone = there & (picked == by_gap)
             if self.accept == "rank":
@@ -137,22 +141,29 @@ class Rounds:
             else:
                 fits = gone & by_gap & (score >= (kth if self.accept == "kth" else after))
                 accepted, _ = best(gap, jnp.minimum(state.need, added(fits.astype(jnp.int32))), fits)
-            order = order + jnp.where(accepted, _ACCEPTED, 0)
-            moved = kept_first(~gone, active, [order, total, *(pulled if uneven else [])])
+            order = order + jnp.where(accepted, _ACCEPTED, jnp.where(gone, _REJECTED, 0))
+            moved = lax.cond(
+                sorted_out,
+                lambda arrays: kept_first(arrays[0] < _ACCEPTED, used, arrays),
+                lambda arrays: arrays,
+                [order, total, *(pulled if uneven else [])],
+            )
             return moved, added(accepted.astype(jnp.int32))
 
         if view.even:
-            (order, total), accepted = on_prefix(judge, active, [state.order, state.total], [outcome.total])
+            (order, total), accepted = on_prefix(judge, used, [state.order, state.total], [outcome.total])
         else:
             (order, total, given, held), accepted = on_prefix(
-                lambda cut: judge([*cut[:2], cut[4], *cut[2:4], cut[5]]), active,
+                lambda cut: judge([*cut[:2], cut[4], *cut[2:4], cut[5]]), used,
                 [state.order, state.total, state.given, state.held], [outcome.total, outcome.made],
             )  # fmt: skip
+        active = jnp.where(judged, now.keep, state.active)
         return State(
             order, total, given, held,
             round=state.round + (judged | (settled & ~over)).astype(jnp.int32),
             judged=state.judged + judged.astype(jnp.int32),
-            active=jnp.where(judged, now.keep, state.active),
+            extent=jnp.where(sorted_out & judged, active, state.extent),
+            active=active,
             need=state.need - accepted,
         )  # fmt: skip
 
@@ -162,16 +173,16 @@ class Rounds:
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``topk.answer``."""
-        place = jnp.arange(view.arms, dtype=jnp.int32)
-        accepted = (state.order >= _ACCEPTED) | ((state.need == state.active) & (place < state.active))
+        accepted = ((state.order & _ACCEPTED) > 0) | ((state.need == state.active) & (state.order < _ACCEPTED))
         chosen = (
             jnp.zeros(view.arms, bool).at[state.order & _NUMBER].set(accepted ^ (self.sign < 0), unique_indices=True)
         )
         if not view.even:
-            return answer(view, chosen, state.given)
+            return answer(view, chosen, added(state.given), by_rank(state.given))
+        made = jnp.arange(self.schedule.share.shape[0], dtype=jnp.int32) < state.judged
+        share = jnp.where(made, self.schedule.share, 0)
 
-        def add(number: Array, pulls: Array) -> Array:
-            return pulls + jnp.where(place < self.schedule.size[number], self.schedule.share[number], 0)
+        def ranked(rank: int) -> Array:
+            return added(jnp.where(self.schedule.size >= rank, share, 0))
 
-        pulls = jax.lax.fori_loop(0, state.judged, add, jnp.zeros(view.arms, jnp.int32))
-        return answer(view, chosen, pulls, falling=True)
+        return answer(view, chosen, added(share * self.schedule.size), ranked)
