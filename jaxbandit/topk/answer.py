@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.arms.prefix import best
+from jaxbandit.arms.prefix import added, best
 from jaxbandit.arms.problem import View
 
 SHARES = (0, 10, 25, 50, 75, 90, 100)
@@ -26,7 +26,7 @@ def answer(
         percentiles of an arm's pulls (the least that at least so many percent of the arms do not exceed). ``stopped``,
         where it is given.
     """
-    found = view.measured(chosen) | {"pulls": jnp.sum(pulls, dtype=jnp.int32)}
+    found = view.measured(chosen) | {"pulls": added(pulls)}
     everywhere = jnp.ones(pulls.shape, bool)
     for share in SHARES:
         from_top = view.arms - max(1, -(-share * view.arms // 100)) + 1

@@ -154,7 +154,7 @@ POLICIES = (
     PolicyKind("sar", "successive accepts and rejects (Bubeck et al. 2013)", (), _sar),
     PolicyKind(
         "lucb", "LUCB run to the budget (Kalyanakrishnan et al. 2012)",
-        (_DELTA, Parameter("odd", one_of(*ODD), "who gets a last pull without a pair", "weak")), _lucb,
+        (_DELTA, Parameter("odd", one_of(*ODD), "who gets a last pull without a pair", "weak")), _lucb, anytime=True,
     ),
     PolicyKind(
         "lucb-stop", "LUCB with its own stopping rule (2012)", (_EPSILON, _DELTA, *_rate(1.25, 4.0)),

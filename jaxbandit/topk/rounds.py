@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.arms.prefix import best, kept_first, on_prefix
+from jaxbandit.arms.prefix import added, best, highest, kept_first, on_prefix
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.topk.answer import answer
 
@@ -81,6 +81,7 @@ class Rounds:
     accept: str = field(default="rank", metadata={"static": True})
 
     stride = 1  # the lanes of a group have one schedule and end together
+    dense = True
 
     def init(self, view: View) -> State:
         """All arms active, nothing pulled."""
@@ -126,7 +127,7 @@ class Rounds:
             score = self.sign * view.score(total, pulled[1], alike=not uneven)
             there = jnp.arange(order.shape[0], dtype=jnp.int32) < active
             top, kth = best(score, jnp.where(by_gap, state.need, 0), there)
-            after = jnp.max(jnp.where(there & ~top, score, -(2**29)))
+            after = highest(jnp.where(there & ~top, score, -(2**29)))
             gap = jnp.maximum(score - after, kth - score)
             many = jnp.where(by_gap, active - now.keep, now.keep)
             picked, _ = best(jnp.where(by_gap, gap, score), jnp.where(judged, many, 0), there)
@@ -135,10 +136,10 @@ class Rounds:
                 accepted = gone & top
             else:
                 fits = gone & by_gap & (score >= (kth if self.accept == "kth" else after))
-                accepted, _ = best(gap, jnp.minimum(state.need, jnp.sum(fits, dtype=jnp.int32)), fits)
+                accepted, _ = best(gap, jnp.minimum(state.need, added(fits.astype(jnp.int32))), fits)
             order = order + jnp.where(accepted, _ACCEPTED, 0)
             moved = kept_first(~gone, active, [order, total, *(pulled if uneven else [])])
-            return moved, jnp.sum(accepted, dtype=jnp.int32)
+            return moved, added(accepted.astype(jnp.int32))
 
         if view.even:
             (order, total), accepted = on_prefix(judge, active, [state.order, state.total], [outcome.total])

@@ -35,6 +35,7 @@ class Uniform:
     spread: Array
 
     stride = 1
+    dense = True
 
     def init(self, view: View) -> State:
         """Nothing pulled."""
@@ -67,7 +68,7 @@ class Uniform:
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """The K largest means, ties to the lower arm; see ``topk.answer``."""
         chosen, _ = best(view.score(state.total, state.made), self.want, jnp.ones(view.arms, bool))
-        return answer(view, chosen, state.made)
+        return answer(view, chosen, state.made, falling=view.even)
 
 
 def uniform(want: int, spread: bool = False) -> Uniform:
