@@ -29,7 +29,7 @@ from benchmarks.common import Row, facts, parser, save, table
 from jaxbandit import Policy, simulate
 from jaxbandit.arms.problem import Drawn, arms
 from jaxbandit.arms.rewards import Bernoulli
-from jaxbandit.cleaning.sc_pdf import Uniform
+from jaxbandit.laws import Uniform
 from jaxbandit.topk.lucb import lucb
 from jaxbandit.topk.optmai import optmai
 from jaxbandit.topk.sar import sar

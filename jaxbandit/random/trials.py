@@ -1,8 +1,8 @@
 """The successes in a number of Bernoulli trials, a few trials a word: for counts of one to some hundreds.
 
 A word gives up to 16 trials by inversion: a chain of 16 probabilities, no loop, no logarithm; up to 6 trials have a
-word each. A pull of c trials that begins at attempt j owns the words at j, j + 1 ... j + c - 1, so none is
-shared. From ``MOST_CHAINED`` trials on, the rejection of ``counts.binomial`` costs less.
+word each. A pull of c trials that begins at attempt j owns the words at j, j + 1 ... j + c - 1, so pulls of the same
+arm never share one. From ``MOST_CHAINED`` trials on, the rejection of ``counts.binomial`` costs less.
 
 What an element gets depends on itself alone, but how many words are looked at depends on the largest count of the
 batch; ``over_lanes`` makes that bound a scalar, so that under ``vmap`` a branch that no lane needs is not computed.
