@@ -24,9 +24,10 @@ Params = Mapping[str, Any]
 ARMS = 1_000
 """n of section 6.1."""
 
-OPTMAI, SAR, UNIFORM = {"kind": "optmai", "beta": [0.8, 0.9]}, {"kind": "sar"}, {"kind": "uniform"}
-LUCB = {"kind": "lucb"}
-"""The rules that section 6 compares. The paper does not give LUCB's delta: the default, 0.1."""
+OPTMAI = {"kind": "optmai", "beta": [0.8, 0.9], "ties": "random"}
+SAR = {"kind": "sar", "ties": "random"}
+LUCB, UNIFORM = {"kind": "lucb"}, {"kind": "uniform"}
+"""The rules that section 6 compares. It says neither how ties are broken nor what LUCB's delta is (here 0.1)."""
 
 TASKS: Mapping[str, list[tuple[int, int]]] = {"sar": [(100, 143)], "optmai": [(100, 48)], "lucb": [(0, 6), (100, 17)]}
 """The tasks of a worker at Q = 10n and K = 20, by the percentile of workers (section 6.2, figures 2(e) and 2(f))."""
