@@ -99,11 +99,12 @@ def _fig2a(request: Request) -> Plan:
     def rows(_: list[Row]) -> list[Row]:
         """How many workers there are by accuracy, to the nearest twentieth: most answered 20 tasks."""
         twentieths = (40 * right + tried) // (2 * tried)
-        counts = enumerate(np.bincount(twentieths, minlength=21))
-        return [_computed("rte", {"accuracy": at / 20}, "workers", float(count)) for at, count in counts]
+        counts = np.bincount(twentieths, minlength=21)
+        some = range(int(twentieths.min()), 21)
+        return [_computed("rte", {"accuracy": at / 20}, "workers", float(counts[at])) for at in some]
 
     xlabel = "accuracy (share of right labels, to the nearest twentieth)"
-    return Plan(rows=rows, axes=Axes("accuracy", "workers", xlabel, "workers"))
+    return Plan(rows=rows, axes=Axes("accuracy", "workers", xlabel, "workers", bars=True))
 
 
 def _computed(policy: str, params: Params, metric: str, value: float) -> Row:
