@@ -46,8 +46,8 @@ def test_every_plan_builds(workers: Path) -> None:
         assert {each.name for each in first.configurations()} == {"optmai", "sar", "uniform"}
         ours = [each.params for each in first.configurations() if each.name == "optmai"]
         assert {(params["n"], params["beta"]) for params in ours} == {(1000, 0.8), (1000, 0.9)}
-        assert (first.runs, lucb.runs) == (2000, 200)
-        assert plan(name, runs=60).studies[1].runs == 60
+        assert (first.runs, lucb.runs) == (2000, 250)
+        assert plan(name, runs=40).studies[1].runs == 40
     for name, times in zip("abcdef", [20, 50, 100] * 2, strict=True):
         (budget,) = {each.params["budget"] for each in plan(f"fig1{name}").studies[0].configurations()}
         assert budget == times * 1000
