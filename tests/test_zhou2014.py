@@ -1,5 +1,6 @@
 """The figures of Zhou, Chen and Li 2014: they build, and their numbers come out in the paper's order."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from jaxbandit.errors import BadInput
 from jaxbandit.papers import FIGURES
 from jaxbandit.study.figure import Plan, Request, reproduce
+from jaxbandit.study.run import run
 from jaxbandit.study.summary import Row
 
 RTE = Path(__file__).parents[1] / ".." / "shared" / "data" / "rte"
@@ -69,3 +71,40 @@ def test_histogram(workers: Path, tmp_path: Path) -> None:
     counts = {row["params"]["accuracy"]: row["mean"] for row in rows if row["mean"]}
     assert counts == {0.5: 10, 0.55: 10, 0.6: 10, 0.95: 10}
     assert (tmp_path / "out" / "figure.png").stat().st_size > 10_000
+
+
+def test_order_of_the_rules(workers: Path, tmp_path: Path) -> None:
+    study = replace(plan("fig2b", runs=300, data=workers).studies[0], sweep={"K": [5]})
+    tied = [{"kind": "sar", "ties": "lowest"}]
+    rows = run(replace(study, policies=[*study.policies, *tied]), tmp_path / "out")
+    regrets = {name: find(rows, name, "regret", **params) for name, params in RULES.items()}
+    assert regrets["uniform"]["ci_low"] is not None
+    for name in ("optmai", "sar", "lucb"):
+        assert regrets[name]["ci_high"] is not None
+        assert regrets[name]["ci_high"] < regrets["uniform"]["ci_low"]
+    # Ten workers are alike. The lowest of them are taken as soon as they tie, and those that are worse with them.
+    careless, careful = (find(rows, "sar", "regret", ties=ties)["mean"] for ties in ("lowest", "random"))
+    assert careless is not None
+    assert careful is not None
+    assert careful < careless / 2
+
+
+RULES = {"optmai": {"beta": 0.8}, "sar": {"ties": "random"}, "lucb": {}, "uniform": {}}
+
+
+def test_tasks_beside_the_published(workers: Path) -> None:
+    made = plan("fig2f", data=workers)
+    assert made.rows is not None
+    assert made.axes is not None
+    params = {"K": 20, "budget": 400}
+    values = {"pulls": 400.0, "pulls_0": 4.0, "pulls_100": 17.5, "regret": 0.1}
+    rows = [Row(policy="lucb", params=params, metric=name, mean=mean, ci_low=mean, ci_high=mean, runs=9)
+            for name, mean in values.items()]  # fmt: skip
+    more = made.rows(rows)
+    tasks = {row["params"]["percentile"]: row["mean"] for row in more if row["metric"] == "tasks"}
+    assert tasks == {0: 4.0, 100: 17.5}
+    published = [(row["policy"], row["params"], row["mean"]) for row in more if row["metric"] == "published_tasks"]
+    assert published == [
+        ("optmai", {"percentile": 100}, 48), ("lucb", {"percentile": 0}, 6), ("lucb", {"percentile": 100}, 17),
+    ]  # fmt: skip
+    assert set(made.axes.draw(more, "")["series"]) == {"lucb"}
