@@ -105,12 +105,13 @@ def main() -> None:
         for line in _regrets(found[figure]):
             print(f"| {figure} | {line} |")
 
-    print(f"\n| precision | {' | '.join(f'{OURS} against {other}' for other in RULES[1:])} | {LUCB} against {SAR} |")
-    print("|---|---|---|---|---|---|")
-    for figure in ("fig2g", "fig2h"):
-        if (folder / figure / "summary.json").exists():
+    pairs = [*((OURS, other) for other in RULES[1:]), (LUCB, SAR)]
+    print(
+        f"\n| precision | {' | '.join(f'{one} against {other}' for one, other in pairs)} |\n|---|---|---|---|---|---|"
+    )
+    for figure in there:
+        if figure in REAL:
             shares = values(folder / figure, "expected_precision")
-            pairs = [*((OURS, other) for other in RULES[1:]), (LUCB, SAR)]
             print(f"| {figure} | {' | '.join(_said(compared(shares, *pair)) for pair in pairs)} |")
 
     if (folder / "fig2f" / "summary.json").exists():

@@ -157,12 +157,12 @@ _ALL: Sequence[tuple[str, str, int, Callable[[Request], Plan]]] = (
     ("fig2b", "regret on the RTE workers, Q = 10n", 1000, partial(_fig2_regret, 10)),
     ("fig2c", "regret on the RTE workers, Q = 20n", 1000, partial(_fig2_regret, 20)),
     ("fig2d", "regret on the RTE workers, Q = 50n", 1000, partial(_fig2_regret, 50)),
-    ("fig2e", "tasks of a worker under SAR, K = 20, Q = 10n", 1000, partial(_fig2_tasks, [SAR])),
-    ("fig2f", "tasks of a worker under OptMAI and LUCB, K = 20, Q = 10n", 1000, partial(_fig2_tasks, [OPTMAI, LUCB])),
+    ("fig2e", "tasks of a worker by SAR, Q = 10n", 1000, partial(_fig2_tasks, [SAR])),
+    ("fig2f", "tasks of a worker by OptMAI and LUCB", 1000, partial(_fig2_tasks, [OPTMAI, LUCB])),
     ("fig2g", "precision on the RTE workers, Q = 10n", 1000, partial(_fig2_precision, 10)),
     ("fig2h", "precision on the RTE workers, Q = 20n", 1000, partial(_fig2_precision, 20)),
-    ("appendix-truncated-normal", "means normal(0.5, 0.2^2) on [0, 1], Q = 50n", 400, partial(_fig1, NORMAL, 50)),
-    ("appendix-beta", "means Beta(2, 2), Q = 50n", 400, partial(_fig1, BETA, 50)),
+    ("appendix-truncated-normal", "normal(0.5, 0.2^2), Q = 50n", 400, partial(_fig1, NORMAL, 50)),
+    ("appendix-beta", "Beta(2, 2), Q = 50n", 400, partial(_fig1, BETA, 50)),
 )  # fmt: skip
 
 FIGURES = {f"zhou2014/{name}": Figure(f"zhou2014/{name}", title, runs, make) for name, title, runs, make in _ALL}
