@@ -1,7 +1,7 @@
 """What Zhou, Chen and Li 2014 claim of their figures, held against the measured runs, as Markdown tables.
 
 for figure in fig1a fig1b fig1c fig1d fig1e fig1f appendix-truncated-normal appendix-beta \\
-        fig2b fig2c fig2d fig2e fig2f fig2g fig2h; do
+        fig2b fig2c fig2d fig2e fig2f; do
     jaxbandit reproduce zhou2014/$figure --data ../shared/data/rte --out out/$figure
 done
 python -m benchmarks.reproduction_zhou2014 out
@@ -26,6 +26,8 @@ RULES = (OURS, SLOW, SAR, LUCB, UNIFORM)
 
 SIMULATED = [*(f"fig1{letter}" for letter in "abcdef"), "appendix-truncated-normal", "appendix-beta"]
 REAL = ["fig2b", "fig2c", "fig2d"]
+SHOWN = [10, 20, 50, 100, 300, 500]
+"""The K whose regrets are given."""
 
 Values = Mapping[tuple[str, int], np.ndarray]
 """Of each rule at each K, its runs' values in the order of their numbers."""
@@ -57,11 +59,27 @@ def compared(found: Values, one: str, other: str) -> dict[str, list[int]]:
 
 
 def _said(where: Mapping[str, Sequence[int]]) -> str:
-    return "; ".join(f"{how} {', '.join(map(str, at))}" for how, at in where.items() if at)
+    there = {how: at for how, at in where.items() if at}
+    if len(there) == 1:
+        return f"{next(iter(there))} at every K"
+    every = sorted(want for at in there.values() for want in at)
+    return "; ".join(f"{how} {', '.join(_stretches(at, every))}" for how, at in there.items())
+
+
+def _stretches(at: Sequence[int], every: Sequence[int]) -> Iterator[str]:
+    """``at`` in words, neighbours among ``every`` taken together where they are three or more."""
+    groups: list[list[int]] = []
+    for want in at:
+        if groups and every.index(want) == every.index(groups[-1][-1]) + 1:
+            groups[-1].append(want)
+        else:
+            groups.append([want])
+    for group in groups:
+        yield f"{group[0]} to {group[-1]}" if len(group) > 2 else ", ".join(map(str, group))
 
 
 def _regrets(found: Values) -> Iterator[str]:
-    for want in sorted({want for rule, want in found if rule == LUCB}):
+    for want in sorted({want for rule, want in found if rule == LUCB} & set(SHOWN)):
         cells = []
         for rule in RULES:
             own = 1000 * found[rule, want]
