@@ -64,6 +64,8 @@ class Tape:
         attempts = jnp.arange(LONGEST)[None, :]
         word = words(instance.outcomes, jnp.arange(len(means))[:, None], attempts)[0]
         self.rewards = (np.asarray(word >> 8).astype(int) < np.asarray(instance.means)[:, None]).astype(int)
+        chance = words(problem.view(stream(0, np.uint32(run)), instance).choices, 1, jnp.arange(len(means)))[0]
+        self.chance = np.asarray(chance >> 2).astype(int)
 
     def __call__(self, arm: int, attempt: int) -> int:
         return int(self.rewards[arm, attempt])
@@ -136,6 +138,14 @@ def test_optmai_is_its_oracle(shares: str, beta: float) -> None:
 )  # fmt: skip
 def test_readings_of_optmai(options: dict[str, Any]) -> None:
     compare(partial(oracles.optmai, **options), partial(optmai, **options), 20)
+
+
+@pytest.mark.parametrize(("rule", "ours"), [(oracles.optmai, optmai), (oracles.sar, sar)], ids=["optmai", "sar"])
+def test_equal_gaps_in_random_order(rule: Callable[..., oracles.Result], ours: Callable[..., Any]) -> None:
+    def oracle(tape: Tape, n: int, k: int, budget: int) -> oracles.Result:
+        return rule(tape, n, k, budget, ties=lambda _, what: (-tape.chance if what == "gap" else np.arange(n)).tolist())
+
+    compare(oracle, partial(ours, ties="random"), 25, steps=256)
 
 
 def test_printed_optmai_is_its_oracle() -> None:

@@ -17,11 +17,14 @@ from jax import Array, lax
 
 from jaxbandit.arms.prefix import added, best, highest, kept_first, on_prefix
 from jaxbandit.arms.problem import Outcome, Pull, View
+from jaxbandit.random import words
 from jaxbandit.random.trials import over_lanes
 from jaxbandit.topk.answer import answer, by_rank
 
 _NUMBER = (1 << 20) - 1
 _ACCEPTED, _REJECTED = 1 << 20, 1 << 21
+_TIE = 1
+"""What a word of ``View.choices`` is for: an arm's place among equal gaps."""
 
 
 @jax.tree_util.register_dataclass
@@ -73,8 +76,12 @@ class Rounds:
     rewards, else by those of the last round that had any (bool).
 
     ``accept`` (static): an arm that goes by its gap is accepted if its "rank" is at most K', the number still to be
-    accepted; "kth": if its mean is at least the K'-th largest; "printed": at least the next one. Ties in rank and in
-    gap go to the lower arm.
+    accepted; "kth": if its mean is at least the K'-th largest; "printed": at least the next one. Ties in rank go to
+    the lower arm.
+
+    ``ties`` (static): of equal gaps the "lowest" arm's goes first, or "random": they go in a random order of the arms
+    that is drawn for the run. Where many means tie at the cut, all gaps are 0 there; the lowest arms also have the
+    best ranks, so "lowest" accepts them unseen until no place is left, and "random" goes on sampling.
     """
 
     schedule: Schedule
@@ -82,6 +89,7 @@ class Rounds:
     sign: Array
     reuse: Array
     accept: str = field(default="rank", metadata={"static": True})
+    ties: str = field(default="lowest", metadata={"static": True})
 
     stride = 1  # the lanes of a group have one schedule and end together
     dense = True
@@ -134,7 +142,7 @@ class Rounds:
             after = highest(jnp.where(there & ~top, score, -(2**29)))
             gap = jnp.maximum(score - after, kth - score)
             many = jnp.where(by_gap, state.active - now.keep, now.keep)
-            picked, _ = best(jnp.where(by_gap, gap, score), jnp.where(judged, many, 0), there)
+            picked = self._picked(view, jnp.where(by_gap, gap, score), jnp.where(judged, many, 0), there, by_gap, order)
             gone = there & (picked == by_gap)
             if self.accept == "rank":
                 accepted = gone & top
@@ -166,6 +174,17 @@ class Rounds:
             active=active,
             need=state.need - accepted,
         )  # fmt: skip
+
+    def _picked(self, view: View, key: Array, many: Array, there: Array, by_gap: Array, order: Array) -> Array:
+        """The ``many`` entries of the largest ``key``."""
+        picked, least = best(key, many, there)
+        if self.ties == "lowest":
+            return picked
+        above, level = there & (key > least), there & (key == least)
+        chance = (words(view.choices, _TIE, order & _NUMBER)[0] >> jnp.uint32(2)).astype(jnp.int32)
+        place = jnp.arange(key.shape[0], dtype=jnp.int32)
+        room = many - jnp.sum(above, dtype=jnp.int32)
+        return above | best(jnp.where(by_gap, chance, -place), room, level)[0]
 
     def done(self, view: View, state: State) -> Array:
         """At the end of the schedule, even where the choice is made before: lanes that end together begin together."""
