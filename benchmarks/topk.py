@@ -54,7 +54,7 @@ def _policy(name: str, n: int, want: int, budget: int) -> Policy:
         return uniform(want)
     if name == "lucb":
         return lucb(want)
-    return (optmai if name == "optmai" else sar)(n, want, budget)
+    return (optmai if name == "optmai" else sar)(n, want, budget, ties="lowest")
 
 
 def _ours(name: str, n: int, want: int, budget: int, runs: int) -> Side:

@@ -68,7 +68,7 @@ def _beta(name: str, value: Any) -> float | None:
 
 
 _TIES = Parameter(
-    "ties", one_of("lowest", "random"), "of equal gaps the lowest arm's goes first, or in a random order", "lowest"
+    "ties", one_of("lowest", "random"), "of equal gaps the lowest arm's goes first, or in a random order", "random"
 )
 _READINGS = (
     Parameter("shares", one_of("carry", "floor", "cumulative"), "what becomes of a round's remainder: carried into the "

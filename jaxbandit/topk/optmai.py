@@ -42,7 +42,7 @@ def optmai(
     accept: str = "rank",
     last: str = "ar",
     reduce: bool = False,
-    ties: str = "lowest",
+    ties: str = "random",
 ) -> Rounds:
     """OptMAI for ``want`` of ``arms`` arms with at most ``budget`` pulls, as section 6 runs it.
 

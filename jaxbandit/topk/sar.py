@@ -33,7 +33,7 @@ def phases(arms: int, budget: int) -> list[int]:
         ]
 
 
-def sar(arms: int, want: int, budget: int, *, ties: str = "lowest") -> Rounds:
+def sar(arms: int, want: int, budget: int, *, ties: str = "random") -> Rounds:
     """SAR for ``want`` of ``arms`` arms with at most ``budget`` pulls. ``ties``: see ``Rounds``."""
     times = phases(arms, budget)
     starts = [k for k in range(len(times)) if k == 0 or times[k] > times[k - 1]]
