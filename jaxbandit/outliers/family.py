@@ -1,0 +1,257 @@
+"""The family of outlier arms as study files and the command line see it: problems, policies and metrics, by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, exp
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxbandit.arms.models import BUDGET, Model, problems
+from jaxbandit.arms.problem import Drawn
+from jaxbandit.arms.rewards import Bernoulli
+from jaxbandit.errors import BadInput
+from jaxbandit.outliers.intervals import NAMES, interval
+from jaxbandit.outliers.leap import DECIDED
+from jaxbandit.outliers.measured import SHARES, Measured, OutlierArms
+from jaxbandit.outliers.nrr import NRR, patience
+from jaxbandit.outliers.rr import RR
+from jaxbandit.outliers.truth import Definition, Mixture, Source, injected, source
+from jaxbandit.outliers.twofold import Twofold
+from jaxbandit.outliers.wrr import WRR, Share, rho_star
+from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, whole
+
+Answers = Mapping[str, np.ndarray]
+
+LEAST_ARMS, MOST_ARMS = 3, 4096
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Outlier arms as their user describes them. ``budget``: the cap, after which a rule says what it has."""
+
+    budget: int
+    source: Source
+    definition: Definition
+
+    def __post_init__(self) -> None:
+        if not LEAST_ARMS <= self.arms <= MOST_ARMS:
+            raise BadInput("problem.n", self.arms, f"{LEAST_ARMS} to {MOST_ARMS} arms")
+
+    @property
+    def arms(self) -> int:
+        """How many arms there are."""
+        return self.source.arms
+
+    def problem(self, on_tape: bool = False) -> OutlierArms:
+        """What lanes are run against."""
+        return OutlierArms(self.source, on_tape)
+
+
+def _above(least: float, most: float, least_too: bool = False) -> Any:
+    """A parser of numbers between two, the ends left out, or the first one taken in."""
+
+    def check(name: str, value: Any) -> float:
+        right = not isinstance(value, bool) and isinstance(value, int | float)
+        if not right or not (least < value < most or (least_too and value == least)):
+            allowed = "at least" if least_too else "above"
+            raise BadInput(name, value, f"a number {allowed} {least:.6g}, below {most:g}")
+        return float(value)
+
+    return check
+
+
+_K = _above(0, 1000)
+_EPS, _RHO = _above(exp(1 / 16) - 1, 50), _above(0.5, 1)
+_CAP = replace(BUDGET, default=10_000_000, help="the cap: pulls after which a rule answers with what it has")
+_ARMS = Parameter("n", whole(LEAST_ARMS, MOST_ARMS), f"how many arms, {LEAST_ARMS} to {MOST_ARMS}")
+_CASE = Parameter("case", whole(0, 2**32 - 1), "number of a test case: the same arms in each run; drawn afresh in each "
+                  "where left out", None)  # fmt: skip
+_SIGMA = (
+    Parameter("k", _K, "of k-sigma: above mean + k standard deviations, or median + k times 1.4826 MAD", 2.5),
+    Parameter("two_sided", flag, "arms far below are outliers too", False),
+)
+_GROUPS = (
+    Parameter("eps", _EPS, "of (eps, rho)-groups: how much farther than neighbours outliers are", 2.5),
+    Parameter("rho", _RHO, "of (eps, rho)-groups: the share of normal arms, above 0.5 and below 1", 0.9),
+)
+_SIZES = Parameter("sizes", one_of("at-least", "above"), "normal arms are at least a share rho, as the paper generates "
+                   "them, or more, as it is printed", "at-least")  # fmt: skip
+_NAMES = ("k-sigma", "robust", "groups")
+_WORDS = "what an outlier is: k-sigma, robust (median and MAD), or groups"
+
+
+def _given(model: Model, budget: int, definition: str, **values: Any) -> Setting:
+    if not isinstance(model.rewards, Bernoulli):
+        raise BadInput("problem.kind", "rewards other than 0 and 1", "bernoulli")
+    if definition == "groups" and isinstance(model.means, Drawn):
+        raise BadInput("problem.definition", definition, "k-sigma or robust where a law draws the means")
+    return _setting(model.means, budget, Definition(definition, **values))
+
+
+def _setting(means: Any, budget: int, definition: Definition) -> Setting:
+    if not LEAST_ARMS <= means.arms <= MOST_ARMS:
+        raise BadInput("problem.n", means.arms, f"{LEAST_ARMS} to {MOST_ARMS} arms")
+    return Setting(budget, source(means, definition), definition)
+
+
+def _synthetic(
+    n: int, budget: int, definition: str, k: float, two_sided: bool, outlying: int | None, case: int | None
+) -> Setting:
+    count = max(1, int(n / (2 * (1 + k * k)))) if outlying is None else outlying
+    if count >= n:
+        raise BadInput("problem.outlying", count, f"fewer than {n}, the number of arms")
+    means = Mixture.of(n, count)
+    judge = Definition(definition, k, two_sided, eps=2.5, rho=0.9, sizes="at-least")
+    return _setting(means if case is None else means.case(case), budget, judge)
+
+
+def _injected(n: int, budget: int, side: str, eps: float, rho: float, k: float, case: int | None) -> Setting:
+    count = n - ceil(n * Fraction(repr(rho)))
+    if count < 1:
+        raise BadInput("problem.rho", rho, f"such that at least one of {n} arms is an outlier")
+    if side == "intermediate" and (n - count) // 2 <= n - n * Fraction(repr(rho)):
+        raise BadInput("problem.n", n, f"enough for more than (1 - rho) n = {n * (1 - rho):g} arms on each side")
+    arms = injected(n, eps, count, side)
+    judge = Definition("groups", k, False, eps, rho, "at-least")
+    return Setting(budget, arms if case is None else arms.case(case), judge)
+
+
+_JUDGED = (Parameter("definition", one_of(*_NAMES), _WORDS, "k-sigma"), *_SIGMA, *_GROUPS, _SIZES)
+_MODELS = problems((_CAP, *_JUDGED), _given)
+
+PROBLEMS = (
+    ProblemKind(
+        "synthetic", "0 or 1; normal arms around 0.3, and a few from 0.8 to 1 (for Zhuang et al. 2017, section 5.1)",
+        (
+            _ARMS, _CAP, Parameter("definition", one_of("k-sigma", "robust"), "what an outlier is", "k-sigma"), *_SIGMA,
+            Parameter("outlying", whole(0, MOST_ARMS), "how many arms are from 0.8 to 1; where left out, half of what "
+                      "k-sigma can tell, n / (2 (1 + k^2)), and at least 1", None),
+            _CASE,
+        ), _synthetic,
+    ),
+    ProblemKind(
+        "injected", "0 or 1; one (eps, rho)-group of outliers (Ban and He 2020, section 6.1)",
+        (
+            _ARMS, _CAP,
+            Parameter("side", one_of("upper", "intermediate", "lower"), "where the outliers lie", "upper"),
+            *_GROUPS, Parameter("k", _K, "what rules that look for k-sigma take", 2.5), _CASE,
+        ), _injected,
+    ),
+    *(_MODELS[name] for name in ("bernoulli", "replay")),
+)  # fmt: skip
+
+
+_DELTA = Parameter("delta", _above(0, 1), "the promise: wrong with at most this probability", 0.1)
+_OWN_K = Parameter("k", _K, "of k-sigma; that of the problem where left out", None)
+_INTERVAL = Parameter("interval", one_of(*NAMES), "bounded (proved), bernoulli (as printed), or bernoulli-corrected",
+                      "bernoulli-corrected")  # fmt: skip
+
+
+def _sigma(setting: Setting, delta: float, k: float | None, name: str) -> tuple[float, dict[str, Any]]:
+    """k, and what the rules that look for k-sigma have in common: after a pull of each arm, they go on with the second
+    one, as the listings do."""
+    k = setting.definition.k if k is None else k
+    return k, {
+        "k": Twofold.of(k), "of": interval(name, setting.arms, delta, k=k), "cap": jnp.int32(setting.budget),
+        "start": jnp.int32(1), "leaping": jnp.bool_(True), "n": setting.arms,
+    }  # fmt: skip
+
+
+def _rr(setting: Setting, delta: float, k: float | None, interval: str) -> tuple[Measured, dict[str, Any]]:
+    k, common = _sigma(setting, delta, k, interval)
+    return Measured(RR(**common)), {"k": k}
+
+
+def _wrr(
+    setting: Setting, delta: float, k: float | None, interval: str, rho: float | None
+) -> tuple[Measured, dict[str, Any]]:
+    k, common = _sigma(setting, delta, k, interval)
+    rho = rho_star(setting.arms, k, delta) if rho is None else rho
+    return Measured(WRR(**common, share=Share.of(rho))), {"k": k, "rho": rho}
+
+
+def _nrr(setting: Setting, delta: float, k: float | None) -> tuple[Measured, dict[str, Any]]:
+    k, common = _sigma(setting, delta, k, "bounded")
+    return Measured(NRR(**common, need=jnp.int32(patience(delta)))), {"k": k}
+
+
+POLICIES = (
+    PolicyKind("rr", "round-robin until no arm is active (Zhuang et al. 2017, Algorithm 1)",
+               (_DELTA, _OWN_K, _INTERVAL), _rr),
+    PolicyKind(
+        "wrr", "weighted round-robin (Zhuang et al. 2017, Algorithm 2)",
+        (_DELTA, _OWN_K, _INTERVAL,
+         Parameter("rho", _above(1, 1e6, True), "pulls of an active arm for each of another; that of Eq. 6 where left "
+                   "out", None)), _wrr,
+    ),
+    PolicyKind("nrr", "round-robin until the set was the same for 1/delta pulls (section 5.2)",
+               (_DELTA, _OWN_K), _nrr),
+)  # fmt: skip
+
+
+def _correct(setting: Setting, answers: Answers) -> np.ndarray:
+    exact: np.ndarray = (answers["hits"] == answers["wanted"]) & (answers["hits"] == answers["found"])
+    return exact.astype(np.float64)
+
+
+def _share(part: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """1 of nothing."""
+    share: np.ndarray = np.where(of > 0, part / np.maximum(of, 1), 1.0)
+    return share
+
+
+def _precision(setting: Setting, answers: Answers) -> np.ndarray:
+    return _share(answers["hits"], answers["found"])
+
+
+def _recall(setting: Setting, answers: Answers) -> np.ndarray:
+    return _share(answers["hits"], answers["wanted"])
+
+
+def _f1(setting: Setting, answers: Answers) -> np.ndarray:
+    return _share(2 * answers["hits"], answers["found"] + answers["wanted"])
+
+
+def _capped(setting: Setting, answers: Answers) -> np.ndarray:
+    over: np.ndarray = answers["code"] != DECIDED
+    return over.astype(np.float64)
+
+
+def _count(name: str) -> Any:
+    return lambda setting, answers: answers[name].astype(np.float64)
+
+
+METRICS = (
+    Metric("correct", "share of runs with exactly the outliers", _correct, binary=True),
+    Metric("pulls", "pulls", _count("pulls"), lower_is_better=True),
+    Metric("precision", "precision (1 where no arm is said to be an outlier)", _precision),
+    Metric("recall", "recall (1 where there is no outlier)", _recall),
+    Metric("f1", "F1 (1 where there is no outlier, and none is said to be)", _f1),
+    Metric("ranking", "share of runs that rank outliers first", _count("ranked"), binary=True),
+    Metric("capped", "share of runs that the cap ended", _capped, binary=True, lower_is_better=True),
+    Metric("outliers", "outliers there are", _count("wanted")),
+    *(
+        Metric(
+            f"pulls_{share}",
+            {0: "least pulls of an arm", 100: "most pulls of an arm"}.get(
+                share, f"pulls of an arm, {share} % quantile"
+            ),
+            _count(f"pulls_{share}"),
+            lower_is_better=True,
+        )
+        for share in SHARES
+    ),
+)
+
+FAMILY = Family(
+    "outliers",
+    {kind.name: kind for kind in PROBLEMS},
+    {kind.name: kind for kind in POLICIES},
+    METRICS,
+    common=("n", "budget"),
+)
+
+__all__ = ["FAMILY", "Setting"]
