@@ -11,11 +11,11 @@ import numpy as np
 
 from jaxbandit.arms.models import BUDGET, Model, problems
 from jaxbandit.arms.problem import Drawn
-from jaxbandit.arms.rewards import Bernoulli
+from jaxbandit.arms.rewards import Replay, Rewards
 from jaxbandit.errors import BadInput
-from jaxbandit.outliers.intervals import NAMES, interval
+from jaxbandit.outliers.intervals import NAMES, Interval, interval
 from jaxbandit.outliers.leap import DECIDED
-from jaxbandit.outliers.measured import SHARES, Measured, OutlierArms
+from jaxbandit.outliers.measured import MOST_PARTED, PARTS, SHARES, Measured, OutlierArms
 from jaxbandit.outliers.nrr import NRR, patience
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.truth import Definition, Mixture, Source, injected, source
@@ -30,15 +30,13 @@ LEAST_ARMS, MOST_ARMS = 3, 4096
 
 @dataclass(frozen=True)
 class Setting:
-    """Outlier arms as their user describes them. ``budget``: the cap, after which a rule says what it has."""
+    """Outlier arms as their user describes them. ``budget``: the cap, after which a rule says what it has;
+    ``rewards``: None for those of 0 and 1."""
 
     budget: int
     source: Source
     definition: Definition
-
-    def __post_init__(self) -> None:
-        if not LEAST_ARMS <= self.arms <= MOST_ARMS:
-            raise BadInput("problem.n", self.arms, f"{LEAST_ARMS} to {MOST_ARMS} arms")
+    rewards: Rewards | None = None
 
     @property
     def arms(self) -> int:
@@ -47,7 +45,7 @@ class Setting:
 
     def problem(self, on_tape: bool = False) -> OutlierArms:
         """What lanes are run against."""
-        return OutlierArms(self.source, on_tape)
+        return OutlierArms(self.source, self.rewards, on_tape)
 
 
 def _above(least: float, most: float, least_too: bool = False) -> Any:
@@ -84,17 +82,21 @@ _WORDS = "what an outlier is: k-sigma, robust (median and MAD), or groups"
 
 
 def _given(model: Model, budget: int, definition: str, **values: Any) -> Setting:
-    if not isinstance(model.rewards, Bernoulli):
-        raise BadInput("problem.kind", "rewards other than 0 and 1", "bernoulli")
+    rewards = model.rewards
+    if isinstance(rewards, Replay) and not rewards.again:
+        raise BadInput("problem.replacement", False, "true: the rules go on pulling an arm whose record is used up")
+    if not rewards.whole and budget > MOST_PARTED:
+        raise BadInput("problem.budget", budget, f"at most {MOST_PARTED} where rewards are not 0 or 1")
     if definition == "groups" and isinstance(model.means, Drawn):
         raise BadInput("problem.definition", definition, "k-sigma or robust where a law draws the means")
-    return _setting(model.means, budget, Definition(definition, **values))
+    # A record of 0 and 1, drawn with replacement, is an arm with its mean.
+    return _setting(model.means, budget, Definition(definition, **values), None if rewards.whole else rewards)
 
 
-def _setting(means: Any, budget: int, definition: Definition) -> Setting:
+def _setting(means: Any, budget: int, definition: Definition, rewards: Rewards | None = None) -> Setting:
     if not LEAST_ARMS <= means.arms <= MOST_ARMS:
         raise BadInput("problem.n", means.arms, f"{LEAST_ARMS} to {MOST_ARMS} arms")
-    return Setting(budget, source(means, definition), definition)
+    return Setting(budget, source(means, definition), definition, rewards)
 
 
 def _synthetic(
@@ -140,42 +142,53 @@ PROBLEMS = (
             *_GROUPS, Parameter("k", _K, "what rules that look for k-sigma take", 2.5), _CASE,
         ), _injected,
     ),
-    *(_MODELS[name] for name in ("bernoulli", "replay")),
+    *(_MODELS[name] for name in ("bernoulli", "bounded", "replay")),
 )  # fmt: skip
 
 
 _DELTA = Parameter("delta", _above(0, 1), "the promise: wrong with at most this probability", 0.1)
 _OWN_K = Parameter("k", _K, "of k-sigma; that of the problem where left out", None)
-_INTERVAL = Parameter("interval", one_of(*NAMES), "bounded (proved), bernoulli (as printed), or bernoulli-corrected",
-                      "bernoulli-corrected")  # fmt: skip
+_INTERVAL = Parameter("interval", one_of(*NAMES), "bounded (proved), or for rewards 0 and 1 bernoulli (as printed) or "
+                      "bernoulli-corrected, the default for them", None)  # fmt: skip
 
 
-def _sigma(setting: Setting, delta: float, k: float | None, name: str) -> tuple[float, dict[str, Any]]:
-    """k, and what the rules that look for k-sigma have in common: after a pull of each arm, they go on with the second
-    one, as the listings do."""
+def _interval(setting: Setting, rule: str, name: str | None, delta: float, **more: Any) -> Interval:
+    """The interval by name; by default, the one that fits the rewards."""
+    whole = setting.rewards is None
+    name = name or ("bernoulli-corrected" if whole else "bounded")
+    if not whole and name != "bounded":
+        raise BadInput(f"policy.{rule}.interval", name, "bounded, as not all rewards are 0 or 1")
+    return interval(name, setting.arms, delta, unit=1 if whole else 1 / PARTS, **more)
+
+
+def _sigma(setting: Setting, rule: str, delta: float, k: float | None, name: str | None) -> tuple[Any, dict[str, Any]]:
+    """What rules that look for k-sigma have in common (after a pull of each arm, they go on with the second one, as
+    the listings do), and what is reported of it."""
     k = setting.definition.k if k is None else k
-    return k, {
-        "k": Twofold.of(k), "of": interval(name, setting.arms, delta, k=k), "cap": jnp.int32(setting.budget),
-        "start": jnp.int32(1), "leaping": jnp.bool_(True), "n": setting.arms,
+    of = _interval(setting, rule, name, delta, k=k)
+    common = {
+        "k": Twofold.of(k), "of": of, "cap": jnp.int32(setting.budget), "start": jnp.int32(1),
+        "leaping": jnp.bool_(True), "n": setting.arms,
     }  # fmt: skip
+    return common, {"k": k, "interval": of.name}
 
 
-def _rr(setting: Setting, delta: float, k: float | None, interval: str) -> tuple[Measured, dict[str, Any]]:
-    k, common = _sigma(setting, delta, k, interval)
-    return Measured(RR(**common)), {"k": k}
+def _rr(setting: Setting, delta: float, k: float | None, interval: str | None) -> tuple[Measured, dict[str, Any]]:
+    common, told = _sigma(setting, "rr", delta, k, interval)
+    return Measured(RR(**common)), told
 
 
 def _wrr(
-    setting: Setting, delta: float, k: float | None, interval: str, rho: float | None
+    setting: Setting, delta: float, k: float | None, interval: str | None, rho: float | None
 ) -> tuple[Measured, dict[str, Any]]:
-    k, common = _sigma(setting, delta, k, interval)
-    rho = rho_star(setting.arms, k, delta) if rho is None else rho
-    return Measured(WRR(**common, share=Share.of(rho))), {"k": k, "rho": rho}
+    common, told = _sigma(setting, "wrr", delta, k, interval)
+    rho = rho_star(setting.arms, told["k"], delta) if rho is None else rho
+    return Measured(WRR(**common, share=Share.of(rho))), told | {"rho": rho}
 
 
 def _nrr(setting: Setting, delta: float, k: float | None) -> tuple[Measured, dict[str, Any]]:
-    k, common = _sigma(setting, delta, k, "bounded")
-    return Measured(NRR(**common, need=jnp.int32(patience(delta)))), {"k": k}
+    common, told = _sigma(setting, "nrr", delta, k, "bounded")
+    return Measured(NRR(**common, need=jnp.int32(patience(delta)))), {"k": told["k"]}
 
 
 POLICIES = (

@@ -78,12 +78,13 @@ class Arms(NamedTuple):
 @dataclass(frozen=True)
 class Interval:
     """``name`` (static): one of ``NAMES``; ``reach``: Chebyshev coefficients, shape (octaves, degree + 1); ``scale``:
-    l(k) for the threshold; ``width``: R = b - a of bounded rewards."""
+    l(k) for the threshold; ``width``: R = b - a of bounded rewards; ``unit``: what sums of them are counted in."""
 
     name: str = field(metadata={"static": True})
     reach: Twofold
     scale: Twofold
     width: Twofold
+    unit: Twofold
 
     def reach_at(self, total: Array, precise: bool = False) -> Any:
         """The reach at T = ``total`` (int32, at least 1)."""
@@ -114,9 +115,11 @@ def _clenshaw(row: Twofold, total: Twofold, unit: Array) -> Twofold:
 
 
 def interval(
-    name: str, n: int, delta: float, *, k: float | None = None, width: float = 1.0, paper: str = "zhuang2017"
-) -> Interval:
-    """An interval by name for ``n`` arms at the level ``delta``; ``k`` where there is a threshold.
+    name: str, n: int, delta: float, *, k: float | None = None, width: float = 1.0, paper: str = "zhuang2017",
+    unit: float = 1.0,
+) -> Interval:  # fmt: skip
+    """An interval by name for ``n`` arms at the level ``delta``; ``k`` where there is a threshold; ``unit``, a power
+    of two: what rewards are counted in.
 
     Raises:
         BadInput: for a name that is none of ``NAMES``, and a width other than 1 of Bernoulli rewards.
@@ -134,7 +137,7 @@ def interval(
     ]
     scale = 0.0 if k is None else width_of_threshold(n, k, delta)
     reaches = jax.tree.map(jnp.asarray, Twofold.of(np.array(table)))
-    return Interval(name, reaches, Twofold.of(scale), Twofold.of(width))
+    return Interval(name, reaches, Twofold.of(scale), Twofold.of(width), Twofold.of(unit))
 
 
 def _number(value: float | Twofold, precise: bool) -> Any:
@@ -177,6 +180,8 @@ def looked_at(of: Interval, k: Twofold, pulls: Array, ones: Array, total: Array,
     """
     n = pulls.shape[-1]
     y = means_of(pulls, ones, precise)
+    if of.name == "bounded":
+        y = y * _number(of.unit, precise)
     number = _number(float(n), precise)
     mu = _mean(y)
     flat = all_equal(pulls, ones)

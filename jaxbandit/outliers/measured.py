@@ -5,12 +5,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
+from jaxbandit.arms.rewards import Rewards
 from jaxbandit.outliers.problem import OUTCOME, Bernoulli
-from jaxbandit.outliers.truth import Arms, Source
-from jaxbandit.random.stream import Stream, substream
-from jaxbandit.random.trials import UNITS
+from jaxbandit.outliers.truth import OUTLYING, Arms, Source
+from jaxbandit.random import uniform
+from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.random.trials import UNITS, over_lanes
+
+COIN = OUTLYING + 1
+"""What the words are for that round rewards."""
 
 SHARES = (0, 10, 25, 50, 75, 90, 100)
 """The percentiles of an arm's pulls that are kept."""
@@ -30,12 +35,24 @@ class View(NamedTuple):
     levels: Array
 
 
+PARTS = 128
+"""Rewards other than 0 and 1 are counted in units of 1 / PARTS of their scale, and rounded at random to whole ones, so
+that their means stay. Sums are int32, of at most ``MOST_PARTED`` rewards."""
+
+MOST_PARTED = 2**31 // PARTS - 1
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class OutlierArms:
-    """Arms from a ``source`` that pay 0 or 1, pulled in bulk as ``problem`` says. ``on_tape``: see there."""
+    """Arms from a ``source``, pulled in bulk as ``problem`` says.
+
+    ``rewards``: None for those of 0 and 1, whose sums are drawn in one go; all others are drawn one by one.
+    ``on_tape``: see ``problem``.
+    """
 
     source: Source
+    rewards: Rewards | None = None
     on_tape: bool = field(metadata={"static": True}, default=False)
 
     def draw(self, key: Stream) -> Instance:
@@ -47,9 +64,24 @@ class OutlierArms:
         return View(jnp.int32(self.source.arms), instance.arms.levels)
 
     def pull(self, key: Stream, instance: Instance, pull: Any) -> Array:
-        """The successes of each arm."""
-        p = instance.arms.means.astype(jnp.float32) * jnp.float32(1 / UNITS)
-        return Bernoulli(p, self.on_tape).pull(key, instance.outcomes, pull)
+        """The sum of each arm's rewards, in units where they are not 0 and 1."""
+        means, _, rows = instance.arms
+        if self.rewards is None:
+            p = means.astype(jnp.float32) * jnp.float32(1 / UNITS)
+            return Bernoulli(p, self.on_tape).pull(key, instance.outcomes, pull)
+        rewards, arm, coins = self.rewards, jnp.arange(self.source.arms, dtype=jnp.int32), substream(key, COIN)
+
+        def one(j: Array, total: Array) -> Array:
+            attempt = pull.attempts + j
+            reward = rewards.place(rewards.one(instance.outcomes, arm, rows, attempt, means))
+            parts = jnp.clip(reward, 0, 1) * PARTS
+            down = parts.astype(jnp.int32)
+            up = uniform(words(coins, arm, attempt)[0]) < parts - down.astype(jnp.float32)
+            return total + jnp.where(j < pull.counts, down + up.astype(jnp.int32), 0)
+
+        most = over_lanes(jnp.max(pull.counts))
+        total: Array = lax.fori_loop(0, most, one, jnp.zeros_like(pull.counts))
+        return total
 
 
 @jax.tree_util.register_dataclass
