@@ -1,6 +1,7 @@
 """Every outlier rule against its oracle on shared tapes, leaping and pull by pull."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -8,9 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array, lax
 from scipy import stats
 
 from jaxbandit.engine import simulate
+from jaxbandit.outliers import gold
+from jaxbandit.outliers.gold import GOLD, NEVER, factor, sizes
 from jaxbandit.outliers.intervals import NAMES, interval
 from jaxbandit.outliers.leap import DECIDED, FLAT
 from jaxbandit.outliers.nrr import NRR, patience
@@ -21,7 +25,7 @@ from jaxbandit.outliers.wrr import WRR, Share
 from jaxbandit.random import stream, substream, words
 from tests.oracles import outliers as oracles
 
-N, CAP, RUNS, BLOCK = 6, 1500, 3, 256
+N, CAP, RUNS, BLOCK, GOLD_CAP = 6, 1500, 3, 256, 6000
 CLEAR = 1e-9
 """Decisions with a margin below this are not compared: the oracle's own are of float64."""
 
@@ -119,6 +123,91 @@ def test_nrr_is_its_oracle() -> None:
         return NRR(Twofold.of(k), of, need, np.int32(CAP), np.int32(1), np.bool_(leaping), N)
 
     compare(policy, lambda reward, k: oracles.nrr(reward, N, k, delta, cap=CAP), 3)
+
+
+def gold_policy(name: str, n: int, eps: float, largest: int, enough: int, at_once: bool, leaping: bool) -> GOLD:
+    of, b = interval(name, n, 0.1, paper="ban2020"), Twofold.of(factor(eps))
+    ends = np.int32(GOLD_CAP), np.bool_(at_once), np.bool_(leaping), n
+    return GOLD(of, b, np.int32(largest), np.int32(enough), *ends)
+
+
+@pytest.mark.parametrize("name", ["bounded", "bernoulli-corrected"])
+def test_gold_is_its_oracle(name: str) -> None:
+    n = 10
+    cases = []
+    for number, (p, rho) in enumerate(
+        [
+            ([0.1, 0.15, 0.97, 0.2, 0.1, 0.15, 0.1, 0.1, 0.2, 0.15], 0.9),
+            ([0.1, 0.15, 0.95, 0.1, 0.95, 0.15, 0.1, 0.1, 0.15, 0.15], 0.8),
+            ([0.0, 1.0, 0.8, 0.2, 0.4, 0.6, 0.0, 1.0, 0.2, 0.8], 0.6),
+            ([0.0, 1.0, 0.0, 0.0, 0.5, 0.02, 0.0, 0.0, 0.0, 0.0], 0.7),
+            ([0.05, 0.95, 0.0, 0.05, 0.05, 1.0, 0.0, 1.0, 0.5, 0.45], 0.7),
+            ([1.0] * n, 0.8),
+        ]
+    ):
+        for terminal in ("at-most", "below"):
+            at_once = number % 2 == 1
+            cases.append((np.array(p), rho, terminal, 30.0 if number % 3 else 2.5, at_once))
+    problems = [Bernoulli(jnp.asarray(p, jnp.float32), True) for p, *_ in cases]
+    answers = [
+        simulate(
+            problems,
+            [gold_policy(name, n, eps, *sizes(n, rho, terminal), now, leaping) for _, rho, terminal, eps, now in cases],
+            runs=1,
+            seed=6,
+            lanes=12,
+        )
+        for leaping in (True, False)
+    ]
+    ends, compared = [0] * 4, 0
+    for number, (p, rho, terminal, eps, at_once) in enumerate(cases):
+        leap, step = ({name: v[number, 0] for name, v in some.items()} for some in answers)
+        for key in leap:
+            assert np.array_equal(leap[key], step[key]), (key, cases[number])
+        stop = "pull" if at_once else "sweep"
+        trace = oracles.gold(tape(p, 6, 0), n, eps, rho, 0.1, name, terminal=terminal, stop=stop, cap=GOLD_CAP)
+        if trace.margin < CLEAR or trace.ties:
+            continue
+        compared += 1
+        assert int(leap["pulls"]) == len(trace.pulls), cases[number]
+        assert (int(leap["code"]) > DECIDED) == trace.capped
+        assert leap["arm_pulls"].tolist() == trace.counts(n)
+        assert leap["scores"].tolist() == [NEVER if score is None else score for score in trace.scores]
+        assert set(np.flatnonzero(leap["outliers"])) == trace.outliers
+        ends[int(leap["code"])] += 1
+    assert compared > len(cases) / 2
+    assert ends[DECIDED] >= 3
+    assert ends[FLAT] == 2
+
+
+def test_gold_begins_again_where_an_open_edge_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 9
+    monkeypatch.setattr(gold, "_SAFE", 0.0)
+    problem = Bernoulli(jnp.asarray([0.1, 0.12, 0.1, 0.14, 0.1, 0.5, 0.52, 0.9, 0.92], jnp.float32), True)
+
+    def run(policy: GOLD, number: Array) -> tuple[gold.State, Array]:
+        key = stream(8, number)
+        instance = problem.draw(key)
+        view = problem.view(key, instance)
+
+        def step(carry: tuple[gold.State, Array]) -> tuple[gold.State, Array]:
+            state, again = carry
+            pull = policy.ask(view, state)
+            after = policy.tell(view, state, pull, problem.pull(key, instance, pull))
+            return after, again | (after.strict & ~state.strict)
+
+        return lax.while_loop(lambda carry: ~policy.done(view, carry[0]), step, (policy.init(view), jnp.bool_(False)))
+
+    runs = jax.jit(jax.vmap(run, in_axes=(None, 0)))
+    of = gold_policy("bernoulli", n, 2.5, 2, 4, False, True)
+    (leap, again), (step, _) = (
+        runs(replace(of, leaping=np.bool_(leaping)), jnp.arange(24, dtype=jnp.uint32)) for leaping in (True, False)
+    )
+    assert jnp.any(again)
+    assert not jnp.all(again)
+    for one, other in zip(leap.seen, step.seen, strict=True):
+        assert np.array_equal(one, other)
+    assert np.array_equal(leap.scores, step.scores)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.003, 0.3, 0.5, 0.92, 1.0])

@@ -1,9 +1,10 @@
 """Outlier arms (Zhuang, Wang and Wang 2017; Ban and He 2020), one rule a file."""
 
+from jaxbandit.outliers.gold import GOLD
 from jaxbandit.outliers.intervals import Interval, interval
 from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING
 from jaxbandit.outliers.nrr import NRR
-from jaxbandit.outliers.problem import Bernoulli, Pull, View
+from jaxbandit.outliers.problem import Bernoulli, Pull, Singles, View
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.wrr import WRR, rho_star
 
@@ -11,6 +12,7 @@ __all__ = [
     "CAPPED",
     "DECIDED",
     "FLAT",
+    "GOLD",
     "NRR",
     "RR",
     "RUNNING",
@@ -18,6 +20,7 @@ __all__ = [
     "Bernoulli",
     "Interval",
     "Pull",
+    "Singles",
     "View",
     "interval",
     "rho_star",
