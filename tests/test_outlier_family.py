@@ -133,14 +133,14 @@ def test_metrics_against_brute_force() -> None:
 
 
 POLICIES: list[dict[str, Any]] = [{"kind": name} for name in FAMILY.policies]
-OUTLIER = [0.1, 0.15, 0.1, 0.9, 0.2, 0.15]
-ARMS = {"one outlier": OUTLIER, "alike": [0.3] * 6, "all 0": [0.0] * 6, "all 1": [1.0] * 6}
+OUTLIER = [0.1, 0.15, 0.1, 0.9, 0.2, 0.15, 0.1, 0.15, 0.2, 0.1]
+ARMS = {"one outlier": OUTLIER, "alike": [0.3] * 10, "all 0": [0.0] * 10, "all 1": [1.0] * 10}
 
 
 def test_each_policy_from_a_study_to_rows(tmp_path: Path) -> None:
     """Arms without differences end with a code, and every metric is a number."""
     study = Study.of({
-        "runs": 20, "problem": {"kind": "outliers/bernoulli", "k": 1.5, "budget": 3000}, "policy": POLICIES,
+        "runs": 20, "problem": {"kind": "outliers/bernoulli", "k": 2.0, "budget": 5000}, "policy": POLICIES,
         "sweep": {"means": [{"list": means} for means in ARMS.values()]},
     })  # fmt: skip
     rows = run(study, tmp_path)
@@ -156,13 +156,15 @@ def test_each_policy_from_a_study_to_rows(tmp_path: Path) -> None:
         }
         if name != "nrr":
             assert value["one outlier", "correct"] >= 0.8
-            assert 6 < value["one outlier", "pulls"] < 3000
+            assert 10 < value["one outlier", "pulls"] < 5000
         for kind in ("alike", "all 0", "all 1"):
             assert value[kind, "outliers"] == 0
-            assert value[kind, "pulls"] <= 3000
+            assert value[kind, "pulls"] <= 5000
             if name != "nrr":
                 assert value[kind, "capped"] == 1
-        assert value["one outlier", "pulls_0"] <= value["one outlier", "pulls"] / 6 <= value["one outlier", "pulls_100"]
+        assert (
+            value["one outlier", "pulls_0"] <= value["one outlier", "pulls"] / 10 <= value["one outlier", "pulls_100"]
+        )
 
 
 def test_rewards_between_0_and_1_keep_their_means() -> None:
@@ -184,9 +186,7 @@ def test_rewards_between_0_and_1_keep_their_means() -> None:
 
 def test_bounded_rewards_and_replayed_ones(tmp_path: Path) -> None:
     table = tmp_path / "rewards.csv"
-    lines = [
-        f"{arm},{reward}" for arm, many in enumerate([1, 1, 1, 1, 1, 9]) for reward in [0] * (10 - many) + [2] * many
-    ]
+    lines = [f"{arm},{reward}" for arm, many in enumerate([1] * 9 + [9]) for reward in [0] * (10 - many) + [2] * many]
     table.write_text("\n".join(["arm,reward", *lines]))
     common = {"budget": 100_000, "k": 1.5}
     problems = [
@@ -243,6 +243,10 @@ WORDS = {"kind": "outliers/bounded", "means": {"list": OUTLIER}, "budget": 1000}
         (SYNTHETIC, {"interval": "wald"}, "policy.rr.interval = wald: one of bounded, bernoulli, bernoulli-corrected"),
         (WORDS, {"interval": "bernoulli"}, "policy.rr.interval = bernoulli: bounded, as not all rewards are 0 or 1"),
         (SYNTHETIC, {"kind": "wrr", "rho": 0.9}, "policy.wrr.rho = 0.9: a number at least 1, below 1e+06"),
+        (SYNTHETIC, {"kind": "gold", "eps": 0.06}, "policy.gold.eps = 0.06: a number above 0.0644945, below 50"),
+        (SYNTHETIC, {"kind": "gold", "rho": 0.4}, "policy.gold.rho = 0.4: a number above 0.5, below 1"),
+        (SYNTHETIC, {"kind": "gold", "rho": 0.96}, "policy.gold.rho = 0.96: such that a group of (1 - rho) n of 20"),
+        (WORDS, {"kind": "gold"}, "policy.kind = gold: a rule for rewards other than 0 and 1, as rr and wrr are"),
         (SYNTHETIC, {"kind": "nrr", "interval": "bounded"}, "policy.nrr.interval = bounded: no such key"),
     ],
 )

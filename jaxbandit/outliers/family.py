@@ -13,6 +13,7 @@ from jaxbandit.arms.models import BUDGET, Model, problems
 from jaxbandit.arms.problem import Drawn
 from jaxbandit.arms.rewards import Replay, Rewards
 from jaxbandit.errors import BadInput
+from jaxbandit.outliers.gold import GOLD, factor, sizes
 from jaxbandit.outliers.intervals import NAMES, Interval, interval
 from jaxbandit.outliers.leap import DECIDED
 from jaxbandit.outliers.measured import MOST_PARTED, PARTS, SHARES, Measured, OutlierArms
@@ -191,6 +192,21 @@ def _nrr(setting: Setting, delta: float, k: float | None) -> tuple[Measured, dic
     return Measured(NRR(**common, need=jnp.int32(patience(delta)))), {"k": told["k"]}
 
 
+def _gold(
+    setting: Setting, delta: float, eps: float | None, rho: float | None, interval: str | None, size: str, at_once: bool
+) -> tuple[Measured, dict[str, Any]]:
+    if setting.rewards is not None:
+        raise BadInput("policy.kind", "gold", "a rule for rewards other than 0 and 1, as rr and wrr are")
+    eps, rho = (own or default for own, default in ((eps, setting.definition.eps), (rho, setting.definition.rho)))
+    of = _interval(setting, "gold", interval, delta, paper="ban2020")
+    largest, enough = map(jnp.int32, sizes(setting.arms, rho, size))
+    if largest < 1:
+        raise BadInput("policy.gold.rho", rho, f"such that a group of (1 - rho) n of {setting.arms} arms has one arm")
+    ends = jnp.int32(setting.budget), jnp.bool_(at_once), jnp.bool_(True), setting.arms
+    rule = GOLD(of, Twofold.of(factor(eps)), largest, enough, *ends)
+    return Measured(rule), {"eps": eps, "rho": rho, "interval": of.name}
+
+
 POLICIES = (
     PolicyKind("rr", "round-robin until no arm is active (Zhuang et al. 2017, Algorithm 1)",
                (_DELTA, _OWN_K, _INTERVAL), _rr),
@@ -202,6 +218,18 @@ POLICIES = (
     ),
     PolicyKind("nrr", "round-robin until the set was the same for 1/delta pulls (section 5.2)",
                (_DELTA, _OWN_K), _nrr),
+    PolicyKind(
+        "gold", "ranks arms by when they come apart from the others (Ban and He 2020, Algorithm 1)",
+        (
+            _DELTA,
+            Parameter("eps", _EPS, "of (eps, rho)-groups; that of the problem where left out", None),
+            Parameter("rho", _RHO, "of (eps, rho)-groups; that of the problem where left out", None),
+            _INTERVAL,
+            Parameter("size", one_of("at-most", "below"), "a community is terminal with at most (1 - rho) n arms, or "
+                      "below that, as printed", "at-most"),
+            Parameter("at_once", flag, "end as soon as there are enough terminal arms, else with the sweep", False),
+        ), _gold,
+    ),
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from jaxbandit.papers import cheng2010
+from jaxbandit.papers import ban2020, cheng2010, zhuang2017
 from jaxbandit.study.figure import Figure
 
-FIGURES: Mapping[str, Figure] = {**cheng2010.FIGURES}
+FIGURES: Mapping[str, Figure] = {**cheng2010.FIGURES, **zhuang2017.FIGURES, **ban2020.FIGURES}
