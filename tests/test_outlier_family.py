@@ -15,7 +15,7 @@ from jaxbandit.arms.rewards import Bounded
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Uniform
 from jaxbandit.outliers.definitions import outlier_groups
-from jaxbandit.outliers.family import FAMILY, METRICS
+from jaxbandit.outliers.family import FAMILY, METRICS, _fits, _rules, plan
 from jaxbandit.outliers.measured import PARTS, SHARES, Measured, OutlierArms, View
 from jaxbandit.outliers.problem import Pull
 from jaxbandit.outliers.truth import Arms, Definition, Judged, Labelled, Mixture, injected, source
@@ -261,3 +261,34 @@ def test_bad_input_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     out, said = capsys.readouterr()
     assert (out, said.count("\n")) == ("", 1)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_planning_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = {"kind": "outliers/bernoulli", "means": {"list": OUTLIER}, "k": 2.0, "budget": 5000}
+    rows = plan(problem, runs=20, rules=[{"kind": "rr", "interval": "bernoulli-corrected"}])
+    found = {row["metric"]: row for row in rows}
+    pulls, late = found["pulls"], found["pulls_of_19_in_20"]
+    assert pulls["ci_low"] < pulls["mean"] < pulls["ci_high"]
+    assert pulls["mean"] <= late["mean"] <= late["ci_high"] <= 5000
+    assert found["correct"]["mean"] >= 0.8
+    assert found["correct"]["ci_low"] > 0.5
+    assert "bound" not in found  # there is a theorem for the bounded interval alone
+    with pytest.raises(BadInput, match=r"rules\.kind = best: one of rr, wrr"):
+        plan(problem, rules=[{"kind": "best"}])
+    with pytest.raises(BadInput, match="runs = 1: a whole number from 2"):
+        plan(problem, runs=1)
+    with pytest.raises(BadInput, match=r"problem\.kind = outliers/odd: one of outliers/synthetic"):
+        plan({"kind": "outliers/odd"})
+
+
+def test_rules_that_are_planned() -> None:
+    arms = {"n": 12, "budget": 100}
+    words = {**WORDS, "budget": 100}
+    for problem, fitting in (({"kind": "outliers/synthetic", **arms}, True), (words, False)):
+        (setting,) = (
+            setting for setting, _ in Study.of({"runs": 1, "problem": problem, "policy": POLICIES[:1]}).settings()
+        )
+        chosen = [(kind.name, given.get("interval")) for kind, given in _rules() if _fits(setting, kind, given)]
+        assert ("rr", "bounded") in chosen
+        assert (("rr", "bernoulli-corrected") in chosen) == fitting
+        assert (("gold", "bounded") in chosen) == fitting

@@ -1,5 +1,6 @@
 """Outlier arms (Zhuang, Wang and Wang 2017; Ban and He 2020), one rule a file."""
 
+from jaxbandit.outliers.family import plan
 from jaxbandit.outliers.gold import GOLD
 from jaxbandit.outliers.intervals import Interval, interval
 from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING
@@ -23,5 +24,6 @@ __all__ = [
     "Singles",
     "View",
     "interval",
+    "plan",
     "rho_star",
 ]

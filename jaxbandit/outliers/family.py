@@ -1,10 +1,10 @@
 """The family of outlier arms as study files and the command line see it: problems, policies and metrics, by name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, exp
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,11 +18,12 @@ from jaxbandit.outliers.intervals import NAMES, Interval, interval
 from jaxbandit.outliers.leap import DECIDED
 from jaxbandit.outliers.measured import MOST_PARTED, PARTS, SHARES, Measured, OutlierArms
 from jaxbandit.outliers.nrr import NRR, patience
+from jaxbandit.outliers.planning import table
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.truth import Definition, Mixture, Source, injected, source
 from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.outliers.wrr import WRR, Share, rho_star
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, whole
+from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, parse, whole
 
 Answers = Mapping[str, np.ndarray]
 
@@ -287,12 +288,73 @@ METRICS = (
     ),
 )
 
+
+def _rules() -> Iterator[tuple[PolicyKind, dict[str, Any]]]:
+    """Every rule, with the interval that is proved and with the one for rewards 0 and 1."""
+    for kind in POLICIES:
+        own = any(parameter.name == "interval" for parameter in kind.parameters)
+        yield from ((kind, {"interval": name}) for name in ("bounded", "bernoulli-corrected") if own)
+        if not own:
+            yield kind, {}
+
+
+def _fits(setting: Setting, kind: PolicyKind, given: Mapping[str, Any]) -> bool:
+    try:
+        kind.build(setting, **parse(f"policy.{kind.name}", kind.parameters, given))
+    except BadInput:
+        return False
+    return True
+
+
+def plan(
+    problem: Setting | Mapping[str, Any],
+    runs: int = 400,
+    seed: int = 0,
+    rules: Sequence[Mapping[str, Any]] | None = None,
+) -> list[dict[str, Any]]:
+    """A planning table: what rules will cost on arms as a user guesses them.
+
+    Args:
+        problem: a setting, or a table as in a study file: ``{"kind": "outliers/bernoulli", "means": {"list": [...]}}``.
+        runs: of each rule, at least 2.
+        seed: 0 to 2^32 - 1.
+        rules: tables as in a study file, ``{"kind": "wrr", "delta": 0.05}``; where None, every rule that fits the
+            rewards, with the interval that is proved and with the one for rewards 0 and 1.
+
+    Returns:
+        Summary rows: ``pulls``, the mean with its 95 % interval (normal, over runs); ``pulls_of_19_in_20``, what 19 of
+        20 runs stay within; ``correct`` and ``capped``, shares of runs with Wilson's intervals; and for given means and
+        proved intervals ``bound``, that of Theorem 2 or 3, or of the proof of Theorem 5.7.
+
+    Raises:
+        BadInput: for a table that is wrong, naming its key.
+    """
+    whole(2, 2**31 - 1)("runs", runs)
+    if not isinstance(problem, Setting):
+        kinds = {f"outliers/{kind.name}": kind for kind in PROBLEMS}
+        kind = kinds[one_of(*kinds)("problem.kind", problem.get("kind", "missing"))]
+        problem = kind.build(**parse("problem", kind.parameters, _tail(problem)))
+    setting = cast(Setting, problem)
+    if rules is None:
+        chosen = [(kind, given) for kind, given in _rules() if _fits(setting, kind, given)]
+    else:
+        known = {kind.name: kind for kind in POLICIES}
+        named = [one_of(*known)("rules.kind", rule.get("kind", "missing")) for rule in rules]
+        chosen = [(known[name], _tail(rule)) for name, rule in zip(named, rules, strict=True)]
+    return list(table(setting, chosen, METRICS, runs, seed))
+
+
+def _tail(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name != "kind"}
+
+
 FAMILY = Family(
     "outliers",
     {kind.name: kind for kind in PROBLEMS},
     {kind.name: kind for kind in POLICIES},
     METRICS,
     common=("n", "budget"),
+    tune=plan,
 )
 
-__all__ = ["FAMILY", "Setting"]
+__all__ = ["FAMILY", "Setting", "plan"]

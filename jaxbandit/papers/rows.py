@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import NormalDist
 from typing import Any
 
+from jaxbandit.outliers.planning import share_interval
 from jaxbandit.study.summary import Row, identity
 
 
@@ -35,20 +35,15 @@ def average(rows: Sequence[Row], metric: str, params: Mapping[str, Any]) -> Row:
     means = [row["mean"] or 0.0 for row in rows]
     runs, mean = sum(row["runs"] for row in rows), sum(means) / len(means)
     if rows[0]["metric"].removeprefix("best_") in ("correct", "ranking", "capped"):
-        z = NormalDist().inv_cdf(0.975)
-        middle, scale = mean + z * z / (2 * runs), 1 + z * z / runs
-        wide = z * math.sqrt(mean * (1 - mean) / runs + z * z / (4 * runs * runs))
-        low, high = max(0.0, (middle - wide) / scale), min(1.0, (middle + wide) / scale)
+        low, high = share_interval(mean, runs)
         return Row(
-            policy=rows[0]["policy"], params=dict(params), metric=metric, mean=mean, ci_low=min(low, mean),
-            ci_high=max(high, mean), runs=runs,
+            policy=rows[0]["policy"], params=dict(params), metric=metric, mean=mean, ci_low=low, ci_high=high, runs=runs
         )  # fmt: skip
-    halves = [
-        (row["ci_high"] - mean) if row["ci_high"] is not None else None for row, mean in zip(rows, means, strict=True)
-    ]
-    known = [half for half in halves if half is not None]
-    half_ = math.sqrt(sum(half * half for half in known)) / len(rows) if len(known) == len(rows) else None
-    return computed(rows[0]["policy"], params, metric, mean, runs, half_)
+    tops = [row["ci_high"] for row in rows]
+    half = None
+    if None not in tops:
+        half = math.sqrt(sum(((top or 0.0) - own) ** 2 for top, own in zip(tops, means, strict=True))) / len(rows)
+    return computed(rows[0]["policy"], params, metric, mean, runs, half)
 
 
 def ratio(one: Row, other: Row) -> tuple[float, float | None]:
