@@ -30,7 +30,7 @@ def plan(name: str, runs: int = 4, data: Path | None = None) -> Plan:
 @pytest.mark.smoke
 def test_every_plan_builds(tmp_path: Path) -> None:
     names = [name.partition("/")[2] for name in FIGURES if name.startswith("zhuang2017/")]
-    assert {"fig1a", "fig1b", "fig1c", "fig2a", "fig3"} <= set(names)
+    assert {"fig1a", "fig1b", "fig1c", "fig2a", "fig3", "intervals"} <= set(names)
     for name in names:
         made = plan(name, data=table(tmp_path))
         assert made.studies

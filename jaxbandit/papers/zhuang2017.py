@@ -13,8 +13,11 @@ import numpy as np
 
 from jaxbandit.arms.problem import ORDER
 from jaxbandit.errors import BadInput
+from jaxbandit.outliers.intervals import NAMES
+from jaxbandit.outliers.truth import Mixture
 from jaxbandit.papers.rows import average, by_policy, computed, ratio, survival, where
 from jaxbandit.random import position, stream
+from jaxbandit.random.trials import UNITS
 from jaxbandit.study.figure import Axes, Figure, Plan, Request
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Row
@@ -185,6 +188,16 @@ def _fig2a(request: Request) -> Plan:
     return Plan(_real(request, [NRR, RR, WRR]), rows, axes=axes)
 
 
+HARDNESS = {"least": 3.0, "most": 14.0}
+"""H1 / H2 of the paper's test cases of figure 3 (section 5.3)."""
+
+
+def _hardness_ratio(case: int) -> float:
+    means = np.asarray(Mixture.of(15, 1).case(case).means) / UNITS
+    squares = (means - (means.mean() + 2.5 * means.std())) ** 2
+    return float(means.size / squares.min() / (1 / squares).sum())
+
+
 RHOS = [1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0]
 
 
@@ -200,6 +213,10 @@ def _fig3(request: Request) -> Plan:
         means = {rho: average(where(pulls, "pulls", rho=rho), "pulls_over_cases", {"rho": rho}) for rho in shares}
         (best,) = (rho for rho in shares if rho not in RHOS)
         more = list(means.values())
+        hardness = sorted(map(_hardness_ratio, range(CASES)))
+        for name, value in (("least", hardness[0]), ("most", hardness[-1])):
+            more.append(computed("wrr", {}, f"{name}_h1_over_h2", value))
+            more.append(computed("wrr", {}, f"published_{name}_h1_over_h2", HARDNESS[name]))
         for rho in sorted(shares):
             value, half = ratio(means[rho], means[best])
             params = {"rho": rho, "over": "rho*"}
@@ -210,12 +227,51 @@ def _fig3(request: Request) -> Plan:
     return Plan([study], rows, axes=axes)
 
 
+EASY = [*(0.2 + 0.01 * i for i in range(18)), 0.85, 0.95]
+RARE = [*(0.02 + 0.001 * i for i in range(18)), 0.075, 0.15]
+"""Two outliers far out; and rare rewards, with an outlier that makes the threshold uncertain and an arm close below."""
+
+_KINDS: Sequence[Params] = [{"kind": "rr"}, {"kind": "wrr"}, {"kind": "wrr", "rho": 100.0}]
+
+
+def _intervals(request: Request) -> Plan:
+    policies: list[Params] = [{**kind, "interval": name} for kind in _KINDS for name in NAMES]
+    studies = [
+        request.study({
+            "problem": {"kind": "outliers/bernoulli", "k": 2.0, "budget": CAP // 10, "means": {"list": means}},
+            "policy": policies,
+        }, labels={"arms": arms})
+        for arms, means in (("easy", EASY), ("rare", RARE))
+    ]  # fmt: skip
+
+    def rows(found: list[Row]) -> list[Row]:
+        """What an interval costs, in pulls with the proved one."""
+        more = []
+        for row in where(found, "pulls"):
+            params = {name: row["params"][name] for name in ["arms", "rho"] if name in row["params"]}
+            (proved,) = where(found, "pulls", row["policy"], interval="bounded", **params)
+            if row is not proved:
+                value, half = ratio(row, proved)
+                params |= {"interval": row["params"]["interval"], "over": "bounded"}
+                more.append(computed(row["policy"], params, "pulls_ratio", value, row["runs"], half))
+        return [*more, computed("1 - delta", {}, "correct", 1 - DELTA)]
+
+    def curve(row: Row) -> str:
+        params = row["params"]
+        rho = f", rho {params['rho']:.3g}" if "rho" in params else ""
+        return f"{row['policy']}{rho}, {params['interval']}" if params else row["policy"]
+
+    axes = Axes(lambda row: row["params"].get("arms"), "correct", "", "share of runs with exactly the outliers", curve)
+    return Plan(studies, rows, axes=axes)
+
+
 _ALL = (
     ("fig1a", "share of right answers against the number of arms", 100, _fig1a),
     ("fig1b", "pulls against the number of arms", 100, _fig1b),
     ("fig1c", "what WRR saves of RR's pulls", 10, _fig1c),
     ("fig2a", "right answers on real rates", 10, _fig2a),
     ("fig3", "pulls of WRR against rho", 100, _fig3),
+    ("intervals", "which interval keeps its promise", 1000, _intervals),
 )
 
 FIGURES = {f"zhuang2017/{name}": Figure(f"zhuang2017/{name}", title, runs, make) for name, title, runs, make in _ALL}
