@@ -184,22 +184,18 @@ def test_rewards_between_0_and_1_keep_their_means() -> None:
     assert totals.std(axis=0) == pytest.approx(np.sqrt(means * (1 - means) / 3 / 32), rel=0.15)
 
 
-def test_bounded_rewards_and_replayed_ones(tmp_path: Path) -> None:
+def test_replayed_rewards_from_a_study_to_rows(tmp_path: Path) -> None:
     table = tmp_path / "rewards.csv"
-    lines = [f"{arm},{reward}" for arm, many in enumerate([1] * 9 + [9]) for reward in [0] * (10 - many) + [2] * many]
+    records = {arm: [2] * many + [0] * (10 - many) for arm, many in enumerate([1] * 9 + [9])}
+    lines = [f"{arm},{reward}" for arm, rewards in records.items() for reward in rewards]
     table.write_text("\n".join(["arm,reward", *lines]))
-    common = {"budget": 100_000, "k": 1.5}
-    problems = [
-        {"kind": "outliers/bounded", "means": {"list": OUTLIER}, **common},
-        {"kind": "outliers/replay", "path": str(table), "reward": "reward", **common},
-    ]
-    for number, problem in enumerate(problems):
-        rows = run(Study.of({"runs": 8, "problem": problem, "policy": [{"kind": "rr"}]}), tmp_path / str(number))
-        value = {row["metric"]: row["mean"] for row in rows}
-        assert value["correct"] == 1
-        assert value["outliers"] == 1
-        assert value["capped"] == 0
-        assert {row["params"]["interval"] for row in rows} == {"bounded"}
+    problem = {"kind": "outliers/replay", "path": str(table), "reward": "reward", "budget": 100_000, "k": 1.5}
+    rows = run(Study.of({"runs": 8, "problem": problem, "policy": [{"kind": "rr"}]}), tmp_path / "out")
+    value = {row["metric"]: row["mean"] for row in rows}
+    assert value["correct"] == 1
+    assert value["outliers"] == 1
+    assert value["capped"] == 0
+    assert {row["params"]["interval"] for row in rows} == {"bounded"}
 
 
 def refusal(problem: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
