@@ -221,6 +221,7 @@ WORDS = {"kind": "outliers/bounded", "means": {"list": OUTLIER}, "budget": 1000}
         ({**SYNTHETIC, "k": 0}, {}, "problem.k = 0: a number above 0, below 1000"),
         ({**SYNTHETIC, "outlying": 20}, {}, "problem.outlying = 20: fewer than 20, the number of arms"),
         ({**SYNTHETIC, "budget": -1}, {}, "problem.budget = -1: a whole number from 0"),
+        ({**SYNTHETIC, "budget": 19}, {}, "problem.budget = 19: at least 20, a pull of each arm"),
         ({**INJECTED, "eps": 0.06}, {}, "problem.eps = 0.06: a number above 0.0644945, below 50"),
         ({**INJECTED, "rho": 0.5}, {}, "problem.rho = 0.5: a number above 0.5, below 1"),
         ({**INJECTED, "rho": 1}, {}, "problem.rho = 1: a number above 0.5, below 1"),

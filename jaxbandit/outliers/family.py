@@ -40,6 +40,10 @@ class Setting:
     definition: Definition
     rewards: Rewards | None = None
 
+    def __post_init__(self) -> None:
+        if self.budget < self.arms:
+            raise BadInput("problem.budget", self.budget, f"at least {self.arms}, a pull of each arm")
+
     @property
     def arms(self) -> int:
         """How many arms there are."""
@@ -130,7 +134,8 @@ PROBLEMS = (
     ProblemKind(
         "synthetic", "0 or 1; normal arms around 0.3, and a few from 0.8 to 1 (for Zhuang et al. 2017, section 5.1)",
         (
-            _ARMS, _CAP, Parameter("definition", one_of("k-sigma", "robust"), "what an outlier is", "k-sigma"), *_SIGMA,
+            _ARMS, _CAP, Parameter("definition", one_of("k-sigma", "robust"), "what an outlier is: k-sigma or robust",
+                             "k-sigma"), *_SIGMA,
             Parameter("outlying", whole(0, MOST_ARMS), "how many arms are from 0.8 to 1; where left out, half of what "
                       "k-sigma can tell, n / (2 (1 + k^2)), and at least 1", None),
             _CASE,
@@ -140,7 +145,8 @@ PROBLEMS = (
         "injected", "0 or 1; one (eps, rho)-group of outliers (Ban and He 2020, section 6.1)",
         (
             _ARMS, _CAP,
-            Parameter("side", one_of("upper", "intermediate", "lower"), "where the outliers lie", "upper"),
+            Parameter("side", one_of("upper", "intermediate", "lower"), "where the outliers lie: upper, intermediate or lower",
+                      "upper"),
             *_GROUPS, Parameter("k", _K, "what rules that look for k-sigma take", 2.5), _CASE,
         ), _injected,
     ),
