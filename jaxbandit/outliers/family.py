@@ -145,8 +145,8 @@ PROBLEMS = (
         "injected", "0 or 1; one (eps, rho)-group of outliers (Ban and He 2020, section 6.1)",
         (
             _ARMS, _CAP,
-            Parameter("side", one_of("upper", "intermediate", "lower"), "where the outliers lie: upper, intermediate or lower",
-                      "upper"),
+            Parameter("side", one_of("upper", "intermediate", "lower"), "where the outliers lie: upper, intermediate or "
+                      "lower", "upper"),
             *_GROUPS, Parameter("k", _K, "what rules that look for k-sigma take", 2.5), _CASE,
         ), _injected,
     ),
