@@ -1,10 +1,11 @@
 """Outlier arms (Zhuang, Wang and Wang 2017; Ban and He 2020), one rule a file."""
 
 from jaxbandit.outliers.gold import GOLD
-from jaxbandit.outliers.intervals import Interval, interval
+from jaxbandit.outliers.ib import IB
+from jaxbandit.outliers.intervals import Interval, clucb, interval
 from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING
 from jaxbandit.outliers.nrr import NRR
-from jaxbandit.outliers.problem import Bernoulli, Pull, Singles, View
+from jaxbandit.outliers.problem import Bernoulli, One, Pull, Singles, View
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.wrr import WRR, rho_star
 
@@ -13,15 +14,18 @@ __all__ = [
     "DECIDED",
     "FLAT",
     "GOLD",
+    "IB",
     "NRR",
     "RR",
     "RUNNING",
     "WRR",
     "Bernoulli",
     "Interval",
+    "One",
     "Pull",
     "Singles",
     "View",
+    "clucb",
     "interval",
     "rho_star",
 ]
