@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit, prange
 
 from benchmarks.numba_cleaning import _splitmix, _xoroshiro
-from jaxbandit.outliers import GOLD, WRR
+from jaxbandit.outliers import GOLD, IB, NRR, WRR
 
 U = np.uint64
 
@@ -111,6 +111,89 @@ def _k_sigma(bounded, weighted, p, truth, k, scale, table, rho, cap, runs, seed,
                     some, own = _active(bounded, y, m, k, scale, _reach(table, total), beta, i if weighted else -1)
                     if not weighted or not own or m[i] >= c[i] or total >= cap:
                         break
+            _outliers(y, k, found)
+            answers[number, 0] = total
+            answers[number, 1] = np.all(found == truth)
+    return answers
+
+
+@njit(parallel=True)
+def _naive(p, truth, k, need, cap, runs, seed, threads):
+    n = p.size
+    answers = np.zeros((runs, 2))
+    for thread in prange(threads):
+        state = (_splitmix(U(seed) * U(1000003) + U(2 * thread + 1)), _splitmix(U(seed) * U(7919) + U(2 * thread + 2)))
+        m, s, y = np.zeros(n), np.zeros(n), np.zeros(n)
+        found, last = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        for number in range(thread, runs, threads):
+            for i in range(n):
+                state, word = _xoroshiro(state)
+                m[i] = 1.0
+                s[i] = 1.0 if (word >> U(11)) * 2.0**-53 < p[i] else 0.0
+                y[i] = s[i]
+            total, i, same = n, 0, 0
+            _outliers(y, k, last)
+            while same < need and total < cap:
+                i = i + 1 if i + 1 < n else 0
+                state, word = _xoroshiro(state)
+                m[i] += 1.0
+                s[i] += 1.0 if (word >> U(11)) * 2.0**-53 < p[i] else 0.0
+                y[i] = s[i] / m[i]
+                total += 1
+                _outliers(y, k, found)
+                same += 1
+                for j in range(n):
+                    if found[j] != last[j]:
+                        same = 0
+                        last[j] = found[j]
+            answers[number, 0] = total
+            answers[number, 1] = np.all(last == truth)
+    return answers
+
+
+@njit(parallel=True)
+def _iterative(p, truth, k, width, table, cap, runs, seed, threads):
+    n = p.size
+    answers = np.zeros((runs, 2))
+    for thread in prange(threads):
+        state = (_splitmix(U(seed) * U(1000003) + U(2 * thread + 1)), _splitmix(U(seed) * U(7919) + U(2 * thread + 2)))
+        m, s, y, unit = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+        left, found = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        for number in range(thread, runs, threads):
+            for i in range(n):
+                state, word = _xoroshiro(state)
+                m[i] = 1.0
+                s[i] = 1.0 if (word >> U(11)) * 2.0**-53 < p[i] else 0.0
+                y[i], unit[i], left[i] = s[i], width * np.sqrt(0.5), True
+            total, many = n, n
+            while many > 0 and total < cap:
+                # Only the root of the reach changes with T.
+                root = np.sqrt(_reach(table, total))
+                best, rival, top = -1, -1, -1.0
+                for i in range(n):
+                    if left[i] and (best < 0 or y[i] > y[best]):
+                        best = i
+                for i in range(n):
+                    if left[i] and i != best:
+                        upper = y[i] + root * unit[i]
+                        if upper > top:
+                            rival, top = i, upper
+                if rival < 0 or y[best] - root * unit[best] >= top:
+                    _outliers(y, k, found)
+                    if not found[best]:
+                        break
+                    left[best] = False
+                    many -= 1
+                    continue
+                i = rival
+                if m[best] < m[rival] or (m[best] == m[rival] and best < rival):
+                    i = best
+                state, word = _xoroshiro(state)
+                m[i] += 1.0
+                s[i] += 1.0 if (word >> U(11)) * 2.0**-53 < p[i] else 0.0
+                y[i] = s[i] / m[i]
+                unit[i] = width * np.sqrt(0.5 / m[i])
+                total += 1
             _outliers(y, k, found)
             answers[number, 0] = total
             answers[number, 1] = np.all(found == truth)
@@ -236,6 +319,12 @@ def simulate(policy: Any, p: np.ndarray, truth: np.ndarray, *, runs: int, seed: 
                         cap, runs, seed, threads)  # fmt: skip
         return answers
     k, scale = float(_double(policy.k)), float(_double(policy.of.scale))
+    if isinstance(policy, NRR):
+        answers = _naive(p, truth, k, int(policy.need), cap, runs, seed, threads)
+        return answers
+    if isinstance(policy, IB):
+        answers = _iterative(p, truth, k, float(_double(policy.of.width)), table, cap, runs, seed, threads)
+        return answers
     share = policy.share if isinstance(policy, WRR) else None
     rho = float(share.units) + float(share.part) / float(share.parts) if share else 0.0
     answers = _k_sigma(bounded, rho > 0, p, truth, k, scale, table, rho, cap, runs, seed, threads)

@@ -26,7 +26,8 @@ import numpy as np
 from benchmarks import numba_outliers
 from benchmarks.common import Row, facts, parser, save, table
 from jaxbandit import simulate
-from jaxbandit.outliers import GOLD, RR, WRR, Bernoulli, gold, interval, rho_star
+from jaxbandit.outliers import GOLD, IB, NRR, RR, WRR, Bernoulli, clucb, gold, interval, rho_star
+from jaxbandit.outliers.nrr import patience
 from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.outliers.wrr import Share
 
@@ -49,7 +50,10 @@ CASES = (
     Case("rr", "bernoulli-corrected", 50, 10.0, 8000, 200),
     Case("rr", "bernoulli-corrected", 200, 30.0, 3000, 40),
     Case("rr", "bounded", 50, 10.0, 3000, 16),
-    Case("wrr", "bernoulli-corrected", 50, 10.0, 1000, 400),
+    Case("wrr", "bernoulli-corrected", 50, 10.0, 4096, 400, 64),
+    Case("wrr", "bernoulli-corrected", 200, 30.0, 1024, 60, 16),
+    Case("nrr", "bounded", 50, 1.0, 65536, 16384),
+    Case("ib", "bounded", 50, 1.0, 512, 32, 256),
     Case("gold", "bounded", 100, 10.0, 1024, 64, 16),
     Case("gold", "bernoulli-corrected", 100, 10.0, 1024, 32, 16),
 )
@@ -76,7 +80,12 @@ def policy(rule: str, name: str, n: int) -> Any:
         of = interval(name, n, DELTA, paper="ban2020")
         sizes = map(jnp.int32, gold.sizes(n, RHO))
         return GOLD(of, Twofold.of(gold.factor(EPS)), *sizes, jnp.int32(CAP), jnp.bool_(False), jnp.bool_(True), n)
+    if rule == "ib":
+        return IB(Twofold.of(K), clucb(n, DELTA, 0.5), jnp.int32(CAP), n)
     of = interval(name, n, DELTA, k=K)
+    if rule == "nrr":
+        need = jnp.int32(patience(DELTA))
+        return NRR(Twofold.of(K), of, need, *ends)
     if rule == "wrr":
         return WRR(Twofold.of(K), of, Share.of(round(rho_star(n, K, DELTA), 6)), *ends)
     return RR(Twofold.of(K), of, *ends)
@@ -137,6 +146,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--repeats", type=int, help="repetitions of each side (5)")
     options.add_argument("--rule", help="this rule alone")
+    options.add_argument("--lanes", type=int, help="lanes a device")
     given = options.parse_args()
     head = facts("outliers", given.quick)
     jax.config.update("jax_platforms", "cpu")

@@ -243,7 +243,8 @@ WORDS = {"kind": "outliers/bounded", "means": {"list": OUTLIER}, "budget": 1000}
         (SYNTHETIC, {"kind": "gold", "eps": 0.06}, "policy.gold.eps = 0.06: a number above 0.0644945, below 50"),
         (SYNTHETIC, {"kind": "gold", "rho": 0.4}, "policy.gold.rho = 0.4: a number above 0.5, below 1"),
         (SYNTHETIC, {"kind": "gold", "rho": 0.96}, "policy.gold.rho = 0.96: such that a group of (1 - rho) n of 20"),
-        (WORDS, {"kind": "gold"}, "policy.kind = gold: a rule for rewards other than 0 and 1, as rr and wrr are"),
+        (WORDS, {"kind": "gold"}, "policy.kind = gold: a rule for rewards other than 0 and 1: rr or nrr"),
+        (WORDS, {"kind": "wrr"}, "policy.kind = wrr: a rule for rewards other than 0 and 1: rr or nrr"),
         (SYNTHETIC, {"kind": "nrr", "interval": "bounded"}, "policy.nrr.interval = bounded: no such key"),
     ],
 )
@@ -289,3 +290,13 @@ def test_rules_that_are_planned() -> None:
         assert ("rr", "bounded") in chosen
         assert (("rr", "bernoulli-corrected") in chosen) == fitting
         assert (("gold", "bounded") in chosen) == fitting
+
+
+@pytest.mark.parametrize(("definition", "two_sided"), [("k-sigma", False), ("k-sigma", True), ("robust", True)])
+def test_rules_look_for_what_the_definition_asks(definition: str, two_sided: bool) -> None:
+    problem = {**SYNTHETIC, "definition": definition, "two_sided": two_sided}
+    rules = [{"kind": name} for name in ("rr", "wrr", "nrr")]
+    for configuration in Study.of({"runs": 1, "problem": problem, "policy": rules}).configurations():
+        of = configuration.policy.rule.of  # type: ignore[attr-defined]
+        assert of.sides == ("both" if two_sided else "above")
+        assert of.rule == definition

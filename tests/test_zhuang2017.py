@@ -30,12 +30,12 @@ def plan(name: str, runs: int = 4, data: Path | None = None) -> Plan:
 @pytest.mark.smoke
 def test_every_plan_builds(tmp_path: Path) -> None:
     names = [name.partition("/")[2] for name in FIGURES if name.startswith("zhuang2017/")]
-    assert {"fig1a", "fig1b", "fig1c", "fig2a", "fig3", "intervals"} <= set(names)
+    assert {"fig1a", "fig1b", "fig1c", "fig2a", "fig2b", "fig3", "intervals"} <= set(names)
     for name in names:
         made = plan(name, data=table(tmp_path))
         assert made.studies
         assert made.axes is not None
-    for name in ("fig2a",):
+    for name in ("fig2a", "fig2b"):
         with pytest.raises(BadInput, match="--data = missing: a table of captions"):
             plan(name)
         with pytest.raises(BadInput, match="a table of captions"):

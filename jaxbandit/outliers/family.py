@@ -14,7 +14,8 @@ from jaxbandit.arms.problem import Drawn
 from jaxbandit.arms.rewards import Replay, Rewards
 from jaxbandit.errors import BadInput
 from jaxbandit.outliers.gold import GOLD, factor, sizes
-from jaxbandit.outliers.intervals import NAMES, Interval, interval
+from jaxbandit.outliers.ib import IB
+from jaxbandit.outliers.intervals import NAMES, Interval, clucb, interval
 from jaxbandit.outliers.leap import DECIDED
 from jaxbandit.outliers.measured import MOST_PARTED, PARTS, SHARES, Measured, OutlierArms
 from jaxbandit.outliers.nrr import NRR, patience
@@ -145,8 +146,8 @@ PROBLEMS = (
         "injected", "0 or 1; one (eps, rho)-group of outliers (Ban and He 2020, section 6.1)",
         (
             _ARMS, _CAP,
-            Parameter("side", one_of("upper", "intermediate", "lower"), "where the outliers lie: upper, intermediate or "
-                      "lower", "upper"),
+            Parameter("side", one_of("upper", "intermediate", "lower"), "where the outliers lie: upper, intermediate "
+                      "or lower", "upper"),
             *_GROUPS, Parameter("k", _K, "what rules that look for k-sigma take", 2.5), _CASE,
         ), _injected,
     ),
@@ -160,12 +161,12 @@ _INTERVAL = Parameter("interval", one_of(*NAMES), "bounded (proved), or for rewa
                       "bernoulli-corrected, the default for them", None)  # fmt: skip
 
 
-def _interval(setting: Setting, rule: str, name: str | None, delta: float, **more: Any) -> Interval:
+def _interval(setting: Setting, policy: str, name: str | None, delta: float, **more: Any) -> Interval:
     """The interval by name; by default, the one that fits the rewards."""
     whole = setting.rewards is None
     name = name or ("bernoulli-corrected" if whole else "bounded")
     if not whole and name != "bounded":
-        raise BadInput(f"policy.{rule}.interval", name, "bounded, as not all rewards are 0 or 1")
+        raise BadInput(f"policy.{policy}.interval", name, "bounded, as not all rewards are 0 or 1")
     return interval(name, setting.arms, delta, unit=1 if whole else 1 / PARTS, **more)
 
 
@@ -173,7 +174,9 @@ def _sigma(setting: Setting, rule: str, delta: float, k: float | None, name: str
     """What rules that look for k-sigma have in common (after a pull of each arm, they go on with the second one, as
     the listings do), and what is reported of it."""
     k = setting.definition.k if k is None else k
-    of = _interval(setting, rule, name, delta, k=k)
+    judge = setting.definition
+    sides, threshold = "both" if judge.two_sided else "above", "robust" if judge.name == "robust" else "k-sigma"
+    of = _interval(setting, rule, name, delta, k=k, sides=sides, rule=threshold)
     common = {
         "k": Twofold.of(k), "of": of, "cap": jnp.int32(setting.budget), "start": jnp.int32(1),
         "leaping": jnp.bool_(True), "n": setting.arms,
@@ -189,9 +192,22 @@ def _rr(setting: Setting, delta: float, k: float | None, interval: str | None) -
 def _wrr(
     setting: Setting, delta: float, k: float | None, interval: str | None, rho: float | None
 ) -> tuple[Measured, dict[str, Any]]:
+    _zero_or_one(setting, "wrr")
     common, told = _sigma(setting, "wrr", delta, k, interval)
     rho = rho_star(setting.arms, told["k"], delta) if rho is None else rho
     return Measured(WRR(**common, share=Share.of(rho))), told | {"rho": rho}
+
+
+def _ib(setting: Setting, delta: float, k: float | None, scale: float) -> tuple[Measured, dict[str, Any]]:
+    _zero_or_one(setting, "ib")
+    k = setting.definition.k if k is None else k
+    of = clucb(setting.arms, delta, scale)
+    return Measured(IB(Twofold.of(k), of, jnp.int32(setting.budget), setting.arms)), {"k": k}
+
+
+def _zero_or_one(setting: Setting, rule: str) -> None:
+    if setting.rewards is not None:
+        raise BadInput("policy.kind", rule, "a rule for rewards other than 0 and 1: rr or nrr")
 
 
 def _nrr(setting: Setting, delta: float, k: float | None) -> tuple[Measured, dict[str, Any]]:
@@ -202,8 +218,7 @@ def _nrr(setting: Setting, delta: float, k: float | None) -> tuple[Measured, dic
 def _gold(
     setting: Setting, delta: float, eps: float | None, rho: float | None, interval: str | None, size: str, at_once: bool
 ) -> tuple[Measured, dict[str, Any]]:
-    if setting.rewards is not None:
-        raise BadInput("policy.kind", "gold", "a rule for rewards other than 0 and 1, as rr and wrr are")
+    _zero_or_one(setting, "gold")
     eps, rho = (own or default for own, default in ((eps, setting.definition.eps), (rho, setting.definition.rho)))
     of = _interval(setting, "gold", interval, delta, paper="ban2020")
     largest, enough = map(jnp.int32, sizes(setting.arms, rho, size))
@@ -225,6 +240,10 @@ POLICIES = (
     ),
     PolicyKind("nrr", "round-robin until the set was the same for 1/delta pulls (section 5.2)",
                (_DELTA, _OWN_K), _nrr),
+    PolicyKind(
+        "ib", "best arms one by one, by CLUCB, until one is no outlier (Zhuang et al. 2017, section 5.2)",
+        (_DELTA, _OWN_K, Parameter("scale", _above(0, 100), "CLUCB's R, the sub-Gaussian scale of a reward", 1.0)), _ib,
+    ),
     PolicyKind(
         "gold", "ranks arms by when they come apart from the others (Ban and He 2020, Algorithm 1)",
         (

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.outliers.intervals import Interval, all_equal, arm_radii, means_of
-from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING, Seen, rarely, select
+from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING, Seen, low_bits, rarely, select
 from jaxbandit.outliers.problem import Singles, View
 from jaxbandit.outliers.twofold import Twofold
 
@@ -176,7 +176,7 @@ class GOLD:
         otherwise = Found(last, edges, state.labels, jnp.zeros(n, bool), no, no)
         found: Found = _resolve(needed, otherwise, self, state, relied, last, outcome)
         counts = _counts(state, found.last)
-        seen = state.seen.add(counts, lax.population_count(outcome & _low_bits(counts)).astype(jnp.int32))
+        seen = state.seen.add(counts, lax.population_count(outcome & low_bits(counts)).astype(jnp.int32))
         scores = jnp.where(found.fresh, seen.total, state.scores)
         done = scores != NEVER
         cursor = jnp.where(found.last >= 0, found.last % n + 1, state.cursor)
@@ -264,7 +264,7 @@ def _rank(members: Array) -> Array:
     places = jnp.arange(members.shape[0], dtype=jnp.int32)
     counts = lax.population_count(groups).astype(jnp.int32)
     whole = jnp.cumsum(counts) - counts
-    return whole[places // 32] + lax.population_count(groups[places // 32] & _low_bits(places % 32)).astype(jnp.int32)
+    return whole[places // 32] + lax.population_count(groups[places // 32] & low_bits(places % 32)).astype(jnp.int32)
 
 
 def _sweep(state: State) -> tuple[Array, Array]:
@@ -278,12 +278,6 @@ def _open(state: State) -> Array:
     """The pairs of arms that are not terminal: bool, (n, n)."""
     free = state.scores == NEVER
     return free[:, None] & free[None, :]
-
-
-def _low_bits(count: Array) -> Array:
-    """A mask of so many bits, 0 to 32."""
-    some = (jnp.uint32(1) << jnp.minimum(count, 31).astype(jnp.uint32)) - 1
-    return jnp.where(count >= 32, jnp.uint32(0xFFFFFFFF), some)
 
 
 def _counts(state: State, last: Array) -> Array:
@@ -304,7 +298,7 @@ def _walk(state: State, last: Array, counts: Array, outcome: Array) -> tuple[tup
     turns = jnp.arange(1, SWEEPS + 1, dtype=jnp.int32)[:, None] * n - 1
 
     def after(counts: Array) -> tuple[Array, Array]:
-        ones = lax.population_count(outcome & _low_bits(counts)).astype(jnp.int32)
+        ones = lax.population_count(outcome & low_bits(counts)).astype(jnp.int32)
         return jnp.maximum(state.seen.pulls + counts, 1), state.seen.ones + ones
 
     return after(jnp.minimum(_counts(state, turns), counts)), after(counts)

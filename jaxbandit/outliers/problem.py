@@ -32,6 +32,15 @@ class Singles(NamedTuple):
     attempts: Array
 
 
+class One(NamedTuple):
+    """One pull of one arm. ``attempt``: pulls of it before; ``made``: 1, or 0 where it is not made. All int32 scalars;
+    so is the outcome."""
+
+    arm: Array
+    attempt: Array
+    made: Array
+
+
 class View(NamedTuple):
     """What an algorithm knows before the first pull: nothing but how many arms there are."""
 
@@ -78,8 +87,11 @@ class Bernoulli:
         """The number of arms."""
         return View(jnp.int32(self.p.shape[0]))
 
-    def pull(self, key: Stream, instance: Stream, pull: Pull | Singles) -> Array:
+    def pull(self, key: Stream, instance: Stream, pull: Pull | Singles | One) -> Array:
         """The successes of each arm, or its rewards."""
+        if isinstance(pull, One):
+            hit = bernoulli(words(instance, pull.arm, pull.attempt)[0], self.p[pull.arm])
+            return hit.astype(jnp.int32) * pull.made
         arm = jnp.arange(self.p.shape[0])
         if isinstance(pull, Singles):
             most = over_lanes(jnp.max(pull.counts))

@@ -31,7 +31,7 @@ CAP, DELTA = 10_000_000, 0.1
 SIZES, KS, CASES = [20, 50, 100, 200], [2.0, 2.5, 3.0], 10
 """Section 5.1: arms, k, and test cases of each pair."""
 
-NRR = {"kind": "nrr"}
+NRR, IB = {"kind": "nrr"}, {"kind": "ib"}
 RR, WRR = ({"kind": kind, "interval": "bernoulli"} for kind in ("rr", "wrr"))
 """As the paper runs them: with the printed interval for Bernoulli rewards."""
 
@@ -45,9 +45,17 @@ SAVED: Mapping[str, Sequence[tuple[float, float]]] = {
 SYNTHETIC = {"kind": "outliers/synthetic", "budget": CAP}
 
 
-def _fig1(request: Request, policies: Sequence[Params]) -> Study:
-    """All twelve configurations; each run draws its arms, as a test case of its own."""
-    return request.study({"problem": SYNTHETIC, "policy": policies, "sweep": {"n": SIZES, "k": KS}})
+IB_CAP = CAP // 10
+"""IB makes one pull a step, and would take ten times as long up to the paper's cap."""
+
+
+def _fig1(request: Request, policies: Sequence[Params]) -> list[Study]:
+    """All twelve configurations; each run draws its arms, as a test case of its own. IB has a cap of its own."""
+    sweep = {"n": SIZES, "k": KS}
+    return [
+        request.study({"problem": SYNTHETIC, "policy": policies, "sweep": sweep}),
+        request.study({"problem": {**SYNTHETIC, "budget": IB_CAP}, "policy": [IB], "sweep": sweep}),
+    ]
 
 
 def _over_k(metric: str, found: list[Row]) -> list[Row]:
@@ -66,7 +74,7 @@ def _fig1a(request: Request) -> Plan:
         return [*_over_k("correct", found), computed("1 - delta", {}, "correct_over_k", 1 - DELTA)]
 
     axes = Axes("n", "correct_over_k", _N, "share of runs with exactly the outliers", by_policy, xlog=True)
-    return Plan([_fig1(request, [NRR, RR, WRR])], rows, axes=axes)
+    return Plan(_fig1(request, [NRR, RR, WRR]), rows, axes=axes)
 
 
 def _fig1b(request: Request) -> Plan:
@@ -79,7 +87,7 @@ def _fig1b(request: Request) -> Plan:
         return [*more, computed("cap", {}, "pulls_over_k", CAP)]
 
     axes = Axes("n", "pulls_over_k", _N, "pulls", by_policy, xlog=True, ylog=True)
-    return Plan([_fig1(request, [RR, WRR])], rows, axes=axes)
+    return Plan(_fig1(request, [RR, WRR]), rows, axes=axes)
 
 
 _GRID = [x / 20 for x in range(20)]
@@ -157,18 +165,19 @@ def sampled(values: np.ndarray, case: int, arms: int = REGIONS) -> list[float]:
 
 
 def _real(request: Request, policies: Sequence[Params], k: float = 2.5) -> list[Study]:
-    """A study a test case."""
+    """A study a test case; and one more for IB, with its own cap."""
     found = rates(request)
     return [
         request.study(
             {
                 "problem": {
-                    "kind": "outliers/bernoulli", "k": k, "budget": CAP, "means": {"list": sampled(found, case)},
+                    "kind": "outliers/bernoulli", "k": k, "budget": cap, "means": {"list": sampled(found, case)},
                 },
-                "policy": policies,
+                "policy": some,
             },
             labels={"case": case},
         )
+        for some, cap in ((policies, CAP), ([IB], IB_CAP))
         for case in range(KEYWORDS)
     ]  # fmt: skip
 
@@ -186,6 +195,11 @@ def _fig2a(request: Request) -> Plan:
 
     axes = Axes("measure", "performance", "", "mean over test cases", by_policy)
     return Plan(_real(request, [NRR, RR, WRR]), rows, axes=axes)
+
+
+def _fig2b(request: Request) -> Plan:
+    name = "zhuang2017/fig2b"
+    return Plan(_real(request, [RR, WRR]), lambda found: _saved(name, found, "ib", ("case",)), axes=_saving(name, "ib"))
 
 
 HARDNESS = {"least": 3.0, "most": 14.0}
@@ -228,20 +242,20 @@ def _fig3(request: Request) -> Plan:
 
 
 EASY = [*(0.2 + 0.01 * i for i in range(18)), 0.85, 0.95]
-RARE = [*(0.02 + 0.001 * i for i in range(18)), 0.075, 0.15]
+RARE = [*(0.0005 + 0.00003 * i for i in range(18)), 0.0163, 0.02]
 """Two outliers far out; and rare rewards, with an outlier that makes the threshold uncertain and an arm close below."""
 
-_KINDS: Sequence[Params] = [{"kind": "rr"}, {"kind": "wrr"}, {"kind": "wrr", "rho": 100.0}]
+_KINDS: Sequence[Params] = [{"kind": "rr"}, {"kind": "wrr"}, {"kind": "wrr", "rho": 1000.0}]
 
 
 def _intervals(request: Request) -> Plan:
     policies: list[Params] = [{**kind, "interval": name} for kind in _KINDS for name in NAMES]
     studies = [
         request.study({
-            "problem": {"kind": "outliers/bernoulli", "k": 2.0, "budget": CAP // 10, "means": {"list": means}},
+            "problem": {"kind": "outliers/bernoulli", "k": k, "budget": CAP, "means": {"list": means}},
             "policy": policies,
         }, labels={"arms": arms})
-        for arms, means in (("easy", EASY), ("rare", RARE))
+        for arms, k, means in (("easy", 2.0, EASY), ("rare", 3.0, RARE))
     ]  # fmt: skip
 
     def rows(found: list[Row]) -> list[Row]:
@@ -270,6 +284,7 @@ _ALL = (
     ("fig1b", "pulls against the number of arms", 100, _fig1b),
     ("fig1c", "what WRR saves of RR's pulls", 10, _fig1c),
     ("fig2a", "right answers on real rates", 10, _fig2a),
+    ("fig2b", "what WRR and RR save of IB's pulls on real rates", 5, _fig2b),
     ("fig3", "pulls of WRR against rho", 100, _fig3),
     ("intervals", "which interval keeps its promise", 1000, _intervals),
 )
