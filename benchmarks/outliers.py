@@ -1,11 +1,12 @@
 """Runs a second of the outlier-arm rules, against scalar numba loops on all cores.
 
-    python -m benchmarks.outliers [--out FILE.json] [--quick] [--repeats 5]
+    python -m benchmarks.outliers [--out FILE.json] [--quick] [--repeats 5] [--rule gold]
 
-Arms: normal ones N(0.3, 0.075), 4 % outliers U(0.8, 1); k = 2.5, delta = 0.1, a cap of 10^7 pulls. Both sides run in
-this process, warm, in turns. A ratio is the median over the repetitions of ours / numba's, in runs a second of wall
-time; the other one is by the processor time of all threads. It fails if the mean numbers of pulls differ by more than 4
-joint standard errors.
+Arms: for the k-sigma rules normal ones N(0.3, 0.075), 4 % outliers U(0.8, 1), k = 2.5; for GOLD normal ones U(0.2,
+0.5), 10 % outliers U(0.8, 1), eps = 2.5, rho = 0.9. delta = 0.1, a cap of 10^7 pulls. Both sides run in this process,
+warm, in turns. A ratio is the median over the repetitions of ours / numba's, in runs a second of wall time; the other
+one is by the processor time of all threads. It fails if the mean numbers of pulls, or their mean squares, or the shares
+of right answers differ by more than 4 joint standard errors.
 """
 
 import os
@@ -16,6 +17,7 @@ import math
 import time
 from collections.abc import Callable
 from statistics import median
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,78 +26,127 @@ import numpy as np
 from benchmarks import numba_outliers
 from benchmarks.common import Row, facts, parser, save, table
 from jaxbandit import simulate
-from jaxbandit.outliers import RR, WRR, Bernoulli, interval, rho_star
+from jaxbandit.outliers import GOLD, IB, NRR, RR, WRR, Bernoulli, clucb, gold, interval, rho_star
+from jaxbandit.outliers.nrr import patience
 from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.outliers.wrr import Share
 
-K, DELTA, CAP, ERRORS = 2.5, 0.1, 10**7, 4.0
+K, DELTA, CAP, ERRORS, EPS, RHO = 2.5, 0.1, 10**7, 4.0, 2.5, 0.9
+
+
+class Case(NamedTuple):
+    """Rule, interval, arms, the ratio asked, runs a repetition of ours and of numba's, lanes a device."""
+
+    rule: str
+    interval: str
+    n: int
+    asked: float
+    ours: int
+    theirs: int
+    lanes: int = 1024
+
+
 CASES = (
-    ("rr", "bernoulli-corrected", 50, 10.0, 8000, 200),
-    ("rr", "bernoulli-corrected", 200, 30.0, 3000, 40),
-    ("rr", "bounded", 50, 10.0, 3000, 16),
-    ("wrr", "bernoulli-corrected", 50, 10.0, 1000, 400),
+    Case("rr", "bernoulli-corrected", 50, 10.0, 8000, 200),
+    Case("rr", "bernoulli-corrected", 200, 30.0, 3000, 40),
+    Case("rr", "bounded", 50, 10.0, 3000, 16),
+    Case("wrr", "bernoulli-corrected", 50, 10.0, 4096, 400, 64),
+    Case("wrr", "bernoulli-corrected", 200, 30.0, 1024, 60, 16),
+    Case("nrr", "bounded", 50, 1.0, 65536, 16384),
+    Case("ib", "bounded", 50, 1.0, 512, 32, 256),
+    Case("gold", "bounded", 100, 10.0, 1024, 64, 16),
+    Case("gold", "bernoulli-corrected", 100, 10.0, 1024, 32, 16),
 )
-"""Rule, interval, arms, the ratio asked, runs a repetition of ours and of numba's."""
 
 
-def arms(n: int) -> np.ndarray:
-    """The means: float64, those that float32 holds."""
+def arms(rule: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The means (float64, those that float32 holds), and which arms are outliers (bool)."""
     rng = np.random.default_rng(3)
-    p = np.clip(rng.normal(0.3, 0.075, n), 0.01, 0.6)
-    outliers = max(1, round(0.04 * n))
+    if rule == "gold":
+        outliers, p = n // 10, rng.uniform(0.2, 0.5, n)
+    else:
+        outliers, p = max(1, round(0.04 * n)), np.clip(rng.normal(0.3, 0.075, n), 0.01, 0.6)
     p[:outliers] = rng.uniform(0.8, 1, outliers)
-    return p.astype(np.float32).astype(np.float64)
+    p = p.astype(np.float32).astype(np.float64)
+    if rule == "gold":
+        return p, np.arange(n) < outliers
+    return p, p > p.mean() + K * p.std()
+
+
+def policy(rule: str, name: str, n: int) -> Any:
+    """Ours."""
+    ends = (jnp.int32(CAP), jnp.int32(1), jnp.bool_(True), n)
+    if rule == "gold":
+        of = interval(name, n, DELTA, paper="ban2020")
+        sizes = map(jnp.int32, gold.sizes(n, RHO))
+        return GOLD(of, Twofold.of(gold.factor(EPS)), *sizes, jnp.int32(CAP), jnp.bool_(False), jnp.bool_(True), n)
+    if rule == "ib":
+        return IB(Twofold.of(K), clucb(n, DELTA, 0.5), jnp.int32(CAP), n)
+    of = interval(name, n, DELTA, k=K)
+    if rule == "nrr":
+        need = jnp.int32(patience(DELTA))
+        return NRR(Twofold.of(K), of, need, *ends)
+    if rule == "wrr":
+        return WRR(Twofold.of(K), of, Share.of(round(rho_star(n, K, DELTA), 6)), *ends)
+    return RR(Twofold.of(K), of, *ends)
 
 
 def _timed(side: Callable[[int], np.ndarray], seed: int) -> tuple[np.ndarray, float, float]:
     cpu, start = time.process_time(), time.perf_counter()
-    pulls = side(seed)
+    answers = side(seed)
     wall, cpu = time.perf_counter() - start, time.process_time() - cpu
-    return pulls, pulls.size / wall, pulls.size / cpu
+    return answers, len(answers) / wall, len(answers) / cpu
 
 
-def measure(rule: str, name: str, n: int, asked: float, ours: int, theirs: int, repeats: int) -> Row:
+def _distance(a: np.ndarray, b: np.ndarray) -> float:
+    """Of two means, in joint standard errors."""
+    error = math.sqrt(sum(some.var(ddof=1) / some.size for some in (a, b)))
+    return float(abs(a.mean() - b.mean()) / error) if error else float(a.mean() != b.mean()) * math.inf
+
+
+def measure(case: Case, repeats: int) -> Row:
     """One rule at one size."""
-    p = arms(n)
-    of = interval(name, n, DELTA, k=K)
-    common = (jnp.int32(CAP), jnp.int32(1), jnp.bool_(True), n)
-    rho = round(rho_star(n, K, DELTA), 6)
-    rr = RR(Twofold.of(K), of, *common)
-    policy = rr if rule == "rr" else WRR(Twofold.of(K), of, Share.of(rho), *common)
-    problem = Bernoulli(jnp.asarray(p, jnp.float32))
+    p, truth = arms(case.rule, case.n)
+    rule, problem = policy(case.rule, case.interval, case.n), Bernoulli(jnp.asarray(p, jnp.float32))
     threads = os.cpu_count() or 1
-    sides: list[Callable[[int], np.ndarray]] = [
-        lambda seed: simulate(problem, policy, runs=ours, seed=seed, lanes=1024)["pulls"][0].astype(np.float64),
-        lambda seed: numba_outliers.simulate(
-            rr, p, rho=rho if rule == "wrr" else 0.0, runs=theirs, seed=seed, threads=threads
-        ).astype(np.float64),
-    ]
+
+    def ours(seed: int) -> np.ndarray:
+        found = simulate(problem, rule, runs=case.ours, seed=seed, lanes=case.lanes)
+        right = np.all(found["outliers"][0] == truth, axis=-1)
+        return np.stack([found["pulls"][0], right], axis=-1).astype(np.float64)
+
+    def theirs(seed: int) -> np.ndarray:
+        return numba_outliers.simulate(rule, p, truth, runs=case.theirs, seed=seed, threads=threads)
+
+    sides = (ours, theirs)
     for side in sides:
         side(0)
-    pulls: list[list[np.ndarray]] = [[], []]
+    answers: list[list[np.ndarray]] = [[], []]
     speeds: list[list[float]] = [[], []]
     efforts: list[list[float]] = [[], []]
     for repeat in range(repeats):
         for number in (0, 1) if repeat % 2 else (1, 0):
             answer, speed, effort = _timed(sides[number], 1 + repeat)
-            pulls[number].append(answer)
+            answers[number].append(answer)
             speeds[number].append(speed)
             efforts[number].append(effort)
-    means = [np.concatenate(some) for some in pulls]
-    error = math.sqrt(sum(some.var(ddof=1) / some.size for some in means))
-    distance = abs(means[0].mean() - means[1].mean()) / error
-    if not distance <= ERRORS:
-        raise SystemExit(f"{rule} {name} n = {n}: mean pulls {means[0].mean():.6g} and {means[1].mean():.6g}")
-    ratios = [median(a / b for a, b in zip(some[0], some[1], strict=True)) for some in (speeds, efforts)]
-    return {"rule": rule, "interval": name, "n": n, "asked": asked, "pulls": float(means[0].mean()), "repeats": repeats,
+    a, b = (np.concatenate(some) for some in answers)
+    laws = [_distance(f(a), f(b)) for f in (lambda x: x[:, 0], lambda x: x[:, 0] ** 2, lambda x: x[:, 1])]
+    if not max(laws) <= ERRORS:
+        raise SystemExit(f"{case}: laws differ: pulls and right answers {a.mean(axis=0)} and {b.mean(axis=0)}, {laws}")
+    ratios = [median(x / y for x, y in zip(some[0], some[1], strict=True)) for some in (speeds, efforts)]
+    return {"rule": case.rule, "interval": case.interval, "n": case.n, "asked": case.asked, "repeats": repeats,
+            "pulls": float(a[:, 0].mean()), "right": float(a[:, 1].mean()), "law_distance": max(laws),
             "runs_per_s": median(speeds[0]), "numba_runs_per_s": median(speeds[1]), "ratio": ratios[0],
-            "cpu_ratio": ratios[1], "law_distance": distance}  # fmt: skip
+            "cpu_ratio": ratios[1]}  # fmt: skip
 
 
 def main() -> None:
     """Measure, check, print a table, write JSON if asked to."""
     options = parser(__doc__)
     options.add_argument("--repeats", type=int, help="repetitions of each side (5)")
+    options.add_argument("--rule", help="this rule alone")
+    options.add_argument("--lanes", type=int, help="lanes a device")
     given = options.parse_args()
     head = facts("outliers", given.quick)
     jax.config.update("jax_platforms", "cpu")
@@ -103,11 +154,16 @@ def main() -> None:
     head |= {"k": K, "delta": DELTA, "cap": CAP, "devices": len(jax.devices())}
     repeats = given.repeats or (2 if given.quick else 5)
     rows = []
-    for rule, name, n, asked, ours, theirs in CASES[:1] if given.quick else CASES:
-        few = (200, 20) if given.quick else (ours, theirs)
-        rows.append(measure(rule, name, n, asked, *few, repeats))
+    chosen = [case for case in CASES if given.rule in (None, case.rule)]
+    for case in chosen[:1] if given.quick else chosen:
+        rows.append(measure(case._replace(ours=200, theirs=20) if given.quick else case, repeats))
         columns = {"rule": ("rule", ""), "interval": ("interval", ""), "n": ("n", "d"), "pulls": ("pulls", ".0f")}
-        columns |= {"runs_per_s": ("runs/s", ".1f"), "numba_runs_per_s": ("numba runs/s", ".2f")}
+        columns["right"] = ("right", ".3f")
+        columns |= {
+            "runs_per_s": ("runs/s", ".1f"),
+            "numba_runs_per_s": ("numba runs/s", ".2f"),
+            "right": ("right", ".3f"),
+        }
         columns |= {"ratio": ("ratio", ".1f"), "cpu_ratio": ("by CPU time", ".1f"), "asked": ("asked", ".0f")}
         print(table(rows, columns).splitlines()[-1] if len(rows) > 1 else table(rows, columns), flush=True)
     save(given.out, head, rows)

@@ -10,6 +10,7 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parents[1]
 FLIGHTS = ROOT / ".." / "shared" / "data" / "flights" / "claims.csv"
 RTE = ROOT / ".." / "shared" / "data" / "rte" / "workers.csv"
+BATTING = ROOT / ".." / "shared" / "data" / "batting" / "career.csv"
 
 
 def execute(path: Path) -> str:
@@ -54,3 +55,15 @@ def test_topk_rte(data: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: 
     )
     assert found
     assert float(found[1]) < 0.015
+
+
+@pytest.mark.parametrize("data", ["made-up", "public"])
+def test_outliers_batting(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAXBANDIT_BATTING", raising=False)
+    if data == "public":
+        if not BATTING.exists():
+            pytest.skip("the batting data is not beside the project, in ../shared/data")
+        monkeypatch.setenv("JAXBANDIT_BATTING", str(BATTING.resolve()))
+    printed = execute(ROOT / "notebooks" / "outliers_batting.ipynb")
+    assert f"careers: {'the public' if data == 'public' else 'a made-up'} table" in printed
+    assert "To be exactly right in nine runs of ten, buy " in printed

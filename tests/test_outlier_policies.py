@@ -1,6 +1,9 @@
 """Every outlier rule against its oracle on shared tapes, leaping and pull by pull."""
 
+import math
+import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -8,10 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array, lax
 from scipy import stats
 
 from jaxbandit.engine import simulate
-from jaxbandit.outliers.intervals import NAMES, interval
+from jaxbandit.errors import BadInput
+from jaxbandit.outliers import gold
+from jaxbandit.outliers.gold import GOLD, NEVER, factor, sizes
+from jaxbandit.outliers.ib import IB
+from jaxbandit.outliers.intervals import NAMES, clucb, interval
 from jaxbandit.outliers.leap import DECIDED, FLAT
 from jaxbandit.outliers.nrr import NRR, patience
 from jaxbandit.outliers.problem import MOST, OUTCOME, Bernoulli, few
@@ -21,7 +29,7 @@ from jaxbandit.outliers.wrr import WRR, Share
 from jaxbandit.random import stream, substream, words
 from tests.oracles import outliers as oracles
 
-N, CAP, RUNS, BLOCK = 6, 1500, 3, 256
+N, CAP, RUNS, BLOCK, GOLD_CAP = 6, 1500, 3, 256, 6000
 CLEAR = 1e-9
 """Decisions with a margin below this are not compared: the oracle's own are of float64."""
 
@@ -110,6 +118,90 @@ def test_wrr_is_its_oracle(name: str, rho: float) -> None:
     compare(policy, lambda reward, k: oracles.wrr(reward, N, k, 0.1, rho, name, cap=CAP), 2, ends=name != "bounded")
 
 
+def looked_at(
+    m: list[int], s: list[int], k: float, delta: float, name: str, sides: str, rule: str
+) -> tuple[list[float], list[float]]:
+    """By how much each arm is active, and by how much it is beyond the threshold: a plain reading of both rules."""
+    n, total = len(m), sum(m)
+    y = [a / b for a, b in zip(s, m, strict=True)]
+    delta_prime = 6 * delta / (math.pi**2 * (n + (2 if sides == "both" else 1)) * total**2)
+    radii = [oracles.arm_radius(name, a, b, delta_prime) for a, b in zip(m, s, strict=True)]
+    mu, sigma, _ = oracles.threshold(y, k)
+    slack, beyond = [-math.inf] * n, [-math.inf] * n
+    for sign in (1, -1) if sides == "both" else (1,):
+        if rule == "robust":
+            centre = statistics.median(y)
+            spread = 1.4826 * k * statistics.median(abs(v - centre) for v in y)
+            beta = (1 + 2 * 1.4826 * k) * max(radii)
+        else:
+            centre, spread = mu, k * sigma
+            signed = k if name == "bounded" else sign * k
+            beta = oracles.threshold_radius(name, m, y, radii, signed, delta, delta_prime)
+        over = [sign * (v - centre) - spread for v in y]
+        beyond = [max(a, b) for a, b in zip(beyond, over, strict=True)]
+        slack = [max(a, r + beta - abs(b)) for a, b, r in zip(slack, over, radii, strict=True)]
+    return ([math.inf] * n, [-1.0] * n) if sigma == 0 else (slack, beyond)
+
+
+def plain(reward: Callable[[int, int], int], k: float, rho: float, cap: int, **of: Any) -> oracles.Run:
+    """RR, or WRR where ``rho`` is above 0, with any sides and rule of the threshold."""
+    pulls, m, s = [], [0] * N, [0] * N
+    margin = math.inf
+
+    def pull(arm: int) -> None:
+        s[arm] += reward(arm, m[arm])
+        m[arm] += 1
+        pulls.append(arm)
+
+    def look() -> list[bool]:
+        nonlocal margin
+        slack, _ = looked_at(m, s, k, **of)
+        margin = min(margin, *map(abs, slack))
+        return [v > 0 for v in slack]
+
+    for arm in range(N):
+        pull(arm)
+    arm, due = 0, [0.0] * N
+    active = look()
+    while any(active) and len(pulls) < cap:
+        arm = (arm + 1) % N
+        due[arm] += rho
+        while True:
+            pull(arm)
+            active = look()
+            if len(pulls) >= cap or not active[arm] or m[arm] >= due[arm]:
+                break
+    _, beyond = looked_at(m, s, k, **of)
+    found = frozenset(i for i in range(N) if beyond[i] > 0)
+    return oracles.Run(found, pulls, any(active), margin, min(map(abs, beyond)), 0)
+
+
+@pytest.mark.parametrize(
+    ("rho", "sides", "rule"),
+    [(0.0, "both", "k-sigma"), (2.5, "both", "k-sigma"), (0.0, "both", "robust"), (2.5, "above", "robust")],
+)
+def test_other_thresholds_are_the_plain_loop(rho: float, sides: str, rule: str) -> None:
+    name, cap, delta = "bernoulli-corrected", 2500, 0.1
+    scale = 0.25 if rule == "robust" else 1.0
+
+    def policy(k: float, leaping: bool) -> RR | WRR:
+        of = interval(name, N, delta, k=k * scale, sides=sides, rule=rule)
+        ends = np.int32(cap), np.int32(1), np.bool_(leaping), N
+        kk = Twofold.of(k * scale)
+        return WRR(kk, of, Share.of(rho), *ends) if rho else RR(kk, of, *ends)
+
+    def reference(reward: Callable[[int, int], int], k: float) -> oracles.Run:
+        return plain(reward, k * scale, rho, cap, delta=delta, name=name, sides=sides, rule=rule)
+
+    compare(policy, reference, 7, ends=rho > 0 and rule == "k-sigma")
+
+
+@pytest.mark.parametrize("given", [{"sides": "below"}, {"rule": "mad"}, {"width": 2.0, "name": "bernoulli"}])
+def test_an_interval_that_does_not_exist_is_named(given: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=next(iter(given)) if "name" not in given else "interval"):
+        interval(**{"name": "bounded", "n": N, "delta": 0.1, **given})
+
+
 def test_nrr_is_its_oracle() -> None:
     delta = 0.03
 
@@ -119,6 +211,101 @@ def test_nrr_is_its_oracle() -> None:
         return NRR(Twofold.of(k), of, need, np.int32(CAP), np.int32(1), np.bool_(leaping), N)
 
     compare(policy, lambda reward, k: oracles.nrr(reward, N, k, delta, cap=CAP), 3)
+
+
+def test_ib_is_its_oracle() -> None:
+    """A step is a pull: there is nothing to leap over. The radius is a narrow one, so that searches end."""
+    delta, sigma = 0.1, 0.15
+
+    def policy(k: float, leaping: bool) -> IB:
+        return IB(Twofold.of(k), clucb(N, delta, sigma), np.int32(CAP), N)
+
+    compare(policy, lambda reward, k: oracles.ib(reward, N, k, delta, sigma=sigma, cap=CAP), 5, ends=False)
+
+
+def gold_policy(name: str, n: int, eps: float, largest: int, enough: int, at_once: bool, leaping: bool) -> GOLD:
+    of, b = interval(name, n, 0.1, paper="ban2020"), Twofold.of(factor(eps))
+    ends = np.int32(GOLD_CAP), np.bool_(at_once), np.bool_(leaping), n
+    return GOLD(of, b, np.int32(largest), np.int32(enough), *ends)
+
+
+@pytest.mark.parametrize("name", ["bounded", "bernoulli-corrected"])
+def test_gold_is_its_oracle(name: str) -> None:
+    n = 10
+    cases = []
+    for number, (p, rho) in enumerate(
+        [
+            ([0.1, 0.15, 0.97, 0.2, 0.1, 0.15, 0.1, 0.1, 0.2, 0.15], 0.9),
+            ([0.1, 0.15, 0.95, 0.1, 0.95, 0.15, 0.1, 0.1, 0.15, 0.15], 0.8),
+            ([0.0, 1.0, 0.8, 0.2, 0.4, 0.6, 0.0, 1.0, 0.2, 0.8], 0.6),
+            ([0.0, 1.0, 0.0, 0.0, 0.5, 0.02, 0.0, 0.0, 0.0, 0.0], 0.7),
+            ([0.05, 0.95, 0.0, 0.05, 0.05, 1.0, 0.0, 1.0, 0.5, 0.45], 0.7),
+            ([1.0] * n, 0.8),
+        ]
+    ):
+        for terminal in ("at-most", "below"):
+            at_once = number % 2 == 1
+            cases.append((np.array(p), rho, terminal, 30.0 if number % 3 else 2.5, at_once))
+    problems = [Bernoulli(jnp.asarray(p, jnp.float32), True) for p, *_ in cases]
+    answers = [
+        simulate(
+            problems,
+            [gold_policy(name, n, eps, *sizes(n, rho, terminal), now, leaping) for _, rho, terminal, eps, now in cases],
+            runs=1,
+            seed=6,
+            lanes=12,
+        )
+        for leaping in (True, False)
+    ]
+    ends, compared = [0] * 4, 0
+    for number, (p, rho, terminal, eps, at_once) in enumerate(cases):
+        leap, step = ({name: v[number, 0] for name, v in some.items()} for some in answers)
+        for key in leap:
+            assert np.array_equal(leap[key], step[key]), (key, cases[number])
+        stop = "pull" if at_once else "sweep"
+        trace = oracles.gold(tape(p, 6, 0), n, eps, rho, 0.1, name, terminal=terminal, stop=stop, cap=GOLD_CAP)
+        if trace.margin < CLEAR or trace.ties:
+            continue
+        compared += 1
+        assert int(leap["pulls"]) == len(trace.pulls), cases[number]
+        assert (int(leap["code"]) > DECIDED) == trace.capped
+        assert leap["arm_pulls"].tolist() == trace.counts(n)
+        assert leap["scores"].tolist() == [NEVER if score is None else score for score in trace.scores]
+        assert set(np.flatnonzero(leap["outliers"])) == trace.outliers
+        ends[int(leap["code"])] += 1
+    assert compared > len(cases) / 2
+    assert ends[DECIDED] >= 3
+    assert ends[FLAT] == 2
+
+
+def test_gold_begins_again_where_an_open_edge_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 9
+    monkeypatch.setattr(gold, "_SAFE", 0.0)
+    problem = Bernoulli(jnp.asarray([0.1, 0.12, 0.1, 0.14, 0.1, 0.5, 0.52, 0.9, 0.92], jnp.float32), True)
+
+    def run(policy: GOLD, number: Array) -> tuple[gold.State, Array]:
+        key = stream(8, number)
+        instance = problem.draw(key)
+        view = problem.view(key, instance)
+
+        def step(carry: tuple[gold.State, Array]) -> tuple[gold.State, Array]:
+            state, again = carry
+            pull = policy.ask(view, state)
+            after = policy.tell(view, state, pull, problem.pull(key, instance, pull))
+            return after, again | (after.strict & ~state.strict)
+
+        return lax.while_loop(lambda carry: ~policy.done(view, carry[0]), step, (policy.init(view), jnp.bool_(False)))
+
+    runs = jax.jit(jax.vmap(run, in_axes=(None, 0)))
+    of = gold_policy("bernoulli", n, 2.5, 2, 4, False, True)
+    (leap, again), (step, _) = (
+        runs(replace(of, leaping=np.bool_(leaping)), jnp.arange(24, dtype=jnp.uint32)) for leaping in (True, False)
+    )
+    assert jnp.any(again)
+    assert not jnp.all(again)
+    for one, other in zip(leap.seen, step.seen, strict=True):
+        assert np.array_equal(one, other)
+    assert np.array_equal(leap.scores, step.scores)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.003, 0.3, 0.5, 0.92, 1.0])
@@ -135,7 +322,7 @@ def test_leaping_changes_nothing_in_long_runs() -> None:
     n = 12
     p = jnp.asarray(np.append(np.linspace(0.2, 0.4, n - 1), 0.9), jnp.float32)
     of = interval("bernoulli-corrected", n, 0.1, k=2.0)
-    common = (Twofold.of(2.0), of), (np.int32(60_000), np.int32(1))
+    common = (Twofold.of(2.0), of), (np.int32(10_000), np.int32(1))
     for rule, extra in ((RR, ()), (WRR, (Share.of(3.3),))):
         policies = [rule(*common[0], *extra, *common[1], np.bool_(leaping), n) for leaping in (True, False)]
         answers = simulate(Bernoulli(p, True), policies, runs=8, seed=4)

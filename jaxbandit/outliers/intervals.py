@@ -25,6 +25,18 @@ NAMES = ("bounded", "bernoulli", "bernoulli-corrected")
 """Hoeffding and McDiarmid, the only one with a proof; as printed for Bernoulli rewards; and that with the normal
 quantile in place of erf^-1 and the gradient of mu + k sigma as weights."""
 
+SIDES = ("above", "both")
+"""Outliers are the arms above a threshold; or those below another one too, as far below the centre."""
+
+RULES = ("k-sigma", "robust")
+"""The threshold: mu + k sigma; or the median + k * 1.4826 * MAD, MAD being the median of the distances from the median.
+
+The median moves at most as far as any mean does, and MAD at most twice as far. So while each mean is within its radius
+of the truth, the robust threshold is within (1 + 2 * 1.4826 k) times the largest radius of its own: that is its radius,
+for each interval of arms, and it needs no level beside theirs. It is a wide one: nothing is gained by averaging.
+"""
+
+_MAD = 1.4826
 _DEGREE, _OCTAVES = 14, 31
 
 
@@ -63,27 +75,33 @@ def width_of_threshold(n: int, k: float, delta: float) -> float:
 
 
 class Arms(NamedTuple):
-    """What was seen of the arms, and what follows: ``pulls`` and ``means`` of shape (n,), their mean ``mu`` and
-    population standard deviation ``sigma``, ``radii`` of shape (n,) and that of the threshold, ``theta_radius``."""
+    """What was seen of the arms, and what follows: ``means`` of shape (n,), their population standard deviation
+    ``sigma``, ``radii`` of shape (n,) and the largest one of a threshold, ``theta_radius``. An arm is active where
+    ``slack``, (n,), is above 0: the sum of the radii less the distance from the threshold. It is an estimated outlier
+    where ``above``, (n,), is: by how much its mean is beyond the threshold."""
 
     means: Any
-    mu: Any
     sigma: Any
-    theta: Any
     radii: Any
     theta_radius: Any
+    slack: Any
+    above: Any
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Interval:
     """``name`` (static): one of ``NAMES``; ``reach``: Chebyshev coefficients, shape (octaves, degree + 1); ``scale``:
-    l(k) for the threshold; ``width``: R = b - a of bounded rewards."""
+    l(k) for the threshold; ``width``: R = b - a of bounded rewards; ``unit``: what sums of them are counted in;
+    ``sides``, ``rule`` (static): of ``SIDES`` and ``RULES``."""
 
     name: str = field(metadata={"static": True})
     reach: Twofold
     scale: Twofold
     width: Twofold
+    unit: Twofold
+    sides: str = field(default="above", metadata={"static": True})
+    rule: str = field(default="k-sigma", metadata={"static": True})
 
     def reach_at(self, total: Array, precise: bool = False) -> Any:
         """The reach at T = ``total`` (int32, at least 1)."""
@@ -114,27 +132,48 @@ def _clenshaw(row: Twofold, total: Twofold, unit: Array) -> Twofold:
 
 
 def interval(
-    name: str, n: int, delta: float, *, k: float | None = None, width: float = 1.0, paper: str = "zhuang2017"
-) -> Interval:
-    """An interval by name for ``n`` arms at the level ``delta``; ``k`` where there is a threshold.
+    name: str, n: int, delta: float, *, k: float | None = None, width: float = 1.0, paper: str = "zhuang2017",
+    sides: str = "above", rule: str = "k-sigma", unit: float = 1.0,
+) -> Interval:  # fmt: skip
+    """An interval by name for ``n`` arms at the level ``delta``; ``k`` where there is a threshold; ``unit``, a power
+    of two: what rewards are counted in.
+
+    With two thresholds, mu - k sigma and mu + k sigma, delta' is shared with n + 2 intervals.
 
     Raises:
-        BadInput: for a name that is none of ``NAMES``, and a width other than 1 of Bernoulli rewards.
+        BadInput: for a name that is none of ``NAMES``, ``SIDES`` or ``RULES``, and a width other than 1 of Bernoulli
+            rewards.
     """
+    for key, value, allowed in (("sides", sides, SIDES), ("rule", rule, RULES)):
+        if value not in allowed:
+            raise BadInput(key, value, f"one of {', '.join(allowed)}")
     if name not in NAMES:
         raise BadInput("interval", name, f"one of {', '.join(NAMES)}")
     if name != "bounded" and width != 1:
         raise BadInput("interval", name, f"bounded for rewards of width {width:g}: this one is for rewards 0 and 1")
-    reach, family = reach_of(name, paper), n + 1 if paper == "zhuang2017" else n
+    family = n + (1 if sides == "above" else 2) if paper == "zhuang2017" else n
+    reach = reach_of(name, paper)
+    scale = 0.0 if k is None else width_of_threshold(n, k, delta)
+    reaches = _tabulated(lambda total: reach(level(delta, family, total)))
+    return Interval(name, reaches, Twofold.of(scale), Twofold.of(width), Twofold.of(unit), sides, rule)
+
+
+def clucb(n: int, delta: float, sigma: float = 1.0) -> Interval:
+    """The radius of CLUCB (Chen et al. 2014), sigma sqrt(2 ln(4 n T^3 / delta) / m), as that of bounded rewards.
+
+    ``sigma``: their R, the sub-Gaussian scale of a reward; 1/2 is enough for rewards in [0, 1].
+    """
+    reaches = _tabulated(lambda total: 4 * log(4 * n * total**3 / delta))
+    return Interval("bounded", reaches, Twofold.of(0.0), Twofold.of(sigma), Twofold.of(1.0))
+
+
+def _tabulated(reach: Callable[[float], float]) -> Twofold:
+    """Chebyshev coefficients of a reach as a function of T, an octave a row."""
     table = [
-        np.polynomial.chebyshev.chebinterpolate(
-            np.vectorize(lambda x, e=e: reach(level(delta, family, 2.0**e * (x + 3) / 2))), _DEGREE
-        )
+        np.polynomial.chebyshev.chebinterpolate(np.vectorize(lambda x, e=e: reach(2.0**e * (x + 3) / 2)), _DEGREE)
         for e in range(_OCTAVES)
     ]
-    scale = 0.0 if k is None else width_of_threshold(n, k, delta)
-    reaches = jax.tree.map(jnp.asarray, Twofold.of(np.array(table)))
-    return Interval(name, reaches, Twofold.of(scale), Twofold.of(width))
+    return jax.tree.map(jnp.asarray, Twofold.of(np.array(table)))  # type: ignore[no-any-return]
 
 
 def _number(value: float | Twofold, precise: bool) -> Any:
@@ -177,6 +216,8 @@ def looked_at(of: Interval, k: Twofold, pulls: Array, ones: Array, total: Array,
     """
     n = pulls.shape[-1]
     y = means_of(pulls, ones, precise)
+    if of.name == "bounded":
+        y = y * _number(of.unit, precise)
     number = _number(float(n), precise)
     mu = _mean(y)
     flat = all_equal(pulls, ones)
@@ -184,20 +225,59 @@ def looked_at(of: Interval, k: Twofold, pulls: Array, ones: Array, total: Array,
     sigma = _sqrt(_mean(gap * gap))
     sigma = _pick(flat, _number(0.0, precise), sigma)
     kk = _number(k, precise)
-    theta = mu + kk * sigma
     reach = of.reach_at(total, precise)
     radii = arm_radii(of, pulls, ones, reach, precise)
-    if of.name == "bounded":
+    signs = (1.0,) if of.sides == "above" else (1.0, -1.0)
+    if of.rule == "robust":
+        centre = _median(y)
+        spread = _number(_MAD, precise) * kk * _median(abs(y - centre))
+        beta = (_number(1.0, precise) + _number(2 * _MAD, precise) * kk) * _largest(radii)
+        betas = [beta] * len(signs)
+    elif of.name == "bounded":
+        centre, spread = mu, kk * sigma
         harmonic = (_number(1.0, precise) / _whole(pulls, precise)).sum() / number
         wide = _number(of.width, precise)
-        beta = wide * _sqrt(_number(of.scale, precise) * harmonic * reach * _number(0.5, precise))
+        betas = [wide * _sqrt(_number(of.scale, precise) * harmonic * reach * _number(0.5, precise))] * len(signs)
     else:
+        centre, spread = mu, kk * sigma
         safe = _pick(flat, _number(1.0, precise), sigma)
         weights = kk * y / _sqrt(safe) if of.name == "bernoulli" else kk * gap / safe
-        pieces = (weights + _number(1.0, precise)) * radii
-        beta = _sqrt((pieces * pieces).sum()) / number
-        beta = _pick(flat, _number(0.0, precise), beta)
-    return Arms(y, mu, sigma, theta, radii, beta)
+        betas = []
+        for sign in signs:
+            pieces = (_number(sign, precise) * weights + _number(1.0, precise)) * radii
+            beta = _sqrt((pieces * pieces).sum()) / number
+            betas.append(_pick(flat, _number(0.0, precise), beta))
+    slack = above = theta_radius = None
+    for sign, beta in zip(signs, betas, strict=True):
+        beyond = _number(sign, precise) * (y - centre) - spread
+        own = radii + beta - abs(beyond)
+        slack = own if slack is None else _greater(slack, own)
+        above = beyond if above is None else _greater(above, beyond)
+        theta_radius = beta if theta_radius is None else _greater(theta_radius, beta)
+    return Arms(y, sigma, radii, theta_radius, slack, above)
+
+
+def _greater(a: Any, b: Any) -> Any:
+    difference = a - b
+    return _pick((difference.hi if isinstance(difference, Twofold) else difference) > 0, a, b)
+
+
+def _sorted(x: Any) -> Any:
+    if isinstance(x, Twofold):
+        return Twofold(*jax.lax.sort((x.hi, x.lo), num_keys=2))
+    return jnp.sort(x)
+
+
+def _largest(x: Any) -> Any:
+    return jax.tree.map(lambda v: v[-1], _sorted(x)) if isinstance(x, Twofold) else jnp.max(x)
+
+
+def _median(x: Any) -> Any:
+    """The mean of the two in the middle, where the number of values is even."""
+    ordered = _sorted(x)
+    n = (ordered.hi if isinstance(x, Twofold) else ordered).shape[0]
+    low, high = (jax.tree.map(lambda v, i=i: v[i], ordered) for i in ((n - 1) // 2, n // 2))
+    return (low + high) * _number(0.5, isinstance(x, Twofold))
 
 
 def _mean(x: Number) -> Any:
@@ -214,8 +294,13 @@ def _pick(condition: Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
+def equal_means(pulls: Array, ones: Array, other_pulls: Array, other_ones: Array) -> Array:
+    """Whether empirical means are equal, decided on integers: s_i m_j = s_j m_i, in 64 bits. Broadcasts."""
+    m, s, n, t = (x.astype(jnp.uint32) for x in jnp.broadcast_arrays(pulls, ones, other_pulls, other_ones))
+    left, right = wide_product(s, n), wide_product(t, m)
+    return (left[0] == right[0]) & (left[1] == right[1])
+
+
 def all_equal(pulls: Array, ones: Array) -> Array:
-    """Whether all empirical means are equal, decided on integers: s_i m_1 = s_1 m_i, in 64 bits."""
-    m, s = pulls.astype(jnp.uint32), ones.astype(jnp.uint32)
-    left, right = wide_product(s, m[..., :1]), wide_product(jnp.broadcast_to(s[..., :1], s.shape), m)
-    return jnp.all((left[0] == right[0]) & (left[1] == right[1]), axis=-1)
+    """Whether all empirical means are equal."""
+    return jnp.all(equal_means(pulls, ones, pulls[..., :1], ones[..., :1]), axis=-1)

@@ -95,6 +95,12 @@ def select(condition: Array, yes: S, no: S) -> S:
     return chosen
 
 
+def low_bits(count: Array) -> Array:
+    """A mask of the lowest ``count`` bits, 0 to 32: uint32."""
+    some = (jnp.uint32(1) << jnp.minimum(count, 31).astype(jnp.uint32)) - 1
+    return jnp.where(count >= 32, jnp.uint32(0xFFFFFFFF), some)
+
+
 def cyclic(n: int, cursor: Array) -> Array:
     """The place of each arm, 0 to n - 1, in the order that begins at ``cursor``: int32, shape (n,)."""
     after = jnp.arange(n, dtype=jnp.int32) - cursor
@@ -107,7 +113,8 @@ class Sight(NamedTuple):
     ``slack``: radii less the distance from the threshold, (n,): an arm is active where it is above 0; ``above``:
     yhat - theta_hat, (n,); ``unsure``: the distance that float32 cannot be trusted below; ``least``: the fewest pulls
     of an arm; ``widest``: no arm's radius is above it; ``growth``: by how much an active arm's slack can shrink, times
-    x, by what becomes of the means; ``turn``: the part of it that the threshold's radius has.
+    x, by what becomes of the means; ``turn``: the part of it that the threshold's radius has; ``spread``: by how much
+    the threshold can move, over the root mean square of the moves of the means.
     """
 
     arms: Arms
@@ -118,18 +125,17 @@ class Sight(NamedTuple):
     widest: Array
     growth: Array
     turn: Array
+    spread: Array
 
 
 def look(of: Interval, k: Array, kk: Twofold, seen: Seen) -> Sight:
     """A look in float32 after any pull but the first n."""
     n = seen.pulls.shape[-1]
     at = looked_at(of, kk, *seen)
-    above = at.means - at.theta
-    slack = at.radii + at.theta_radius - jnp.abs(above)
     least = jnp.min(seen.pulls).astype(jnp.float32)
     widest = jnp.sqrt(of.reach_at(seen.total) / (4 * least))
     safe = jnp.where(at.sigma > 0, at.sigma, 1)
-    if of.name == "bounded":
+    if of.rule == "robust" or of.name == "bounded":
         turn = jnp.zeros_like(least)
     elif of.name == "bernoulli":
         # sqrt(sigma) may grow to sqrt(sigma + r / 2).
@@ -138,19 +144,25 @@ def look(of: Interval, k: Array, kk: Twofold, seen: Seen) -> Sight:
         # The direction of y - mu turns by at most x / (2 sigma), which is at most 1/2.
         turn = widest * k * jnp.float32(1.04) / (2 * safe * jnp.sqrt(jnp.float32(n)))
     turn = jnp.where(at.sigma > 0, turn, 0)
+    unsure = clear(n, k, at.sigma)
     growth = (1 + jnp.sqrt(1 + k * k)) / 2 + turn
-    return Sight(at, slack, above, clear(n, k, at.sigma), least, widest, growth, turn)
+    if of.rule == "robust":
+        # The median of (1 - r) yhat + r x moves by r at most from (1 - r) times the old one, and so does MAD.
+        growth, unsure = 1 + jnp.float32(1.4827) * k, unsure * (2 + 3 * k)
+    # The median and MAD may move with any mean, however few arms are pulled.
+    spread = (1 + 3 * k) * jnp.sqrt(jnp.float32(n)) if of.rule == "robust" else jnp.sqrt(1 + k * k)
+    return Sight(at, at.slack, at.above, unsure, least, widest, growth, turn, spread)
 
 
-def within_sweep(sight: Sight, k: Array, sure: Array, most: Array, place: Array, moves: Array) -> Array:
+def within_sweep(sight: Sight, sure: Array, most: Array, place: Array, moves: Array) -> Array:
     """Of the next arms in turn, how many can surely be pulled before a slack ``sure`` of one arm is used up: int32.
 
-    Each mean moves by at most ``most``, and the threshold by sqrt(1 + k^2) times the arms' root mean square move.
+    Each mean moves by at most ``most``, and the threshold by ``Sight.spread`` times the arms' root mean square move.
     ``place``: how many arms come before the one whose slack it is; ``moves``: what its own pulls may take, times
     ``most``.
     """
     n = sight.slack.shape[-1]
-    spread = jnp.sqrt(1 + k * k)
+    spread = sight.spread
     still = (sure / most - sight.arms.theta_radius - sight.turn) / spread
     still = jnp.where((sight.arms.sigma > 0) & (most > sight.arms.sigma), 0, still)
     own = still - moves / spread
@@ -161,7 +173,7 @@ def within_sweep(sight: Sight, k: Array, sure: Array, most: Array, place: Array,
 @rarely
 def _precise_active(of: Interval, k: Twofold, seen: Seen) -> Array:
     at = looked_at(of, k, *seen, precise=True)
-    found: Array = (at.radii + at.theta_radius - abs(at.means - at.theta)).hi > 0
+    found: Array = at.slack.hi > 0
     return found
 
 
@@ -175,11 +187,14 @@ _TIE = 1e-10
 """A mean this close to the threshold is taken to be equal to it: not above."""
 
 
-@rarely
-def _precise_outliers(of: Interval, k: Twofold, seen: Seen) -> Array:
+def above_threshold(of: Interval, k: Twofold, seen: Seen) -> Array:
+    """Which means are above the threshold, bool (n,), looked at closely; for means that are not all equal."""
     at = looked_at(of, k, *seen, precise=True)
-    found: Array = (at.means - at.theta).hi > jnp.float32(_TIE)
+    found: Array = at.above.hi > jnp.float32(_TIE)
     return found
+
+
+_precise_outliers = rarely(above_threshold)
 
 
 def outliers(of: Interval, k: Twofold, seen: Seen, sight: Sight) -> Array:

@@ -5,7 +5,7 @@
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +48,8 @@ class NRR:
     leaping: Array
     n: int = field(metadata={"static": True})
 
+    stride: ClassVar[int] = 4
+
     def init(self, view: View) -> State:
         """Each arm once."""
         zero = jnp.int32(0)
@@ -74,7 +76,7 @@ class NRR:
         # The mean nearest to the threshold is every arm's witness: all may move.
         sure = jnp.maximum(jnp.min(jnp.abs(at.above)) - at.unsure, 0)
         bare = at._replace(arms=at.arms._replace(theta_radius=jnp.float32(0)), turn=jnp.float32(0))
-        safe = within_sweep(bare, k, sure, 1 / (at.least + 1), jnp.int32(0), jnp.float32(1))
+        safe = within_sweep(bare, sure, 1 / (at.least + 1), jnp.int32(0), jnp.float32(1))
         safe = jnp.where(self.leaping & (at.arms.sigma > 0), safe, 0)
         left = self.cap - seen.total
         extra = jnp.minimum(jnp.minimum(safe + 1, n), jnp.minimum(left, self.need - same))

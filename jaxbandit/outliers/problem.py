@@ -9,10 +9,12 @@ from jax import Array, lax
 
 from jaxbandit.random import Stream, bernoulli, substream, words
 from jaxbandit.random.fence import computed_once
+from jaxbandit.random.trials import over_lanes
 
 MOST = 32
 """The most pulls of an arm in a pull."""
 OUTCOME = 1
+_UNROLLED = 4
 
 
 class Pull(NamedTuple):
@@ -20,6 +22,23 @@ class Pull(NamedTuple):
 
     counts: Array
     attempts: Array
+
+
+class Singles(NamedTuple):
+    """Pulls whose rewards are looked at one by one: as ``Pull``, and fewer may be used than were drawn. Reward j of the
+    outcome is bit j of the arm's word: uint32, shape (n,)."""
+
+    counts: Array
+    attempts: Array
+
+
+class One(NamedTuple):
+    """One pull of one arm. ``attempt``: pulls of it before; ``made``: 1, or 0 where it is not made. All int32 scalars;
+    so is the outcome."""
+
+    arm: Array
+    attempt: Array
+    made: Array
 
 
 class View(NamedTuple):
@@ -68,9 +87,25 @@ class Bernoulli:
         """The number of arms."""
         return View(jnp.int32(self.p.shape[0]))
 
-    def pull(self, key: Stream, instance: Stream, pull: Pull) -> Array:
-        """The successes of each arm."""
+    def pull(self, key: Stream, instance: Stream, pull: Pull | Singles | One) -> Array:
+        """The successes of each arm, or its rewards."""
+        if isinstance(pull, One):
+            hit = bernoulli(words(instance, pull.arm, pull.attempt)[0], self.p[pull.arm])
+            return hit.astype(jnp.int32) * pull.made
         arm = jnp.arange(self.p.shape[0])
+        if isinstance(pull, Singles):
+            most = over_lanes(jnp.max(pull.counts))
+
+            def some(group: Array, bits: Array) -> Array:
+                for j in range(_UNROLLED):
+                    number = group * _UNROLLED + j
+                    hit = bernoulli(words(instance, arm, pull.attempts + number)[0], self.p)
+                    bits = bits | (hit.astype(jnp.uint32) << number.astype(jnp.uint32))
+                return bits
+
+            blank = jnp.zeros(arm.shape, jnp.uint32)
+            rewards: Array = lax.fori_loop(0, (most + _UNROLLED - 1) // _UNROLLED, some, blank)
+            return rewards
         if not self.on_tape:
             return few(words(instance, arm, pull.attempts)[0], self.p, pull.counts)
 

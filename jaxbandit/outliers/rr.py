@@ -71,7 +71,7 @@ class RR:
         x = jnp.where(at.arms.sigma > 0, jnp.minimum(x, at.arms.sigma), x)
         sweeps = jnp.minimum(whole(x * at.least), MOST)
         witness = jnp.min(jnp.where(at.slack == best, cyclic(n, cursor), n - 1))
-        extra = within_sweep(at, k, sure, 1 / (at.least + 1), witness, 2 + best) + 1
+        extra = within_sweep(at, sure, 1 / (at.least + 1), witness, 2 + best) + 1
         left = self.cap - seen.total
         many = (sweeps > 0) & self.leaping
         extra = jnp.where(self.leaping, jnp.minimum(extra, n), 1)

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
-from jaxbandit.papers import cheng2010, zhou2014
+from jaxbandit.papers import ban2020, cheng2010, zhou2014, zhuang2017
 from jaxbandit.study.figure import Figure
 
-FIGURES: Mapping[str, Figure] = {**cheng2010.FIGURES, **zhou2014.FIGURES}
+FIGURES: Mapping[str, Figure] = {
+    name: figure for paper in (cheng2010, zhou2014, zhuang2017, ban2020) for name, figure in paper.FIGURES.items()
+}

@@ -1,0 +1,385 @@
+"""The family of outlier arms as study files and the command line see it: problems, policies and metrics, by name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, exp
+from typing import Any, cast
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxbandit.arms.models import BUDGET, Model, problems
+from jaxbandit.arms.problem import Drawn
+from jaxbandit.arms.rewards import Replay, Rewards
+from jaxbandit.errors import BadInput
+from jaxbandit.outliers.gold import GOLD, factor, sizes
+from jaxbandit.outliers.ib import IB
+from jaxbandit.outliers.intervals import NAMES, Interval, clucb, interval
+from jaxbandit.outliers.leap import DECIDED
+from jaxbandit.outliers.measured import MOST_PARTED, PARTS, SHARES, Measured, OutlierArms
+from jaxbandit.outliers.nrr import NRR, patience
+from jaxbandit.outliers.planning import table
+from jaxbandit.outliers.rr import RR
+from jaxbandit.outliers.truth import Definition, Mixture, Source, injected, source
+from jaxbandit.outliers.twofold import Twofold
+from jaxbandit.outliers.wrr import WRR, Share, rho_star
+from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, parse, whole
+
+Answers = Mapping[str, np.ndarray]
+
+LEAST_ARMS, MOST_ARMS = 3, 4096
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Outlier arms as their user describes them. ``budget``: the cap, after which a rule says what it has;
+    ``rewards``: None for those of 0 and 1."""
+
+    budget: int
+    source: Source
+    definition: Definition
+    rewards: Rewards | None = None
+
+    def __post_init__(self) -> None:
+        if self.budget < self.arms:
+            raise BadInput("problem.budget", self.budget, f"at least {self.arms}, a pull of each arm")
+
+    @property
+    def arms(self) -> int:
+        """How many arms there are."""
+        return self.source.arms
+
+    def problem(self, on_tape: bool = False) -> OutlierArms:
+        """What lanes are run against."""
+        return OutlierArms(self.source, self.rewards, on_tape)
+
+
+def _above(least: float, most: float, least_too: bool = False) -> Any:
+    """A parser of numbers between two, the ends left out, or the first one taken in."""
+
+    def check(name: str, value: Any) -> float:
+        right = not isinstance(value, bool) and isinstance(value, int | float)
+        if not right or not (least < value < most or (least_too and value == least)):
+            allowed = "at least" if least_too else "above"
+            raise BadInput(name, value, f"a number {allowed} {least:.6g}, below {most:g}")
+        return float(value)
+
+    return check
+
+
+_K = _above(0, 1000)
+_EPS, _RHO = _above(exp(1 / 16) - 1, 50), _above(0.5, 1)
+_CAP = replace(BUDGET, default=10_000_000, help="the cap: pulls after which a rule answers with what it has")
+_ARMS = Parameter("n", whole(LEAST_ARMS, MOST_ARMS), f"how many arms, {LEAST_ARMS} to {MOST_ARMS}")
+_CASE = Parameter("case", whole(0, 2**32 - 1), "number of a test case: the same arms in each run; drawn afresh in each "
+                  "where left out", None)  # fmt: skip
+_SIGMA = (
+    Parameter("k", _K, "of k-sigma: above mean + k standard deviations, or median + k times 1.4826 MAD", 2.5),
+    Parameter("two_sided", flag, "arms far below are outliers too", False),
+)
+_GROUPS = (
+    Parameter("eps", _EPS, "of (eps, rho)-groups: how much farther than neighbours outliers are", 2.5),
+    Parameter("rho", _RHO, "of (eps, rho)-groups: the share of normal arms, above 0.5 and below 1", 0.9),
+)
+_SIZES = Parameter("sizes", one_of("at-least", "above"), "normal arms are at least a share rho, as the paper generates "
+                   "them, or more, as it is printed", "at-least")  # fmt: skip
+_NAMES = ("k-sigma", "robust", "groups")
+_WORDS = "what an outlier is: k-sigma, robust (median and MAD), or groups"
+
+
+def _given(model: Model, budget: int, definition: str, **values: Any) -> Setting:
+    rewards = model.rewards
+    if isinstance(rewards, Replay) and not rewards.again:
+        raise BadInput("problem.replacement", False, "true: the rules go on pulling an arm whose record is used up")
+    if not rewards.whole and budget > MOST_PARTED:
+        raise BadInput("problem.budget", budget, f"at most {MOST_PARTED} where rewards are not 0 or 1")
+    if definition == "groups" and isinstance(model.means, Drawn):
+        raise BadInput("problem.definition", definition, "k-sigma or robust where a law draws the means")
+    # A record of 0 and 1, drawn with replacement, is an arm with its mean.
+    return _setting(model.means, budget, Definition(definition, **values), None if rewards.whole else rewards)
+
+
+def _setting(means: Any, budget: int, definition: Definition, rewards: Rewards | None = None) -> Setting:
+    if not LEAST_ARMS <= means.arms <= MOST_ARMS:
+        raise BadInput("problem.n", means.arms, f"{LEAST_ARMS} to {MOST_ARMS} arms")
+    return Setting(budget, source(means, definition), definition, rewards)
+
+
+def _synthetic(
+    n: int, budget: int, definition: str, k: float, two_sided: bool, outlying: int | None, case: int | None
+) -> Setting:
+    count = max(1, int(n / (2 * (1 + k * k)))) if outlying is None else outlying
+    if count >= n:
+        raise BadInput("problem.outlying", count, f"fewer than {n}, the number of arms")
+    means = Mixture.of(n, count)
+    judge = Definition(definition, k, two_sided, eps=2.5, rho=0.9, sizes="at-least")
+    return _setting(means if case is None else means.case(case), budget, judge)
+
+
+def _injected(n: int, budget: int, side: str, eps: float, rho: float, k: float, case: int | None) -> Setting:
+    count = n - ceil(n * Fraction(repr(rho)))
+    if count < 1:
+        raise BadInput("problem.rho", rho, f"such that at least one of {n} arms is an outlier")
+    if side == "intermediate" and (n - count) // 2 <= n - n * Fraction(repr(rho)):
+        raise BadInput("problem.n", n, f"enough for more than (1 - rho) n = {n * (1 - rho):g} arms on each side")
+    arms = injected(n, eps, count, side)
+    judge = Definition("groups", k, False, eps, rho, "at-least")
+    return Setting(budget, arms if case is None else arms.case(case), judge)
+
+
+_JUDGED = (Parameter("definition", one_of(*_NAMES), _WORDS, "k-sigma"), *_SIGMA, *_GROUPS, _SIZES)
+_MODELS = problems((_CAP, *_JUDGED), _given)
+
+PROBLEMS = (
+    ProblemKind(
+        "synthetic", "0 or 1; normal arms around 0.3, and a few from 0.8 to 1 (for Zhuang et al. 2017, section 5.1)",
+        (
+            _ARMS, _CAP, Parameter("definition", one_of("k-sigma", "robust"), "what an outlier is: k-sigma or robust",
+                             "k-sigma"), *_SIGMA,
+            Parameter("outlying", whole(0, MOST_ARMS), "how many arms are from 0.8 to 1; where left out, half of what "
+                      "k-sigma can tell, n / (2 (1 + k^2)), and at least 1", None),
+            _CASE,
+        ), _synthetic,
+    ),
+    ProblemKind(
+        "injected", "0 or 1; one (eps, rho)-group of outliers (Ban and He 2020, section 6.1)",
+        (
+            _ARMS, _CAP,
+            Parameter("side", one_of("upper", "intermediate", "lower"), "where the outliers lie: upper, intermediate "
+                      "or lower", "upper"),
+            *_GROUPS, Parameter("k", _K, "what rules that look for k-sigma take", 2.5), _CASE,
+        ), _injected,
+    ),
+    *(_MODELS[name] for name in ("bernoulli", "bounded", "replay")),
+)  # fmt: skip
+
+
+_DELTA = Parameter("delta", _above(0, 1), "the promise: wrong with at most this probability", 0.1)
+_OWN_K = Parameter("k", _K, "of k-sigma; that of the problem where left out", None)
+_INTERVAL = Parameter("interval", one_of(*NAMES), "bounded (proved), or for rewards 0 and 1 bernoulli (as printed) or "
+                      "bernoulli-corrected, the default for them", None)  # fmt: skip
+
+
+def _interval(setting: Setting, policy: str, name: str | None, delta: float, **more: Any) -> Interval:
+    """The interval by name; by default, the one that fits the rewards."""
+    whole = setting.rewards is None
+    name = name or ("bernoulli-corrected" if whole else "bounded")
+    if not whole and name != "bounded":
+        raise BadInput(f"policy.{policy}.interval", name, "bounded, as not all rewards are 0 or 1")
+    return interval(name, setting.arms, delta, unit=1 if whole else 1 / PARTS, **more)
+
+
+def _sigma(setting: Setting, rule: str, delta: float, k: float | None, name: str | None) -> tuple[Any, dict[str, Any]]:
+    """What rules that look for k-sigma have in common (after a pull of each arm, they go on with the second one, as
+    the listings do), and what is reported of it."""
+    k = setting.definition.k if k is None else k
+    judge = setting.definition
+    sides, threshold = "both" if judge.two_sided else "above", "robust" if judge.name == "robust" else "k-sigma"
+    of = _interval(setting, rule, name, delta, k=k, sides=sides, rule=threshold)
+    common = {
+        "k": Twofold.of(k), "of": of, "cap": jnp.int32(setting.budget), "start": jnp.int32(1),
+        "leaping": jnp.bool_(True), "n": setting.arms,
+    }  # fmt: skip
+    return common, {"k": k, "interval": of.name}
+
+
+def _rr(setting: Setting, delta: float, k: float | None, interval: str | None) -> tuple[Measured, dict[str, Any]]:
+    common, told = _sigma(setting, "rr", delta, k, interval)
+    return Measured(RR(**common)), told
+
+
+def _wrr(
+    setting: Setting, delta: float, k: float | None, interval: str | None, rho: float | None
+) -> tuple[Measured, dict[str, Any]]:
+    _zero_or_one(setting, "wrr")
+    common, told = _sigma(setting, "wrr", delta, k, interval)
+    rho = rho_star(setting.arms, told["k"], delta) if rho is None else rho
+    return Measured(WRR(**common, share=Share.of(rho))), told | {"rho": rho}
+
+
+def _ib(setting: Setting, delta: float, k: float | None, scale: float) -> tuple[Measured, dict[str, Any]]:
+    _zero_or_one(setting, "ib")
+    k = setting.definition.k if k is None else k
+    of = clucb(setting.arms, delta, scale)
+    return Measured(IB(Twofold.of(k), of, jnp.int32(setting.budget), setting.arms)), {"k": k}
+
+
+def _zero_or_one(setting: Setting, rule: str) -> None:
+    if setting.rewards is not None:
+        raise BadInput("policy.kind", rule, "a rule for rewards other than 0 and 1: rr or nrr")
+
+
+def _nrr(setting: Setting, delta: float, k: float | None) -> tuple[Measured, dict[str, Any]]:
+    common, told = _sigma(setting, "nrr", delta, k, "bounded")
+    return Measured(NRR(**common, need=jnp.int32(patience(delta)))), {"k": told["k"]}
+
+
+def _gold(
+    setting: Setting, delta: float, eps: float | None, rho: float | None, interval: str | None, size: str, at_once: bool
+) -> tuple[Measured, dict[str, Any]]:
+    _zero_or_one(setting, "gold")
+    eps, rho = (own or default for own, default in ((eps, setting.definition.eps), (rho, setting.definition.rho)))
+    of = _interval(setting, "gold", interval, delta, paper="ban2020")
+    largest, enough = map(jnp.int32, sizes(setting.arms, rho, size))
+    if largest < 1:
+        raise BadInput("policy.gold.rho", rho, f"such that a group of (1 - rho) n of {setting.arms} arms has one arm")
+    ends = jnp.int32(setting.budget), jnp.bool_(at_once), jnp.bool_(True), setting.arms
+    rule = GOLD(of, Twofold.of(factor(eps)), largest, enough, *ends)
+    return Measured(rule), {"eps": eps, "rho": rho, "interval": of.name}
+
+
+POLICIES = (
+    PolicyKind("rr", "round-robin until no arm is active (Zhuang et al. 2017, Algorithm 1)",
+               (_DELTA, _OWN_K, _INTERVAL), _rr),
+    PolicyKind(
+        "wrr", "weighted round-robin (Zhuang et al. 2017, Algorithm 2)",
+        (_DELTA, _OWN_K, _INTERVAL,
+         Parameter("rho", _above(1, 1e6, True), "pulls of an active arm for each of another; that of Eq. 6 where left "
+                   "out", None)), _wrr,
+    ),
+    PolicyKind("nrr", "round-robin until the set was the same for 1/delta pulls (section 5.2)",
+               (_DELTA, _OWN_K), _nrr),
+    PolicyKind(
+        "ib", "best arms one by one, by CLUCB, until one is no outlier (Zhuang et al. 2017, section 5.2)",
+        (_DELTA, _OWN_K, Parameter("scale", _above(0, 100), "CLUCB's R, the sub-Gaussian scale of a reward", 1.0)), _ib,
+    ),
+    PolicyKind(
+        "gold", "ranks arms by when they come apart from the others (Ban and He 2020, Algorithm 1)",
+        (
+            _DELTA,
+            Parameter("eps", _EPS, "of (eps, rho)-groups; that of the problem where left out", None),
+            Parameter("rho", _RHO, "of (eps, rho)-groups; that of the problem where left out", None),
+            _INTERVAL,
+            Parameter("size", one_of("at-most", "below"), "a community is terminal with at most (1 - rho) n arms, or "
+                      "below that, as printed", "at-most"),
+            Parameter("at_once", flag, "end as soon as there are enough terminal arms, else with the sweep", False),
+        ), _gold,
+    ),
+)  # fmt: skip
+
+
+def _correct(setting: Setting, answers: Answers) -> np.ndarray:
+    exact: np.ndarray = (answers["hits"] == answers["wanted"]) & (answers["hits"] == answers["found"])
+    return exact.astype(np.float64)
+
+
+def _share(part: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """1 of nothing."""
+    share: np.ndarray = np.where(of > 0, part / np.maximum(of, 1), 1.0)
+    return share
+
+
+def _precision(setting: Setting, answers: Answers) -> np.ndarray:
+    return _share(answers["hits"], answers["found"])
+
+
+def _recall(setting: Setting, answers: Answers) -> np.ndarray:
+    return _share(answers["hits"], answers["wanted"])
+
+
+def _f1(setting: Setting, answers: Answers) -> np.ndarray:
+    return _share(2 * answers["hits"], answers["found"] + answers["wanted"])
+
+
+def _capped(setting: Setting, answers: Answers) -> np.ndarray:
+    over: np.ndarray = answers["code"] != DECIDED
+    return over.astype(np.float64)
+
+
+def _count(name: str) -> Any:
+    return lambda setting, answers: answers[name].astype(np.float64)
+
+
+METRICS = (
+    Metric("correct", "share of runs with exactly the outliers", _correct, binary=True),
+    Metric("pulls", "pulls", _count("pulls"), lower_is_better=True),
+    Metric("precision", "precision (1 where no arm is said to be an outlier)", _precision),
+    Metric("recall", "recall (1 where there is no outlier)", _recall),
+    Metric("f1", "F1 (1 where there is no outlier, and none is said to be)", _f1),
+    Metric("ranking", "share of runs that rank outliers first", _count("ranked"), binary=True),
+    Metric("capped", "share of runs that the cap ended", _capped, binary=True, lower_is_better=True),
+    Metric("outliers", "outliers there are", _count("wanted")),
+    *(
+        Metric(
+            f"pulls_{share}",
+            {0: "least pulls of an arm", 100: "most pulls of an arm"}.get(
+                share, f"pulls of an arm, {share} % quantile"
+            ),
+            _count(f"pulls_{share}"),
+            lower_is_better=True,
+        )
+        for share in SHARES
+    ),
+)
+
+
+def _rules() -> Iterator[tuple[PolicyKind, dict[str, Any]]]:
+    """Every rule, with the interval that is proved and with the one for rewards 0 and 1."""
+    for kind in POLICIES:
+        own = any(parameter.name == "interval" for parameter in kind.parameters)
+        yield from ((kind, {"interval": name}) for name in ("bounded", "bernoulli-corrected") if own)
+        if not own:
+            yield kind, {}
+
+
+def _fits(setting: Setting, kind: PolicyKind, given: Mapping[str, Any]) -> bool:
+    try:
+        kind.build(setting, **parse(f"policy.{kind.name}", kind.parameters, given))
+    except BadInput:
+        return False
+    return True
+
+
+def plan(
+    problem: Setting | Mapping[str, Any],
+    runs: int = 400,
+    seed: int = 0,
+    rules: Sequence[Mapping[str, Any]] | None = None,
+) -> list[dict[str, Any]]:
+    """A planning table: what rules will cost on arms as a user guesses them.
+
+    Args:
+        problem: a setting, or a table as in a study file: ``{"kind": "outliers/bernoulli", "means": {"list": [...]}}``.
+        runs: of each rule, at least 2.
+        seed: 0 to 2^32 - 1.
+        rules: tables as in a study file, ``{"kind": "wrr", "delta": 0.05}``; where None, every rule that fits the
+            rewards, with the interval that is proved and with the one for rewards 0 and 1.
+
+    Returns:
+        Summary rows: ``pulls``, the mean with its 95 % interval (normal, over runs); ``pulls_of_19_in_20``, what 19 of
+        20 runs stay within; ``correct`` and ``capped``, shares of runs with Wilson's intervals; and for given means and
+        proved intervals ``bound``, that of Theorem 2 or 3, or of the proof of Theorem 5.7.
+
+    Raises:
+        BadInput: for a table that is wrong, naming its key.
+    """
+    whole(2, 2**31 - 1)("runs", runs)
+    if not isinstance(problem, Setting):
+        kinds = {f"outliers/{kind.name}": kind for kind in PROBLEMS}
+        kind = kinds[one_of(*kinds)("problem.kind", problem.get("kind", "missing"))]
+        problem = kind.build(**parse("problem", kind.parameters, _tail(problem)))
+    setting = cast(Setting, problem)
+    if rules is None:
+        chosen = [(kind, given) for kind, given in _rules() if _fits(setting, kind, given)]
+    else:
+        known = {kind.name: kind for kind in POLICIES}
+        named = [one_of(*known)("rules.kind", rule.get("kind", "missing")) for rule in rules]
+        chosen = [(known[name], _tail(rule)) for name, rule in zip(named, rules, strict=True)]
+    return list(table(setting, chosen, METRICS, runs, seed))
+
+
+def _tail(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name != "kind"}
+
+
+FAMILY = Family(
+    "outliers",
+    {kind.name: kind for kind in PROBLEMS},
+    {kind.name: kind for kind in POLICIES},
+    METRICS,
+    common=("n", "budget"),
+    tune=plan,
+)
+
+__all__ = ["FAMILY", "Setting", "plan"]

@@ -1,0 +1,86 @@
+"""What each rule will cost: a planning table for a user's guess of the means."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from statistics import NormalDist
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxbandit.engine import simulate
+from jaxbandit.outliers.definitions import gold_bound, rr_bound, wrr_bound
+from jaxbandit.outliers.truth import Labelled
+from jaxbandit.random.trials import UNITS
+from jaxbandit.registry import Metric, PolicyKind, parse
+
+_Z = NormalDist().inv_cdf(0.975)
+
+
+def share_interval(share: float, runs: int) -> tuple[float, float]:
+    """Wilson's 95 % interval for a share of ``runs`` runs; it holds ``share`` itself."""
+    middle, scale = share + _Z * _Z / (2 * runs), 1 + _Z * _Z / runs
+    half = _Z * math.sqrt(share * (1 - share) / runs + _Z * _Z / (4 * runs * runs))
+    return min(share, max(0.0, (middle - half) / scale)), max(share, min(1.0, (middle + half) / scale))
+
+
+def table(
+    setting: Any,
+    policies: Iterable[tuple[PolicyKind, Mapping[str, Any]]],
+    metrics: Iterable[Metric],
+    runs: int,
+    seed: int,
+) -> Iterator[dict[str, Any]]:
+    """Summary rows of policies, each with what a study file gives it; ``bound`` is the theorem's, where there is one.
+
+    Args:
+        setting: a setting of the family, whose means are the user's guess.
+        policies: kinds with parameters.
+        metrics: those of the family.
+        runs: of each policy.
+        seed: 0 to 2^32 - 1.
+    """
+    for kind, given in policies:
+        parsed = parse(f"policy.{kind.name}", kind.parameters, given)
+        policy, told = kind.build(setting, **parsed)
+        answers = {
+            name: values[0] for name, values in simulate(setting.problem(), policy, runs=runs, seed=seed).items()
+        }
+        params = {"n": setting.arms, "budget": setting.budget, **given, **told}
+        values = {metric.name: metric.of(setting, answers) for metric in metrics}
+        ordered = np.sort(values["pulls"])
+        mean, half = float(ordered.mean()), _Z * float(ordered.std(ddof=1)) / math.sqrt(runs)
+        found = {"pulls": (mean, mean - half, mean + half), "pulls_of_19_in_20": _quantile(ordered, 0.95)}
+        for name in ("correct", "capped"):
+            share = float(values[name].mean())
+            found[name] = (share, *share_interval(share, runs))
+        bound = _bound(setting, kind.name, {**parsed, **told})
+        if bound is not None:
+            found["bound"] = (bound, bound, bound)
+        for name, (mean, low, high) in found.items():
+            yield {
+                "policy": kind.name, "params": params, "metric": name, "mean": mean, "ci_low": low, "ci_high": high,
+                "runs": 0 if name == "bound" else runs,
+            }  # fmt: skip
+
+
+def _quantile(ordered: np.ndarray, share: float) -> tuple[float, float, float]:
+    """A quantile and its 95 % interval: the order statistics that binomial counts cannot leave, nearly."""
+    n = ordered.size
+    half = _Z * math.sqrt(n * share * (1 - share))
+    places = (math.ceil(n * share) - 1, math.floor(n * share - half) - 1, math.ceil(n * share + half))
+    mean, low, high = (float(ordered[min(max(place, 0), n - 1)]) for place in places)
+    return mean, low, high
+
+
+def _bound(setting: Any, rule: str, at: Mapping[str, Any]) -> float | None:
+    if not isinstance(setting.source, Labelled) or at.get("interval") != "bounded":
+        return None
+    means = np.asarray(jax.device_get(setting.source.given.means)) / UNITS
+    if rule == "gold":
+        bound = gold_bound(means.tolist(), at["eps"], at["delta"], form="proof")
+    elif rule == "rr":
+        bound = rr_bound(means.tolist(), at["k"], at["delta"])
+    else:
+        bound = wrr_bound(means.tolist(), at["k"], at["delta"], at["rho"])
+    return bound if math.isfinite(bound) else None

@@ -1,0 +1,65 @@
+"""Rows that a figure computes from those of its studies."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from jaxbandit.outliers.planning import share_interval
+from jaxbandit.study.summary import Row, identity
+
+
+def computed(
+    policy: str, params: Mapping[str, Any], metric: str, mean: float, runs: int = 0, half: float | None = None
+) -> Row:
+    """A row; ``half``: of its interval, the value itself where nothing was sampled."""
+    half = 0.0 if half is None and not runs else half
+    low, high = (None, None) if half is None else (mean - half, mean + half)
+    return Row(policy=policy, params=dict(params), metric=metric, mean=mean, ci_low=low, ci_high=high, runs=runs)
+
+
+def where(rows: Iterable[Row], metric: str, policy: str | None = None, **params: Any) -> list[Row]:
+    """The rows of a metric, of a policy and of some params, where these are given."""
+    return [
+        row for row in rows
+        if row["metric"] == metric
+        and policy in (None, row["policy"])
+        and all(identity(row["params"].get(name)) == identity(value) for name, value in params.items())
+    ]  # fmt: skip
+
+
+def average(rows: Sequence[Row], metric: str, params: Mapping[str, Any]) -> Row:
+    """The mean of rows of one policy, each of as many runs: that of all their runs taken together.
+
+    Of shares of runs with Wilson's interval again (``correct``), else with half the root of the sum of squared halves.
+    """
+    means = [row["mean"] or 0.0 for row in rows]
+    runs, mean = sum(row["runs"] for row in rows), sum(means) / len(means)
+    if rows[0]["metric"].removeprefix("best_") in ("correct", "ranking", "capped"):
+        low, high = share_interval(mean, runs)
+        return Row(
+            policy=rows[0]["policy"], params=dict(params), metric=metric, mean=mean, ci_low=low, ci_high=high, runs=runs
+        )  # fmt: skip
+    tops = [row["ci_high"] for row in rows]
+    half = None
+    if None not in tops:
+        half = math.sqrt(sum(((top or 0.0) - own) ** 2 for top, own in zip(tops, means, strict=True))) / len(rows)
+    return computed(rows[0]["policy"], params, metric, mean, runs, half)
+
+
+def ratio(one: Row, other: Row) -> tuple[float, float | None]:
+    """The quotient of two means and half of its interval, by the delta method, the two taken as independent: what
+    their runs have in common only makes it too wide."""
+    a, b = one["mean"] or 0.0, other["mean"] or math.nan
+    if one["ci_high"] is None or other["ci_high"] is None:
+        return a / b, None
+    return a / b, a / b * math.hypot((one["ci_high"] - a) / a, (other["ci_high"] - b) / b)
+
+
+def survival(values: Sequence[float], grid: Sequence[float]) -> list[tuple[float, float]]:
+    """For each number of a grid, the share of the values that are above it."""
+    return [(x, sum(value > x for value in values) / len(values)) for x in grid]
+
+
+def by_policy(row: Row) -> str:
+    """The name of a row's curve."""
+    return row["policy"]
