@@ -265,7 +265,8 @@ def logistic_fit(past: Past) -> Logistic:
                 jnp.clip(midpoint + right / 4, LOGISTIC_MIDPOINTS[0], LOGISTIC_MIDPOINTS[-1]),
             )
 
-        return lax.fori_loop(0, len(around), beside, best)
+        moved: tuple[Array, ...] = lax.fori_loop(0, len(around), beside, best)
+        return moved
 
     best = lax.fori_loop(0, len(grid), on_grid, best)
     best = lax.fori_loop(0, LOGISTIC_REFINEMENTS, refined, best)

@@ -1,0 +1,143 @@
+"""What a run has bought: the entities retrieved, how often each, and exclude lists drawn from them.
+
+Also what every policy reports. A lane's memory is bounded: see ``capacity``.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxbandit.errors import BadInput
+from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
+from jaxbandit.random.stream import substream, words
+from jaxbandit.random.trials import over_lanes
+
+OK, OVERFLOW = range(2)
+"""Result codes: OVERFLOW is a run that met more than its capacities hold, and left out what did not fit."""
+
+ISSUE, LIST, RESAMPLE, RELIST, PICK = range(1, 6)
+"""What a word of ``View.choices`` is for. ISSUE: the exclude list of a query, by its number; LIST: the lists over which
+a gain is averaged; RESAMPLE, RELIST: the bootstrap's samples and their lists, by node; PICK: a baseline's choices."""
+
+
+def capacity(problem: Extraction) -> int:
+    """Entities that a run can retrieve at most, rounded up to one of few numbers (each is compiled for)."""
+    rates = [k / min(row) for (k, _), row in zip(problem.configurations, np.asarray(problem.cost), strict=True)]
+    most = min(problem.crowd.leaf.shape[0], int(float(problem.budget) * max(rates)))
+    size = 32
+    while size < most:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return size
+
+
+def named(field: str, value: str, allowed: tuple[str, ...]) -> str:
+    """``value``, if it is one of those allowed; else ``BadInput``."""
+    if value not in allowed:
+        raise BadInput(field, value, f"one of {', '.join(allowed)}")
+    return value
+
+
+class Retrieved(NamedTuple):
+    """int32. ``entity``, ``leaf``, ``times``: (capacity,), of each entity in the order of retrieval: its number, where
+    it sits (-1 in free rows), how often it came; ``size``: how many they are; ``spent``: in units of the budget;
+    ``queries``: asked; ``used``: (configurations,), how often each was asked; ``code``: see ``OVERFLOW``."""
+
+    entity: Array
+    leaf: Array
+    times: Array
+    size: Array
+    spent: Array
+    queries: Array
+    used: Array
+    code: Array
+
+    @classmethod
+    def nothing(cls, view: View, rows: int) -> "Retrieved":
+        """Before the first query."""
+        zero, free = jnp.int32(0), jnp.full(rows, -1, jnp.int32)
+        used = jnp.zeros(len(view.configurations), jnp.int32)
+        return cls(free, free, jnp.zeros(rows, jnp.int32), zero, zero, zero, used, zero)
+
+    def under(self, view: View, node: Array) -> Array:
+        """bool (capacity,): which of them the node holds."""
+        above = jnp.asarray(view.poset.ancestors)[jnp.maximum(self.leaf, 0)]
+        held: Array = jnp.any(above == node, axis=1) & (self.leaf >= 0)
+        return held
+
+    def answer(self) -> dict[str, Array]:
+        """int32: distinct ``entities``, ``spent`` in units, ``queries``, ``configurations`` (how often each was asked),
+        the result ``code``."""
+        return {
+            "entities": self.size,
+            "spent": self.spent,
+            "queries": self.queries,
+            "configurations": self.used,
+            "code": self.code,
+        }
+
+
+class News(NamedTuple):
+    """An answer, entity by entity: bool ``there``; int32 ``leaf`` and ``before``, how often it had come. (k_max,)."""
+
+    there: Array
+    leaf: Array
+    before: Array
+
+
+def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> tuple[Retrieved, News]:
+    """After an answer; as it was where nothing was asked."""
+    rows = got.entity.shape[0]
+    there = (outcome.entity >= 0) & pull.asked
+    same = (outcome.entity[:, None] == got.entity[None, :]) & there[:, None]
+    known = jnp.any(same, axis=1)
+    place = jnp.sum(jnp.where(same, jnp.arange(rows, dtype=jnp.int32), 0), axis=1)
+    before = jnp.sum(jnp.where(same, got.times, 0), axis=1)
+    fresh = there & ~known
+    order = jnp.arange(fresh.shape[0])
+    rank = jnp.sum(fresh[None, :] & (order[None, :] < order[:, None]), axis=1, dtype=jnp.int32)
+    place = jnp.where(known, place, got.size + rank)
+    fits = place < rows
+    place = jnp.where(there & fits, place, rows)
+    asked = pull.asked.astype(jnp.int32)
+    mine = jnp.arange(got.used.shape[0]) == pull.configuration
+    specificity = jnp.asarray(view.poset.specificity)[pull.node]
+    got = Retrieved(
+        got.entity.at[place].set(outcome.entity, mode="drop"),
+        got.leaf.at[place].set(outcome.leaf, mode="drop"),
+        got.times.at[place].add(1, mode="drop"),
+        got.size + jnp.sum(fresh & fits, dtype=jnp.int32),
+        got.spent + asked * view.cost[pull.configuration, specificity],
+        got.queries + asked,
+        got.used + jnp.where(mine, asked, 0),
+        jnp.where(jnp.any(fresh & ~fits), OVERFLOW, got.code),
+    )
+    return got, News(there & fits, jnp.where(there, outcome.leaf, 0), before)
+
+
+def exclude_list(view: View, got: Retrieved, node: Array, length: Array) -> Array:
+    """E of the next query: ``length`` of the entities retrieved at the node, uniformly, or all where there are fewer.
+
+    int32 (l_max,), -1 where there is none. Those with the least words at (ISSUE, queries asked), each entity having
+    its own.
+    """
+    most = view.l_max
+
+    def drawn(_: None) -> Array:
+        word = words(substream(view.choices, ISSUE, got.queries), 0, got.entity)[0]
+        # The sign bit flipped, so that int32 orders them; the largest int32 is left to those that are not there.
+        key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
+        key = jnp.where(got.under(view, node), key, 2**31 - 1)
+
+        def least(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+            key, chosen = state
+            at = jnp.argmin(key)
+            there = (key[at] < 2**31 - 1) & (number < length)
+            return key.at[at].set(2**31 - 1), chosen.at[number].set(jnp.where(there, got.entity[at], -1))
+
+        found: Array = lax.fori_loop(0, most, least, (key, jnp.full(most, -1, jnp.int32)))[1]
+        return found
+
+    chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: jnp.full(most, -1, jnp.int32), None)
+    return chosen
