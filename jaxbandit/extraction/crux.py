@@ -24,7 +24,18 @@ from jax import Array, lax
 from jaxbandit.extraction import retrieved
 from jaxbandit.extraction.estimators import ESTIMATORS
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
-from jaxbandit.extraction.retrieved import LIST, OVERFLOW, Retrieved, add, exclude_list, named
+from jaxbandit.extraction.retrieved import (
+    FREE,
+    LIST,
+    OVERFLOW,
+    Retrieved,
+    add,
+    ancestors,
+    exclude_list,
+    fresh,
+    is_above,
+    named,
+)
 from jaxbandit.random.draws import scale
 from jaxbandit.random.stream import substream, words
 from jaxbandit.random.trials import over_lanes
@@ -39,9 +50,6 @@ READINGS = {
     "empty": ("unless-covered", "always", "ignored"),
 }
 """The readings of the text that are one of a few words; see ``Crux``."""
-
-_FREE = -2
-"""No node's number."""
 
 
 class State(NamedTuple):
@@ -65,18 +73,6 @@ class State(NamedTuple):
     active: Array
     barren: Array
     void: Array
-
-
-def _ancestors(view: View, node: Array) -> Array:
-    """The nodes above, themselves among them, shape (..., A); -1 where there are no more and for no node."""
-    above = jnp.asarray(view.poset.ancestors)[jnp.maximum(node, 0)]
-    return jnp.where(node[..., None] >= 0, above, -1)
-
-
-def _is_above(node: Array, ancestors: Array) -> Array:
-    """bool (..., S): which of the nodes (S,) are among the ancestors (..., A)."""
-    found: Array = jnp.any(node == ancestors[..., None], axis=-2)
-    return found
 
 
 @jax.tree_util.register_dataclass
@@ -105,7 +101,7 @@ class Crux:
         """The root's queries, with nothing known."""
         s, c, v = self.nodes, len(view.configurations), self.columns
         first = jnp.arange(s) == 0
-        node = jnp.where(first, 0, _FREE)
+        node = jnp.where(first, 0, FREE)
         none = jnp.zeros(s, bool)
         state = State(
             got=Retrieved.nothing(view, self.rows),
@@ -179,7 +175,7 @@ class Crux:
         t = state.got.queries + 1
         got, news = add(view, state.got, pull, outcome)
         sizes, moves, fits = self._moves(state, news)
-        member = _is_above(state.node, _ancestors(view, jnp.where(news.there, news.leaf, -1)))
+        member = is_above(state.node, ancestors(view, jnp.where(news.there, news.leaf, -1)))
         f = state.f + jnp.sum(member[:, :, None] * moves[:, None, :], axis=0)
         mine = here[:, None] & (jnp.arange(state.asked.shape[1]) == pull.configuration) & pull.asked
         state = state._replace(
@@ -234,7 +230,7 @@ class Crux:
             here &= (known == 0) | (jnp.sum(held) < known)
 
         def below(_: None) -> Array:
-            return jnp.any(here) & jnp.any(_ancestors(view, state.node) == pull.node, axis=1)
+            return jnp.any(here) & jnp.any(ancestors(view, state.node) == pull.node, axis=1)
 
         ended = lax.cond(over_lanes(jnp.any(here).astype(jnp.int32)) > 0, below, lambda _: jnp.zeros_like(here), None)
         return state._replace(barren=state.barren | here, void=state.void | ended), ended
@@ -251,26 +247,22 @@ class Crux:
             done, state, among, new = carry
             place = done + jnp.arange(width, dtype=jnp.int32)
             node = jnp.where(place < count, child[jnp.minimum(begin + place, child.shape[0] - 1)], -1)
-            same = (node[:, None] == state.node[None, :]) & (node >= 0)[:, None]
-            fresh = (node >= 0) & ~jnp.any(same, axis=1)
-            order = jnp.arange(width)
-            rank = jnp.sum(fresh[None, :] & (order[None, :] < order[:, None]), axis=1, dtype=jnp.int32)
-            slot = jnp.where(fresh, state.filled + rank, self.nodes)
+            same, new_node, slot = fresh(node, state.node, state.filled)
             enters = slots[None, :] == slot[:, None]
-            held = _is_above(node, _ancestors(view, state.got.leaf))
+            held = is_above(node, ancestors(view, state.got.leaf))
             column = state.got.times[:, None] == state.sizes[None, :]
             f = (held.T.astype(jnp.float32) @ column.astype(jnp.float32)).astype(jnp.int32)
-            barren = jnp.where(state.barren, state.node, _FREE)
-            void = jnp.any(_is_above(barren, _ancestors(view, node)), axis=1)
+            barren = jnp.where(state.barren, state.node, FREE)
+            void = jnp.any(is_above(barren, ancestors(view, node)), axis=1)
             entered = jnp.any(enters, axis=0)
             old = jnp.any(same, axis=0) & self.reentry
-            overflow = jnp.any(fresh & (slot >= self.nodes))
+            overflow = jnp.any(new_node & (slot >= self.nodes))
             specificity = jnp.asarray(view.poset.specificity)[jnp.maximum(node, 0)]
             state = state._replace(
                 got=state.got._replace(code=jnp.where(overflow, OVERFLOW, state.got.code)),
                 node=state.node.at[slot].set(node, mode="drop"),
                 specificity=state.specificity.at[slot].set(specificity, mode="drop"),
-                filled=jnp.minimum(state.filled + jnp.sum(fresh, dtype=jnp.int32), self.nodes),
+                filled=jnp.minimum(state.filled + jnp.sum(new_node, dtype=jnp.int32), self.nodes),
                 f=state.f.at[slot].set(f, mode="drop"),
                 void=state.void.at[slot].set(void, mode="drop"),
             )

@@ -22,6 +22,22 @@ ISSUE, LIST, RESAMPLE, RELIST, PICK = range(1, 6)
 a gain is averaged; RESAMPLE, RELIST: the bootstrap's samples and their lists, by node; PICK: a baseline's choices."""
 
 
+FREE = -2
+"""No node's number: the mark of a free slot."""
+
+
+def ancestors(view: View, node: Array) -> Array:
+    """int32 (..., A): the nodes above, themselves among them; -1 where there are no more, and for a negative node."""
+    above = jnp.asarray(view.poset.ancestors)[jnp.maximum(node, 0)]
+    return jnp.where(node[..., None] >= 0, above, -1)
+
+
+def is_above(node: Array, above: Array) -> Array:
+    """bool (..., S): which of the nodes (S,), ``FREE`` where there is none, are among the ancestors (..., A)."""
+    found: Array = jnp.any(node == above[..., None], axis=-2)
+    return found
+
+
 def capacity(problem: Extraction) -> int:
     """Entities that a run can retrieve at most, rounded up to one of few numbers (each is compiled for)."""
     rates = [k / min(row) for (k, _), row in zip(problem.configurations, np.asarray(problem.cost), strict=True)]
@@ -62,9 +78,7 @@ class Retrieved(NamedTuple):
 
     def under(self, view: View, node: Array) -> Array:
         """bool (capacity,): which of them the node holds."""
-        above = jnp.asarray(view.poset.ancestors)[jnp.maximum(self.leaf, 0)]
-        held: Array = jnp.any(above == node, axis=1) & (self.leaf >= 0)
-        return held
+        return is_above(node[None], ancestors(view, self.leaf))[:, 0]
 
     def answer(self) -> dict[str, Array]:
         """int32: distinct ``entities``, ``spent`` in units, ``queries``, ``configurations`` (how often each was asked),
@@ -141,3 +155,22 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array) -> Arra
 
     chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: jnp.full(most, -1, jnp.int32), None)
     return chosen
+
+
+def fresh(node: Array, known: Array, filled: Array) -> tuple[Array, Array, Array]:
+    """Which of some nodes have no slot yet, and the next free slots for them.
+
+    Args:
+        node: int32 (any,), all different, -1 where there is none.
+        known: int32 (slots,), the nodes that have one; ``FREE`` where a slot is free.
+        filled: int32, the first free slot.
+
+    Returns:
+        bool (any, slots), which slot is whose; bool (any,), which have none; int32 (any,), the slot that each of those
+        gets, beyond all slots for the others.
+    """
+    same = (node[:, None] == known[None, :]) & (node >= 0)[:, None]
+    new = (node >= 0) & ~jnp.any(same, axis=1)
+    order = jnp.arange(node.shape[0])
+    rank = jnp.sum(new[None, :] & (order[None, :] < order[:, None]), axis=1, dtype=jnp.int32)
+    return same, new, jnp.where(new, filled + rank, 2**30)
