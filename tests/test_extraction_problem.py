@@ -360,3 +360,34 @@ def test_the_event_domain_is_close_to_the_published_one() -> None:
     for low, high, within in bounds:
         published = nodes[(population >= low) & (population < high)].sum()
         assert abs(((sizes >= low) & (sizes < high)).sum() / published - 1) < within, low
+
+
+# The true gain.
+
+
+@pytest.mark.parametrize("model", ["proportional", "k-largest"])
+def test_the_expected_gain_is_the_oracles(model: str) -> None:
+    """Every node of a small poset, with and without exclude lists."""
+    weights = POPULARITIES["even"](10)
+    built = small(10, weights, seed=4)
+    pairs = [(2, 0), (3, 0), (2, 1), (3, 2)]
+    problem = extraction(built, 10, answers=model, configurations=pairs, informed=True)
+    key = stream(0, 0)
+    expected_poset = oracle.Poset(PARENTS, [tuple(map(int, built.values[node])) for node in built.leaf])
+    retrieved = [0, 1, 4, 6, 9]
+
+    @jax.jit
+    def gain(node: Any, configuration: Any, exclude: Any) -> Any:
+        view = problem.view(key, problem.draw(key))
+        known = jax.vmap(view.inclusion, (0, None))(jnp.array(retrieved, jnp.int32), node)
+        return view.expected_gain(node, configuration, exclude, jnp.sum(known, axis=0))
+
+    for number, node in enumerate(expected_poset.nodes):
+        here = [e for e in retrieved if e in expected_poset.population(node)]
+        for configuration, (k, length) in enumerate(pairs):
+            exclude = here[:length]
+            query = oracle.Query(1, node, k, length, tuple(exclude))
+            exact = oracle.expected_gain(expected_poset, [float(w) for w in weights], model, query, retrieved)
+            padded = jnp.array(exclude + [-1] * (2 - len(exclude)), jnp.int32)
+            found = float(gain(jnp.int32(number), jnp.int32(configuration), padded))
+            assert abs(found - exact) < (0.05 if exclude else 5e-4), (node, k, exclude)
