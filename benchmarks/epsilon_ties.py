@@ -166,7 +166,7 @@ def effectiveness(
 def main() -> None:
     """Measure every rule, print a table, write JSON if asked to."""
     from jaxbandit.cleaning.renewal import expected_removed
-    from jaxbandit.cleaning.sc_pdf import Uniform
+    from jaxbandit.laws import Uniform
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("runs", 1000), ("budget", 10_000), ("entities", 50_000), ("seed", 0)):

@@ -7,11 +7,13 @@ Matplotlib are imported once the arguments are known to be right.
 import contextlib
 import errno
 import io
+import logging
 import os
 import re
 import shlex
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -350,6 +352,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(str(error))
         return 2
     except KeyboardInterrupt:
+        # Zarr's event loop would tell of each write that it drops at exit; what was stored is whole without them.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        warnings.simplefilter("ignore", RuntimeWarning)
         _say(f"interrupted; `jaxbandit {shlex.join(argv)}` continues where it stopped")
         return 130
     except BrokenPipeError:  # the reader of stdout left, as `head` does

@@ -45,7 +45,9 @@ class Policy(Protocol):
     """An algorithm: pure functions on one lane. A pytree whose leaves are its hyperparameters.
 
     One whose runs take few or heavy steps may have an attribute ``stride`` of its class: how many steps all lanes
-    make before the engine looks which of them are over (int, 32 where there is none).
+    make before the engine looks which of them are over (int, 32 where there is none). ``scratch``, of its class too,
+    names the fields of its state whose contents do not matter when a run begins: the engine leaves those of the lane's
+    last run there.
     """
 
     def init(self, view: Any) -> Tree:
@@ -139,6 +141,8 @@ def _chunk(
     """At most ``rounds`` rounds of ``stride`` steps and a refill, on one device's lanes."""
     many = checkpoints.shape[0]
 
+    _, policy = cut.join(shared, [leaf[0] for leaf in stacked])
+
     def begin(job: Array) -> _Lane:
         key = stream(seed, first_run + (job % runs).astype(jnp.uint32))
         return _begin(cut, shared, stacked, checkpoints, job // runs, key)._replace(job=job)
@@ -187,6 +191,7 @@ def _chunk(
         job = queue.next + (jnp.cumsum(free, dtype=jnp.int32) - 1) * devices
         job = jnp.where(free & (job < jobs), job, -1)
         fresh = jax.vmap(begin)(jnp.maximum(job, 0))._replace(job=job)
+        fresh = fresh._replace(state=_but_scratch(policy, fresh.state, lanes.state))
         lanes = jax.tree.map(lambda new, old: jnp.where(_column(free, old), new, old), fresh, lanes)
         taken = jnp.sum(job >= 0, dtype=jnp.int32)
         return lanes, _Queue(queue.next + taken * devices, jnp.sum(lanes.job >= 0, dtype=jnp.int32), kept)
@@ -212,6 +217,12 @@ def _chunk(
 
     _, lanes, queue = lax.while_loop(unfinished, round_, (jnp.int32(0), lanes, queue))
     return lanes, queue
+
+
+def _but_scratch(policy: Any, fresh: Any, old: Any) -> Any:
+    """The state of runs that begin, but for the policy's ``scratch``: writing all of it would cost many steps."""
+    names = getattr(policy, "scratch", ())
+    return fresh._replace(**{name: getattr(old, name) for name in names}) if names else fresh
 
 
 def _column(mask: Array, like: Array) -> Array:

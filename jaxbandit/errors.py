@@ -1,5 +1,7 @@
 """The one error a user's input can cause: it names the field, the value and what is allowed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -18,3 +20,14 @@ class BadInput(ValueError):
         shown = " ".join(str(shown).split())
         shown = shown if len(shown) <= 80 else shown[:77] + "..."
         super().__init__(f"{field} = {shown}: {allowed}")
+
+
+@contextmanager
+def under(name: str) -> Iterator[None]:
+    """Says which key of a study file a function of the library complains about: it knows its own arguments alone."""
+    try:
+        yield
+    except BadInput as error:
+        own = error.field
+        full = name if own == name.rpartition(".")[2] else f"{name}.{own}"
+        raise BadInput(full, error.value, error.allowed) from None

@@ -19,8 +19,8 @@ from jaxbandit.cleaning.greedy import Greedy
 from jaxbandit.cleaning.known_sc import KnownSc
 from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, of_table, uniform_false_values
 from jaxbandit.cleaning.random import PICK, RUN, Random, run_length
-from jaxbandit.cleaning.sc_pdf import Beta, Uniform
 from jaxbandit.engine import simulate
+from jaxbandit.laws import Beta, Uniform
 from jaxbandit.random import stream, uniform, words
 from jaxbandit.random.draws import wide_product
 from tests.oracles import cleaning as oracles

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from jaxbandit.cleaning.extract import ambiguity, read_records
-from jaxbandit.cleaning.sc_pdf import fit_beta
 from jaxbandit.errors import BadInput
+from jaxbandit.laws import fit_beta
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 HEADER = ["who", "on", "time", 'the "gate"']

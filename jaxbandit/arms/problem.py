@@ -16,8 +16,8 @@ from jax import Array, lax
 
 from jaxbandit.arms.prefix import best, on_prefix
 from jaxbandit.arms.rewards import Rewards
-from jaxbandit.cleaning.sc_pdf import Quantiles
 from jaxbandit.errors import BadInput
+from jaxbandit.laws import Quantiles
 from jaxbandit.random import position, words
 from jaxbandit.random.stream import Stream, substream
 from jaxbandit.random.trials import UNITS, over_lanes

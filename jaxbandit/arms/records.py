@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from jaxbandit.arms.problem import Given, given
 from jaxbandit.arms.rewards import Replay, is_whole
-from jaxbandit.cleaning.extract import _columns
 from jaxbandit.errors import BadInput
+from jaxbandit.tables import columns, whole_cells
 
 MOST_REWARDS = 1 << 24
 
@@ -34,19 +34,17 @@ def read_counts(
     wanted = {"successes": (successes,), "trials": (trials,)} | ({"arm": (arm,)} if arm else {})
     names: dict[str, int] = {}
     rows: list[tuple[int, int]] = []
-    for line, (won, tried, *name) in _columns(path, wanted, None, ","):
-        for column, cell in ((successes, won), (trials, tried)):
-            if not (cell.isascii() and cell.isdigit() and len(cell) <= 10 and int(cell) < 2**31):
-                raise BadInput(f"{column} in line {line}", cell or "empty", "a whole number from 0 to 2147483647")
-        if int(tried) < 1:
+    for line, cells in columns(path, wanted):
+        won, tried = whole_cells((successes, trials), cells[:2], line)
+        if tried < 1:
             raise BadInput(f"{trials} in line {line}", tried, "at least one trial")
-        if int(tried) < int(won):
+        if tried < won:
             raise BadInput(f"{trials} in line {line}", tried, f"at least the {won} successes")
-        label = name[0] if name else str(len(rows))
+        label = cells[2] if arm else str(len(rows))
         if label in names:
             raise BadInput(f"{arm} in line {line}", label, f"each arm once; it is in line {names[label]} too")
         names[label] = line
-        rows.append((int(won), int(tried)))
+        rows.append((won, tried))
     counts = np.array(rows, np.int64)
     return tuple(names), counts[:, 0], counts[:, 1]
 
@@ -58,7 +56,7 @@ def read_rewards(path: str | Path, arm: str = "arm", reward: str = "reward") -> 
         BadInput: for a file that cannot be read as such a table, and a reward that is not a finite number.
     """
     found: dict[str, list[float]] = {}
-    for line, (name, cell) in _columns(path, {"arm": (arm,), "reward": (reward,)}, None, ","):
+    for line, (name, cell) in columns(path, {"arm": (arm,), "reward": (reward,)}):
         try:
             value = float(cell)
         except ValueError:

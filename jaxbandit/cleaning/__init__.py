@@ -20,8 +20,8 @@ from jaxbandit.cleaning.problem import (
 )
 from jaxbandit.cleaning.random import Random
 from jaxbandit.cleaning.renewal import Removed, expected_removed
-from jaxbandit.cleaning.sc_pdf import Beta, Histogram, Normal, ScPdf, Uniform, fit_beta
 from jaxbandit.cleaning.stopping import Level, allowed_failures, level_for_budget, stopping_index
+from jaxbandit.laws import Beta, Histogram, Law, Normal, Uniform, fit_beta
 
 __all__ = [
     "EE",
@@ -34,13 +34,13 @@ __all__ = [
     "Index",
     "InformedPull",
     "KnownSc",
+    "Law",
     "Level",
     "Normal",
     "Outcome",
     "Pull",
     "Random",
     "Removed",
-    "ScPdf",
     "Totals",
     "Tuned",
     "Uniform",

@@ -98,6 +98,8 @@ class EpsilonGreedy:
     epsilon: Array
     memory: int = field(metadata={"static": True})
 
+    scratch = ("rows",)
+
     def init(self, view: View) -> State:
         """Nothing met."""
         zero = jnp.int32(0)

@@ -1,7 +1,6 @@
 """The cleaning family by name: what study files, ``jaxbandit list`` and the papers' figures can ask for."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -21,10 +20,10 @@ from jaxbandit.cleaning.pool import capacity_for
 from jaxbandit.cleaning.problem import Cleaning, of_table, synthetic, uniform_false_values
 from jaxbandit.cleaning.random import Random
 from jaxbandit.cleaning.renewal import expected_removed
-from jaxbandit.cleaning.sc_pdf import Beta, ScPdf, Uniform, fit_beta
-from jaxbandit.cleaning.sc_pdf import parse as parse_sc_pdf
 from jaxbandit.cleaning.stopping import allowed_failures, level_for_budget
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, under
+from jaxbandit.laws import Beta, Law, Uniform, fit_beta
+from jaxbandit.laws import parse as parse_law
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, real, text, whole
 
 Answers = Mapping[str, np.ndarray]
@@ -46,7 +45,7 @@ class Setting:
     budget: int
     entities: int
     weights: np.ndarray
-    sc_pdf: ScPdf
+    sc_pdf: Law
     table: AmbiguityTable | None = None
 
     def problem(self, on_tape: bool = False) -> Cleaning:
@@ -93,23 +92,11 @@ class Setting:
         return int(best.t), int(best.need), float(best.q), float(best.gamma)
 
 
-@contextmanager
-def _key(name: str) -> Iterator[None]:
-    """Says which key of the study file a function of the library complains about: it knows its own arguments alone."""
-    try:
-        yield
-    except BadInput as error:
-        own = error.field
-        full = name if own == name.rpartition(".")[2] else f"{name}.{own}"
-        raise BadInput(full, error.value, error.allowed) from None
-
-
-def _sc_pdf(name: str, value: Any) -> ScPdf:
+def _sc_pdf(name: str, value: Any) -> Law:
     if isinstance(value, Mapping) and set(value) == {"records"}:
-        with _key(f"{name}.records"):
+        with under(f"{name}.records"):
             return _fitted(value["records"])
-    with _key(name):
-        return parse_sc_pdf(value)
+    return parse_law(name, value)
 
 
 def _fitted(records: Any) -> Beta:
@@ -127,7 +114,7 @@ def _false_values(name: str, value: Any) -> np.ndarray:
     if form == "constant":
         return uniform_false_values(*[whole(1, 4095)(f"{name}.constant", given)] * 2)
     if form == "uniform" and isinstance(given, Sequence) and len(given) == 2:
-        with _key(name):
+        with under(name):
             return uniform_false_values(*given)
     if form == "weights" and isinstance(given, Sequence):
         weights = np.array([real(0, 1e300)(f"{name}.weights", weight) for weight in given])
@@ -152,7 +139,7 @@ _SC_PDF = Parameter(
 )  # fmt: skip
 
 
-def _synthetic(budget: int, entities: int, false_values: np.ndarray, sc_pdf: ScPdf) -> Setting:
+def _synthetic(budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law) -> Setting:
     return Setting(budget, entities, false_values, sc_pdf)
 
 
@@ -163,10 +150,8 @@ def _extracted(
     return ambiguity(path, entity, value, table=table, normalise=normalise)
 
 
-def _table(
-    budget: int, path: str, entity: Any, value: Any, table: str | None, normalise: str, sc_pdf: ScPdf
-) -> Setting:
-    with _key("problem"):
+def _table(budget: int, path: str, entity: Any, value: Any, table: str | None, normalise: str, sc_pdf: Law) -> Setting:
+    with under("problem"):
         found = _extracted(path, entity, value, table, normalise, _modified(path))
     counts = np.bincount(found.false_values)
     return Setting(budget, len(found.false_values), counts.astype(np.float64), sc_pdf, found)

@@ -39,6 +39,8 @@ class Greedy:
 
     memory: int = field(metadata={"static": True})
 
+    scratch = ("rows",)
+
     def init(self, view: View) -> State:
         """Nothing met."""
         zero = jnp.int32(0)

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.cleaning.sc_pdf import Quantiles, ScPdf, Uniform
 from jaxbandit.errors import BadInput
+from jaxbandit.laws import Law, Quantiles, Uniform
 from jaxbandit.random import binomial, categorical, exponential, position, thresholds
 from jaxbandit.random.fence import once
 from jaxbandit.random.race import chase_at, chase_on_tape, race_at, race_on_tape, trial, trial_at
@@ -353,9 +353,7 @@ def _budget(budget: int) -> Array:
     return jnp.asarray(budget, jnp.int32)
 
 
-def synthetic(
-    *, budget: int, entities: int, false_values: np.ndarray, sc_pdf: ScPdf, on_tape: bool = False
-) -> Synthetic:
+def synthetic(*, budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law, on_tape: bool = False) -> Synthetic:
     """A synthetic ambiguity model (section 6), drawn afresh in each run.
 
     Args:
@@ -390,7 +388,7 @@ def uniform_false_values(low: int, high: int) -> np.ndarray:
 
 
 def of_table(
-    *, budget: int, false_values: np.ndarray, sc_pdf: ScPdf | None = None,
+    *, budget: int, false_values: np.ndarray, sc_pdf: Law | None = None,
     sc_probabilities: np.ndarray | None = None, on_tape: bool = False,
 ) -> Table:  # fmt: skip
     """The ambiguity model of a table: its entities with at least one false value, in their order.

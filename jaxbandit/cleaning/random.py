@@ -71,6 +71,8 @@ class Random:
 
     memory: int = field(metadata={"static": True})
 
+    scratch = ("rows",)
+
     def init(self, view: View) -> State:
         """Nothing met."""
         zero = jnp.int32(0)

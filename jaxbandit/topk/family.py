@@ -1,22 +1,16 @@
 """The top-K family as study files and the command line see it: problems, policies and metrics, by name."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from jaxbandit.arms.problem import MOST_ARMS, MOST_PULLS, Arms, Drawn, Given, arms, given
-from jaxbandit.arms.records import read_counts, read_rewards, replay
-from jaxbandit.arms.rewards import Bernoulli, Bounded, Gaussian, Rewards
-from jaxbandit.cleaning.sc_pdf import Uniform
-from jaxbandit.cleaning.sc_pdf import parse as parse_law
+from jaxbandit.arms.models import BUDGET, Model, problems
+from jaxbandit.arms.problem import MOST_ARMS, Arms, arms
+from jaxbandit.arms.rewards import Gaussian
 from jaxbandit.errors import BadInput
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, real, text, whole
+from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, flag, one_of, real, whole
 from jaxbandit.topk.answer import SHARES
 from jaxbandit.topk.halving import sequential_halving
 from jaxbandit.topk.lucb import ODD, lucb
@@ -30,13 +24,11 @@ Answers = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Setting:
-    """A top-K problem as its user describes it. ``want``: K; ``width``: of the scale that means are on."""
+    """A top-K problem as its user describes it. ``want``: K."""
 
     budget: int
     want: int
-    means: Given | Drawn
-    rewards: Rewards
-    width: float = 1.0
+    model: Model
 
     def __post_init__(self) -> None:
         if not 1 <= self.want <= self.arms:
@@ -45,11 +37,11 @@ class Setting:
     @property
     def arms(self) -> int:
         """How many arms there are."""
-        return self.means.arms
+        return self.model.means.arms
 
     def problem(self, on_tape: bool = False) -> Arms:
         """What lanes are run against."""
-        return arms(self.budget, self.means, self.rewards, on_tape=on_tape)
+        return arms(self.budget, self.model.means, self.model.rewards, on_tape=on_tape)
 
     def one_pull_each(self, policy: str) -> None:
         """Refuses a budget that does not give each arm a pull."""
@@ -57,171 +49,14 @@ class Setting:
             raise BadInput("problem.budget", self.budget, f"at least {self.arms} for {policy}, a pull for each arm")
 
 
-@contextmanager
-def _key(name: str) -> Iterator[None]:
-    """Says which key of the study file a function of the library complains about: it knows its own arguments alone."""
-    try:
-        yield
-    except BadInput as error:
-        own = error.field
-        full = name if own == name.rpartition(".")[2] else f"{name}.{own}"
-        raise BadInput(full, error.value, error.allowed) from None
-
-
-@dataclass(frozen=True)
-class _Two:
-    """The first arms have one mean and the others another; ``count`` None is K."""
-
-    high: float
-    low: float
-    count: int | None
-
-
-_FORMS = (
-    '"uniform", { normal = { mean = 0.5, variance = 0.1 } }, { beta = [2, 5] } or { histogram = [...] }, drawn afresh '
-    "in each run; { two = [0.6, 0.5] } (K arms of the first mean), { list = [...] }, "
-    'or { table = { path = "arms.csv", successes = ..., trials = ... } }'
-)
-
-
-def _means(name: str, value: Any) -> Any:
-    if isinstance(value, Mapping) and len(value) == 1:
-        ((form, found),) = value.items()
-        if form == "two":
-            count = None
-            if isinstance(found, Mapping) and {"means"} <= set(found) <= {"means", "count"}:
-                count = whole(0, MOST_ARMS)(f"{name}.two.count", found.get("count", 0)) if "count" in found else None
-                found = found["means"]
-            if not isinstance(found, list | tuple) or len(found) != 2:
-                raise BadInput(f"{name}.two", found, "two means, or { means = [0.6, 0.5], count = 10 }")
-            high, low = (_number(f"{name}.two", each) for each in found)
-            return _Two(high, low, count)
-        if form == "list":
-            if not isinstance(found, list | tuple) or not 1 <= len(found) <= MOST_ARMS:
-                raise BadInput(f"{name}.list", found, f"1 to {MOST_ARMS} means")
-            return np.array([_number(f"{name}.list[{place}]", each) for place, each in enumerate(found)])
-        if form == "table":
-            keys = ("path", "successes", "trials")
-            if not isinstance(found, Mapping) or "path" not in found or set(found) - set(keys):
-                raise BadInput(f"{name}.table", found, '{ path = "arms.csv", successes = ..., trials = ... }')
-            with _key(f"{name}.table"):
-                _, won, tried = read_counts(**{key: text(key, each) for key, each in found.items()})
-            return won / tried
-    try:
-        return parse_law(value)
-    except BadInput as error:
-        if error.field == "sc_pdf":
-            raise BadInput(name, value, _FORMS) from None
-        raise BadInput(f"{name}.{error.field}", error.value, error.allowed) from None
-
-
-def _number(name: str, value: Any) -> float:
-    return real(-1e30, 1e30)(name, value)
-
-
-_SAME_ORDER = "how many arms, a whole number; that of the list or table where there is one"
-_N = Parameter("n", whole(1, MOST_ARMS), _SAME_ORDER, None)
 _K = Parameter("K", whole(1, MOST_ARMS), "how many arms to choose, from 1 to n")
-_BUDGET = Parameter("budget", whole(0, MOST_PULLS), f"pulls, a whole number from 0 to {MOST_PULLS}")
-_MEANS = Parameter("means", _means, f"the arms' means: {_FORMS}", Uniform())
-_SHUFFLED = Parameter(
-    "shuffled",
-    flag,
-    "number the arms at random in each run, so that ties fall at random (else a sorted list helps)",
-    True,
-)
 
 
-def _given(n: int | None, want: int, means: Any, low: float, width: float, shuffled: bool) -> Given | Drawn:
-    if isinstance(means, np.ndarray):
-        if n is not None and n != means.size:
-            raise BadInput("problem.n", n, f"{means.size}, as many as there are means, or nothing")
-        with _key("problem"):
-            return given(means, low, width, shuffled=shuffled)
-    if n is None:
-        raise BadInput("problem.n", "missing", "how many arms, a whole number")
-    if isinstance(means, _Two):
-        count = want if means.count is None else means.count
-        with _key("problem"):
-            return given(np.where(np.arange(n) < count, means.high, means.low), low, width, shuffled=shuffled)
-    return Drawn(means.quantiles(), n)
+def _setting(model: Model, K: int, budget: int) -> Setting:
+    return Setting(budget, K, model)
 
 
-def _bernoulli(n: int | None, K: int, budget: int, means: Any, shuffled: bool) -> Setting:
-    return Setting(budget, K, _given(n, K, means, 0.0, 1.0, shuffled), Bernoulli())
-
-
-def _gaussian(n: int | None, K: int, budget: int, means: Any, sd: float, shuffled: bool) -> Setting:
-    low, width = 0.0, 1.0
-    values = means if isinstance(means, np.ndarray) else None
-    if isinstance(means, _Two):
-        values = np.array([means.low, means.high])
-    if values is not None:
-        low, width = float(values.min()), float(np.ptp(values)) or 1.0
-    rewards = Gaussian(jnp.float32(low), jnp.float32(width), jnp.float32(sd))
-    return Setting(budget, K, _given(n, K, means, low, width, shuffled), rewards, width)
-
-
-def _bounded(
-    n: int | None, K: int, budget: int, means: Any, law: str, spread: float, shuffled: bool
-) -> Setting:  # fmt: skip
-    return Setting(budget, K, _given(n, K, means, 0.0, 1.0, shuffled), Bounded(jnp.float32(spread), law))
-
-
-@lru_cache(maxsize=16)
-def _records(path: str, columns: tuple[tuple[str, str], ...], again: bool, _changed: float) -> Any:
-    named = dict(columns)
-    with _key("problem"):
-        if "reward" in named:
-            return replay(list(read_rewards(path, **named).values()), again=again)
-        _, won, tried = read_counts(path, **named)
-        records = [np.repeat([1.0, 0.0], [s, t - s]) for s, t in zip(won, tried, strict=True)]
-        return replay(records, again=again)
-
-
-def _replay(
-    K: int, budget: int, path: str, arm: str | None, reward: str | None, successes: str, trials: str,
-    replacement: bool,
-) -> Setting:  # fmt: skip
-    columns = {"arm": arm or "arm", "reward": reward} if reward else {"successes": successes, "trials": trials}
-    try:
-        changed = Path(path).stat().st_mtime
-    except OSError:
-        changed = 0.0
-    means, rewards = _records(path, tuple(columns.items()), replacement, changed)
-    return Setting(budget, K, means, rewards, float(rewards.width))
-
-
-PROBLEMS = (
-    ProblemKind("bernoulli", "arms that pay 0 or 1", (_N, _K, _BUDGET, _MEANS, _SHUFFLED), _bernoulli),
-    ProblemKind(
-        "gaussian", "arms that pay a normal amount; given means may be any numbers",
-        (_N, _K, _BUDGET, _MEANS, Parameter("sd", real(1e-6, 1e6), "standard deviation of a reward", 1.0), _SHUFFLED),
-        _gaussian,
-    ),
-    ProblemKind(
-        "bounded", "arms that pay between 0 and 1",
-        (
-            _N, _K, _BUDGET, _MEANS,
-            Parameter("law", one_of("beta", "uniform", "normal"), "beta, uniform or truncated normal", "beta"),
-            Parameter("spread", real(1e-3, 1e4), "beta: alpha + beta; uniform: half the width; normal: the standard "
-                      "deviation before truncation", 2.0),
-            _SHUFFLED,
-        ), _bounded,
-    ),
-    ProblemKind(
-        "replay", "arms that pay what a table of past rewards has",
-        (
-            _K, _BUDGET,
-            Parameter("path", text, "a CSV or SQLite file", swept=False),
-            Parameter("arm", text, "the column that names the arm, in a table of rewards (arm)", None, swept=False),
-            Parameter("reward", text, "the column of rewards, a row a pull; or else", None, swept=False),
-            Parameter("successes", text, "the column of successes, a row an arm", "successes", swept=False),
-            Parameter("trials", text, "the column of trials", "trials", swept=False),
-            Parameter("replacement", flag, "draw with replacement; else until an arm's record is used up", True),
-        ), _replay,
-    ),
-)  # fmt: skip
+PROBLEMS = problems((_K, BUDGET), _setting, count="K")
 
 
 def _beta(name: str, value: Any) -> float | None:
@@ -269,7 +104,7 @@ def _lucb(setting: Setting, delta: float, odd: str) -> tuple[Any, dict[str, Any]
 def _stopping(divergence: str, name: str) -> Any:
     def build(setting: Setting, epsilon: float, delta: float, k1: float, alpha: float) -> tuple[Any, dict[str, Any]]:
         setting.one_pull_each(name)
-        if divergence == "kl" and isinstance(setting.rewards, Gaussian):
+        if divergence == "kl" and isinstance(setting.model.rewards, Gaussian):
             raise BadInput("policy.kind", name, "a rule that does not need rewards in [0, 1]: lucb-stop")
         rule = lucb(
             setting.want,
@@ -341,7 +176,7 @@ POLICIES = (
 
 def _regret(setting: Setting, answers: Answers) -> np.ndarray:
     units = answers["regret_high"] * 4096.0 + answers["regret_low"]
-    regret: np.ndarray = units * (setting.width / 2.0**24) / setting.want
+    regret: np.ndarray = units * (setting.model.width / 2.0**24) / setting.want
     return regret
 
 
@@ -395,7 +230,7 @@ METRICS = (
 
 FAMILY = Family(
     "topk",
-    {kind.name: kind for kind in PROBLEMS},
+    PROBLEMS,
     {kind.name: kind for kind in POLICIES},
     METRICS,
     common=("n", "K", "budget"),

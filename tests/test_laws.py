@@ -10,18 +10,18 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from jaxbandit.cleaning.sc_pdf import (
+from jaxbandit.errors import BadInput
+from jaxbandit.laws import (
     MAX_CONCENTRATION,
     Beta,
     Histogram,
+    Law,
     Normal,
     Quantiles,
-    ScPdf,
     Uniform,
     fit_beta,
     parse,
 )
-from jaxbandit.errors import BadInput
 from jaxbandit.random.stream import stream, words
 
 Words = NDArray[np.uint32]
@@ -40,7 +40,7 @@ def _histogram(*bars: float) -> Any:
 
 
 GAPS = 0.0, 1.0, 0.0, 0.0, 3.0, 0.0
-LAWS: list[tuple[ScPdf, Any]] = [
+LAWS: list[tuple[Law, Any]] = [
     (Uniform(), stats.uniform()),
     (Normal(variance=0.3), _normal(0.5, 0.3)),
     (Normal(0.9, variance=1e-3), _normal(0.9, 1e-3)),
@@ -57,7 +57,7 @@ law_and_peer = pytest.mark.parametrize(("law", "peer"), LAWS, ids=[law.describe(
 
 
 @law_and_peer
-def test_exact_law(law: ScPdf, peer: Any) -> None:
+def test_exact_law(law: Law, peer: Any) -> None:
     assert law.cdf(X) == pytest.approx(peer.cdf(X), rel=1e-9, abs=2e-12)
     assert law.survival(X) == pytest.approx(peer.sf(X), rel=1e-9, abs=2e-12)
     assert law.mean() == pytest.approx(peer.mean(), rel=1e-9)
@@ -78,7 +78,7 @@ def test_tails_keep_their_digits() -> None:
 
 @law_and_peer
 @pytest.mark.parametrize("delta", [0.001, 0.03, 1 / 49, 0.4, 1.0])
-def test_cells(law: ScPdf, peer: Any, delta: float) -> None:
+def test_cells(law: Law, peer: Any, delta: float) -> None:
     cells = law.cells(delta)
     assert cells.shape == ({0.001: 1000, 0.03: 34, 1 / 49: 49, 0.4: 3, 1.0: 1}[delta],)
     assert cells.sum() == pytest.approx(1, abs=1e-14)
@@ -98,7 +98,7 @@ def _test_words() -> Words:
     return np.concatenate([lower, 2**32 - 1 - lower[::-1]]).astype(np.uint32)
 
 
-def _off(law: ScPdf, word: Words, cdf: NDArray[Any]) -> float:
+def _off(law: Law, word: Words, cdf: NDArray[Any]) -> float:
     """The largest distance from ``cdf`` to the law's CDF within 2^-32 of the cell of p that ``word`` stands for."""
     p = word.astype(np.float64)
     low, high = law.cdf(np.maximum(p - 1, 0) / UNIT), law.cdf(np.minimum(p + 2, UNIT) / UNIT)
@@ -110,7 +110,7 @@ DRAWN = [law for law, _ in LAWS] + EXTREME
 
 
 @pytest.mark.parametrize("law", DRAWN, ids=lambda law: law.describe())
-def test_law_of_the_draws(law: ScPdf) -> None:
+def test_law_of_the_draws(law: Law) -> None:
     word = _test_words()
     drawn = np.asarray(jax.jit(law.quantiles(table=True).draw)(word))
     assert drawn.dtype == np.uint32
@@ -126,7 +126,7 @@ def test_law_of_a_ragged_histogram(bars: int, most: float) -> None:
 
 
 @pytest.mark.parametrize("law", DRAWN, ids=lambda law: law.describe())
-def test_upper_tail(law: ScPdf) -> None:
+def test_upper_tail(law: Law) -> None:
     v = np.concatenate([np.geomspace(2.0**-33, 0.5, 3000), 1 - np.geomspace(2.0**-24, 0.5, 3000)[::-1]])
     v = v.astype(np.float32)
     drawn = np.asarray(law.quantiles().draw_upper(jnp.asarray(v)))
@@ -167,7 +167,7 @@ def test_tables_stack_and_vmap() -> None:
 
 
 @law_and_peer
-def test_samples_against_scipy(law: ScPdf, peer: Any) -> None:
+def test_samples_against_scipy(law: Law, peer: Any) -> None:
     n, bins = 100_000, 50
     drawn = np.asarray(law.quantiles().draw(words(stream(7, 0), 1, jnp.arange(n))[0])) / UNIT
     edges = np.linspace(0, 1, 201)
@@ -192,9 +192,9 @@ def test_samples_against_scipy(law: ScPdf, peer: Any) -> None:
         ({"histogram": [1, 0, 2.5, 0]}, Histogram((1, 0, 2.5, 0)), "histogram(4 bars)"),
     ],
 )
-def test_parse(spec: Any, law: ScPdf, name: str) -> None:
-    assert parse(spec) == law
-    assert hash(parse(spec)) == hash(law)
+def test_parse(spec: Any, law: Law, name: str) -> None:
+    assert parse("sc_pdf", spec) == law
+    assert hash(parse("sc_pdf", spec)) == hash(law)
     assert law.describe() == name
 
 
@@ -228,8 +228,8 @@ def test_parse(spec: Any, law: ScPdf, name: str) -> None:
 )
 def test_parse_refuses(spec: Any, field: str) -> None:
     with pytest.raises(BadInput) as error:
-        parse(spec)
-    assert error.value.field == field
+        parse("sc_pdf", spec)
+    assert error.value.field == (field if field == "sc_pdf" else f"sc_pdf.{field}")
     assert "\n" not in str(error.value)
     if field == "histogram":
         assert "does not integrate" in str(error.value)

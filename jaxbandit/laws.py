@@ -1,4 +1,4 @@
-"""The sc-pdf: the distribution of an agent's sc-probabilities (Cheng et al. 2010, sections 3.2 and 6).
+"""Laws on [0, 1]: of probabilities of success (the sc-pdf of Cheng et al. 2010, sections 3.2 and 6), of arms' means.
 
 On the host a law is exact, in float64. For drawing on a device it is tabulated once (``Quantiles``): the draws are then
 integer arithmetic, so that they have the same bits on every device and in every batch.
@@ -20,10 +20,13 @@ from jax.scipy.special import gammaln
 from jax.typing import ArrayLike as Leaf
 from numpy.typing import ArrayLike, NDArray
 
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, under
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint32]
+
+FORMS = '"uniform", { normal = { mean = 0.5, variance = 0.3 } }, { beta = [2, 5] } or { histogram = [1, 4, 2] }'
+"""How a study file writes them."""
 
 MAX_CONCENTRATION = 1e4
 """``fit_beta`` keeps alpha + beta within 0.01 and this."""
@@ -36,7 +39,7 @@ _FINE = 2**14  # more of them, for where the quantile function bends or jumps
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Quantiles:
-    """The quantile function of an sc-pdf, for use under ``jit`` and ``vmap``. A pytree, made by ``ScPdf.quantiles``.
+    """The quantile function of a law, for use under ``jit`` and ``vmap``. A pytree, made by ``Law.quantiles``.
 
     A probability p is the word P, uint32, p = P / 2^32. The tables of all laws but ``identity`` have one shape, so that
     a sweep can stack them.
@@ -99,8 +102,8 @@ def _at(table: Array, index: Array) -> Array:
     return found
 
 
-class ScPdf:
-    """A law of sc-probabilities on [0, 1]: the base of ``Uniform``, ``Normal``, ``Beta`` and ``Histogram``."""
+class Law:
+    """A law on [0, 1]: the base of ``Uniform``, ``Normal``, ``Beta`` and ``Histogram``."""
 
     def cdf(self, x: ArrayLike) -> Floats:
         """P(p <= x), elementwise, float64; x is taken to be within [0, 1].
@@ -117,7 +120,7 @@ class ScPdf:
         """A short name, such as ``beta(2, 5)``."""
         raise NotImplementedError
 
-    def complement(self) -> "ScPdf":
+    def complement(self) -> "Law":
         """The law of 1 - p. At a distance y from 1, ``complement().cdf(y)`` is the tail, whatever 1 - y rounds to."""
         raise NotImplementedError
 
@@ -150,32 +153,32 @@ class ScPdf:
 
 
 @dataclass(frozen=True)
-class Uniform(ScPdf):
+class Uniform(Law):
     """The uniform law on [0, 1], the default of section 6."""
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """See ``ScPdf.cdf``."""
+        """See ``Law.cdf``."""
         return np.asarray(x, np.float64)
 
     def mean(self) -> float:
-        """See ``ScPdf.mean``."""
+        """See ``Law.mean``."""
         return 0.5
 
     def describe(self) -> str:
-        """See ``ScPdf.describe``."""
+        """See ``Law.describe``."""
         return "uniform"
 
-    def complement(self) -> ScPdf:
-        """See ``ScPdf.complement``."""
+    def complement(self) -> Law:
+        """See ``Law.complement``."""
         return self
 
     def quantiles(self, table: bool = False) -> Quantiles:
-        """See ``ScPdf.quantiles``."""
+        """See ``Law.quantiles``."""
         return _quantiles(self) if table else Quantiles(np.zeros(0, np.uint32), np.zeros(0, np.uint32), identity=True)
 
 
 @dataclass(frozen=True, init=False)
-class Normal(ScPdf):
+class Normal(Law):
     """The normal law, truncated to [0, 1] (section 6; the paper's sigma is the variance).
 
     Args:
@@ -203,26 +206,26 @@ class Normal(ScPdf):
         return np.asarray(np.where(z <= 0, tail - 0.5 * math.erfc(-start), 0.5 * math.erfc(start) - tail))
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """See ``ScPdf.cdf``."""
+        """See ``Law.cdf``."""
         return np.clip(self._mass(x) / self._mass(1.0), 0, 1)
 
     def mean(self) -> float:
-        """See ``ScPdf.mean``."""
+        """See ``Law.mean``."""
         density = [math.exp(-((x - self.location) ** 2) / (2 * self.variance)) for x in (0, 1)]
         shift = math.sqrt(self.variance / (2 * math.pi)) * (density[0] - density[1]) / float(self._mass(1.0))
         return min(max(self.location + shift, 0.0), 1.0)
 
     def describe(self) -> str:
-        """See ``ScPdf.describe``."""
+        """See ``Law.describe``."""
         return f"normal({_short(self.location)}, {_short(self.variance)})"
 
-    def complement(self) -> ScPdf:
-        """See ``ScPdf.complement``."""
+    def complement(self) -> Law:
+        """See ``Law.complement``."""
         return Normal(1 - self.location, variance=self.variance)
 
 
 @dataclass(frozen=True)
-class Beta(ScPdf):
+class Beta(Law):
     """The beta law; both parameters are above 0 and at most 1e5."""
 
     alpha: float
@@ -235,7 +238,7 @@ class Beta(ScPdf):
             object.__setattr__(self, name, value)
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """See ``ScPdf.cdf``."""
+        """See ``Law.cdf``."""
         a, b = self.alpha, self.beta
         x = np.asarray(x, np.float64)
         turn = x > (a + 1) / (a + b + 2)  # beyond it the fraction of the other tail converges faster
@@ -249,20 +252,20 @@ class Beta(ScPdf):
         return np.clip(np.where(turn, 1 - tail, tail), 0, 1)
 
     def mean(self) -> float:
-        """See ``ScPdf.mean``."""
+        """See ``Law.mean``."""
         return self.alpha / (self.alpha + self.beta)
 
     def describe(self) -> str:
-        """See ``ScPdf.describe``."""
+        """See ``Law.describe``."""
         return f"beta({_short(self.alpha)}, {_short(self.beta)})"
 
-    def complement(self) -> ScPdf:
-        """See ``ScPdf.complement``."""
+    def complement(self) -> Law:
+        """See ``Law.complement``."""
         return Beta(self.beta, self.alpha)
 
 
 @dataclass(frozen=True)
-class Histogram(ScPdf):
+class Histogram(Law):
     """Bars of equal width over [0, 1], the "array of values" of section 3.2; their scale does not matter."""
 
     bars: tuple[float, ...]
@@ -281,36 +284,45 @@ class Histogram(ScPdf):
         return np.asarray(bars / bars.sum())
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """See ``ScPdf.cdf``."""
+        """See ``Law.cdf``."""
         masses = self._masses()
         below = np.minimum(np.append(0.0, masses.cumsum()), 1)
         below[np.flatnonzero(masses)[-1] + 1 :] = 1
         return np.asarray(np.interp(np.asarray(x, np.float64), np.linspace(0, 1, below.size), below))
 
     def mean(self) -> float:
-        """See ``ScPdf.mean``."""
+        """See ``Law.mean``."""
         masses = self._masses()
         return float(masses @ (np.arange(masses.size) + 0.5) / masses.size)
 
     def describe(self) -> str:
-        """See ``ScPdf.describe``."""
+        """See ``Law.describe``."""
         return f"histogram({len(self.bars)} bars)"
 
-    def complement(self) -> ScPdf:
-        """See ``ScPdf.complement``."""
+    def complement(self) -> Law:
+        """See ``Law.complement``."""
         return Histogram(self.bars[::-1])
 
 
-def parse(spec: Any) -> ScPdf:
-    """The sc-pdf that a study file describes.
+def parse(field: str, spec: Any) -> Law:
+    """The law that a study file describes.
 
     Args:
+        field: the key where it stands, for errors.
         spec: ``"uniform"``, ``{"normal": {"mean": 0.5, "variance": 0.3}}`` (the mean may be left out),
             ``{"beta": [2, 5]}``, ``{"beta": {"alpha": 2, "beta": 5}}`` or ``{"histogram": [1, 4, 2]}``.
 
     Raises:
         BadInput: for anything else, and for parameters out of range.
     """
+    with under(field):
+        found = _parsed(spec)
+    if found is None:
+        raise BadInput(field, spec, FORMS)
+    return found
+
+
+def _parsed(spec: Any) -> Law | None:
     match spec:
         case "uniform":
             return Uniform()
@@ -322,11 +334,7 @@ def parse(spec: Any) -> ScPdf:
             return Beta(alpha, beta)
         case {"histogram": [*bars]} if len(spec) == 1:
             return Histogram(tuple(bars))
-    raise BadInput(
-        "sc_pdf",
-        spec,
-        '"uniform", {normal = {mean = 0.5, variance = 0.3}}, {beta = [2, 5]} or {histogram = [1, 4, 2]}',
-    )
+    return None
 
 
 def fit_beta(successes: ArrayLike, attempts: ArrayLike) -> Beta:
@@ -407,7 +415,7 @@ def _fit(s: Array, n: Array, weight: Array) -> tuple[Array, Array, Array]:
 
 
 @lru_cache(maxsize=64)
-def _quantiles(law: ScPdf) -> Quantiles:
+def _quantiles(law: Law) -> Quantiles:
     """Both sides' tables, and finer knots where a straight piece is off the most."""
     place = np.arange(_KNOTS)
     units = np.ldexp(1 + place % 256 / 256, place // 256 - 1)
@@ -435,7 +443,7 @@ def _quantiles(law: ScPdf) -> Quantiles:
     return Quantiles(knots, guide)
 
 
-def _words(law: ScPdf, units: Floats) -> Words:
+def _words(law: Law, units: Floats) -> Words:
     """The P with the quantile of units / 2^32 in (P, P + 1] / 2^32, by bisection."""
     low, high = np.zeros(units.shape, np.int64), np.full(units.shape, 2**32 - 1)
     for _ in range(32):
@@ -446,7 +454,7 @@ def _words(law: ScPdf, units: Floats) -> Words:
     return np.maximum.accumulate(low, axis=-1).astype(np.uint32)
 
 
-def _bend(law: ScPdf, units: Floats, knots: Words) -> Floats:
+def _bend(law: Law, units: Floats, knots: Words) -> Floats:
     """How far the CDF of a straight piece is off, at a quarter, a half and three quarters of it. The last is 0."""
     error = np.zeros(units.shape)
     first, rise = knots[:-1].astype(np.float64), np.diff(knots.astype(np.float64))
@@ -456,7 +464,7 @@ def _bend(law: ScPdf, units: Floats, knots: Words) -> Floats:
     return error
 
 
-def _off(law: ScPdf, word: Floats, v: Floats) -> Floats:
+def _off(law: Law, word: Floats, v: Floats) -> Floats:
     """How far v is outside the range of the CDF over the cell (word, word + 1] and its two neighbours."""
     low, high = np.maximum(word - 1, 0) / _UNIT, np.minimum(word + 2, _UNIT) / _UNIT
     return np.maximum(np.maximum(law.cdf(low) - v, v - law.cdf(high)), 0)

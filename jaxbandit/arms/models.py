@@ -1,0 +1,215 @@
+"""Reward models as study files see them: the problems that every family of arms offers.
+
+A family adds parameters of its own (a budget, how many arms are wanted) and makes its setting of them (``problems``).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxbandit.arms.problem import MOST_ARMS, MOST_PULLS, Drawn, Given, given
+from jaxbandit.arms.records import read_counts, read_rewards, replay
+from jaxbandit.arms.rewards import Bernoulli, Bounded, Gaussian, Rewards
+from jaxbandit.errors import BadInput, under
+from jaxbandit.laws import FORMS, Uniform
+from jaxbandit.laws import parse as parse_law
+from jaxbandit.registry import Parameter, ProblemKind, Setting, flag, one_of, real, text, whole
+
+BUDGET = Parameter("budget", whole(0, MOST_PULLS), f"pulls, a whole number from 0 to {MOST_PULLS}")
+"""The problem parameter that families of arms share."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """Arms as their user describes them. ``width``: of the scale that means are on."""
+
+    means: Given | Drawn
+    rewards: Rewards
+    width: float = 1.0
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """``build(count, **parameters)`` makes the model; ``count``: of the first of two means, where a user gives none."""
+
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    build: Callable[..., Model]
+
+
+@dataclass(frozen=True)
+class _Two:
+    """The first arms have one mean and the others another; ``count`` None is what the family says."""
+
+    high: float
+    low: float
+    count: int | None
+
+
+_FORMS = (
+    f"{FORMS}, drawn afresh in each run; {{ two = [0.6, 0.5] }}, {{ list = [...] }}, "
+    'or { table = { path = "arms.csv", successes = ..., trials = ... } }'
+)
+
+
+def _means(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((form, found),) = value.items()
+        if form == "two":
+            count = None
+            if isinstance(found, Mapping) and {"means"} <= set(found) <= {"means", "count"}:
+                count = whole(0, MOST_ARMS)(f"{name}.two.count", found.get("count", 0)) if "count" in found else None
+                found = found["means"]
+            if not isinstance(found, list | tuple) or len(found) != 2:
+                raise BadInput(f"{name}.two", found, "two means, or { means = [0.6, 0.5], count = 10 }")
+            high, low = (_number(f"{name}.two", each) for each in found)
+            return _Two(high, low, count)
+        if form == "list":
+            if not isinstance(found, list | tuple) or not 1 <= len(found) <= MOST_ARMS:
+                raise BadInput(f"{name}.list", found, f"1 to {MOST_ARMS} means")
+            return np.array([_number(f"{name}.list[{place}]", each) for place, each in enumerate(found)])
+        if form == "table":
+            keys = ("path", "successes", "trials")
+            if not isinstance(found, Mapping) or "path" not in found or set(found) - set(keys):
+                raise BadInput(f"{name}.table", found, '{ path = "arms.csv", successes = ..., trials = ... }')
+            with under(f"{name}.table"):
+                _, won, tried = read_counts(**{key: text(key, each) for key, each in found.items()})
+            return won / tried
+    try:
+        return parse_law(name, value)
+    except BadInput as error:
+        if error.field == name:
+            raise BadInput(name, value, _FORMS) from None
+        raise
+
+
+def _number(name: str, value: Any) -> float:
+    return real(-1e30, 1e30)(name, value)
+
+
+_HOW_MANY = "how many arms, a whole number; that of the list or table where there is one"
+_N = Parameter("n", whole(1, MOST_ARMS), _HOW_MANY, None)
+_MEANS = Parameter("means", _means, f"the arms' means: {_FORMS}", Uniform())
+_SHUFFLED = Parameter(
+    "shuffled",
+    flag,
+    "number the arms at random in each run, so that ties fall at random (else a sorted list helps)",
+    True,
+)
+
+
+def _given(n: int | None, count: int | None, means: Any, low: float, width: float, shuffled: bool) -> Given | Drawn:
+    if isinstance(means, np.ndarray):
+        if n is not None and n != means.size:
+            raise BadInput("problem.n", n, f"{means.size}, as many as there are means, or nothing")
+        with under("problem"):
+            return given(means, low, width, shuffled=shuffled)
+    if n is None:
+        raise BadInput("problem.n", "missing", "how many arms, a whole number")
+    if isinstance(means, _Two):
+        count = count if means.count is None else means.count
+        if count is None:
+            raise BadInput("problem.means.two", [means.high, means.low], "{ means = [0.6, 0.5], count = 10 }")
+        with under("problem"):
+            return given(np.where(np.arange(n) < count, means.high, means.low), low, width, shuffled=shuffled)
+    return Drawn(means.quantiles(), n)
+
+
+def _bernoulli(count: int | None, n: int | None, means: Any, shuffled: bool) -> Model:
+    return Model(_given(n, count, means, 0.0, 1.0, shuffled), Bernoulli())
+
+
+def _gaussian(count: int | None, n: int | None, means: Any, sd: float, shuffled: bool) -> Model:
+    low, width = 0.0, 1.0
+    values = means if isinstance(means, np.ndarray) else None
+    if isinstance(means, _Two):
+        values = np.array([means.low, means.high])
+    if values is not None:
+        low, width = float(values.min()), float(np.ptp(values)) or 1.0
+    rewards = Gaussian(jnp.float32(low), jnp.float32(width), jnp.float32(sd))
+    return Model(_given(n, count, means, low, width, shuffled), rewards, width)
+
+
+def _bounded(count: int | None, n: int | None, means: Any, law: str, spread: float, shuffled: bool) -> Model:
+    return Model(_given(n, count, means, 0.0, 1.0, shuffled), Bounded(jnp.float32(spread), law))
+
+
+@lru_cache(maxsize=16)
+def _records(path: str, columns: tuple[tuple[str, str], ...], again: bool, _changed: float) -> Any:
+    named = dict(columns)
+    with under("problem"):
+        if "reward" in named:
+            return replay(list(read_rewards(path, **named).values()), again=again)
+        _, won, tried = read_counts(path, **named)
+        records = [np.repeat([1.0, 0.0], [s, t - s]) for s, t in zip(won, tried, strict=True)]
+        return replay(records, again=again)
+
+
+def _replay(
+    count: int | None, path: str, arm: str | None, reward: str | None, successes: str, trials: str, replacement: bool
+) -> Model:
+    columns = {"arm": arm or "arm", "reward": reward} if reward else {"successes": successes, "trials": trials}
+    try:
+        changed = Path(path).stat().st_mtime
+    except OSError:
+        changed = 0.0
+    means, rewards = _records(path, tuple(columns.items()), replacement, changed)
+    return Model(means, rewards, float(rewards.width))
+
+
+_MODELS = (
+    _Kind("bernoulli", "arms that pay 0 or 1", (_N, _MEANS, _SHUFFLED), _bernoulli),
+    _Kind(
+        "gaussian", "arms that pay a normal amount; given means may be any numbers",
+        (_N, _MEANS, Parameter("sd", real(1e-6, 1e6), "standard deviation of a reward", 1.0), _SHUFFLED),
+        _gaussian,
+    ),
+    _Kind(
+        "bounded", "arms that pay between 0 and 1",
+        (
+            _N, _MEANS,
+            Parameter("law", one_of("beta", "uniform", "normal"), "beta, uniform or truncated normal", "beta"),
+            Parameter("spread", real(1e-3, 1e4), "beta: alpha + beta; uniform: half the width; normal: the standard "
+                      "deviation before truncation", 2.0),
+            _SHUFFLED,
+        ), _bounded,
+    ),
+    _Kind(
+        "replay", "arms that pay what a table of past rewards has",
+        (
+            Parameter("path", text, "a CSV or SQLite file", swept=False),
+            Parameter("arm", text, "the column that names the arm, in a table of rewards (arm)", None, swept=False),
+            Parameter("reward", text, "the column of rewards, a row a pull; or else", None, swept=False),
+            Parameter("successes", text, "the column of successes, a row an arm", "successes", swept=False),
+            Parameter("trials", text, "the column of trials", "trials", swept=False),
+            Parameter("replacement", flag, "draw with replacement; else until an arm's record is used up", True),
+        ), _replay,
+    ),
+)  # fmt: skip
+
+
+def problems(
+    own: tuple[Parameter, ...], setting: Callable[..., Setting], count: str | None = None
+) -> dict[str, ProblemKind]:
+    """The problem kinds of a family of arms, one a reward model, by name.
+
+    Args:
+        own: the family's parameters, which come first.
+        setting: from a ``Model`` and those parameters, by name, to the family's setting.
+        count: which of them is how many arms have the first of two means, where a user does not say.
+    """
+
+    def kind(model: _Kind) -> ProblemKind:
+        def build(**values: Any) -> Setting:
+            ours = {parameter.name: values.pop(parameter.name) for parameter in own}
+            return setting(model.build(ours[count] if count else None, **values), **ours)
+
+        return ProblemKind(model.name, model.summary, (*own, *model.parameters), build)
+
+    return {model.name: kind(model) for model in _MODELS}
