@@ -1,7 +1,6 @@
 """Extraction policies against their oracle on shared draws, and the laws that all of them obey."""
 
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import jax
@@ -9,10 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxbandit.extraction.bfs import bfs
 from jaxbandit.extraction.crux import crux
+from jaxbandit.extraction.gs_exact import gs_exact
 from jaxbandit.extraction.poset import Tree, domain
 from jaxbandit.extraction.problem import extraction
-from jaxbandit.extraction.retrieved import LIST
+from jaxbandit.extraction.rand import rand
+from jaxbandit.extraction.retrieved import LIST, exclude_lists
 from jaxbandit.random import stream, substream, words
 from tests.oracles import extraction as oracle
 
@@ -29,7 +31,7 @@ ORACLES = {
 }
 
 
-@partial(jax.jit, static_argnums=())
+@jax.jit
 def step(problem, policy, key, state):
     """One round, with all that a test wants to see of it."""
     instance = problem.draw(key)
@@ -42,6 +44,22 @@ def step(problem, policy, key, state):
 @jax.jit
 def begin(problem, policy, key):
     return policy.init(problem.view(key, problem.draw(key)))
+
+
+@jax.jit
+def truth(problem, key, node, configuration, exclude, entities):
+    view = problem.view(key, problem.draw(key))
+    known = jnp.sum(jax.vmap(view.inclusion, (0, None))(entities, node), axis=0)
+    return view.expected_gain(node, configuration, exclude, known)
+
+
+@jax.jit
+def issued(problem, key, got, node):
+    return exclude_lists(problem.view(key, problem.draw(key)), got, node)
+
+
+def padded(entities: Any, most: int) -> np.ndarray:
+    return np.array([*entities, *[-1] * (most - len(entities))], np.int32)
 
 
 @jax.jit
@@ -59,6 +77,7 @@ class Domain:
         rng = np.random.default_rng(seed)
         self.places = np.stack([rng.choice(some, ENTITIES) for some in LEAVES], axis=1)
         self.weights = np.exp(rng.normal(0, 1.5, ENTITIES))
+        self.weights[(self.places == [2, 3]).all(axis=1)] = 0  # a node whose answers are empty
         trees = tuple(Tree(np.array(p, np.int32), ("",) * len(p)) for p in PARENTS)
         self.domain = domain(trees, self.places, self.weights)
         self.poset = oracle.Poset(PARENTS, [tuple(map(int, row)) for row in self.places])
@@ -66,7 +85,9 @@ class Domain:
         self.cost = cost
 
     def problem(self, budget: float) -> Any:
-        return extraction(self.domain, budget, configurations=CONFIGURATIONS, cost=self.cost, on_tape=True)
+        return extraction(
+            self.domain, budget, configurations=CONFIGURATIONS, cost=self.cost, informed=True, on_tape=True
+        )
 
     def told(self, budget: float) -> oracle.Problem:
         def cost(k, length, s):
@@ -82,7 +103,8 @@ class Script:
 
     def __init__(self, small: Domain, policy: Any, budget: float, run: int) -> None:
         self.small, self.key = small, stream(5, np.uint32(run))
-        problem = small.problem(budget)
+        self.problem = problem = small.problem(budget)
+        small.units = problem.units
         state = begin(problem, policy, self.key)
         self.pulls, self.outcomes, self.states = [], [], [jax.device_get(state)]
         while True:
@@ -95,6 +117,7 @@ class Script:
             self.states.append(state)
         self.choices = problem.view(self.key, problem.draw(self.key)).choices
         self.listed: dict[tuple[int, int], Any] = {}
+        self.issued: dict[int, Any] = {}
         self.since: dict[tuple[int, int], int] = {}
         for number, each in enumerate(self.states):
             if hasattr(each, "f"):
@@ -112,6 +135,13 @@ class Script:
         return [int(e) for e in self.outcomes[query.round - 1].entity if e >= 0]
 
     def subset(self, draw: oracle.Draw, items: list[int], size: int) -> list[int]:
+        if draw.purpose == "issue" and hasattr(self.states[0], "known"):  # gs-exact draws a list for each candidate
+            state = self.states[draw.round - 1]
+            number = draw.round - 1
+            if number not in self.issued:
+                self.issued[number] = np.asarray(issued(self.problem, self.key, state.got, state.node))
+            slot = state.node.tolist().index(self.small.poset.place[draw.node])
+            return self.issued[number][slot, :size].tolist()
         if draw.purpose == "issue":
             return [int(e) for e in self.pulls[draw.round - 1].exclude if e >= 0]
         assert draw.purpose == "estimate"
@@ -125,11 +155,26 @@ class Script:
         word = self.listed[node, draw.n][draw.copy]
         return [left.pop(int(word[j]) * len(left) >> 32) for j in range(size)]
 
+    def pick(self, draw: oracle.Draw, items: list[Any]) -> Any:
+        """A baseline's choice; past the last query, one that ends the run."""
+        if draw.purpose == "pick-configuration":
+            nodes = [int(p.node) for p in self.pulls]
+            node = self.small.poset.place[draw.node]
+            return self.candidate(nodes.index(node))[1:] if node in nodes else self.dearest(items)
+        return self.candidate(draw.round - 1) if draw.round <= len(self.pulls) else self.dearest(items)
+
+    def dearest(self, items: list[Any]) -> Any:
+        return max(items, key=lambda q: self.small.told(1).cost(*q[-2:], 2))
+
     def chance(self) -> oracle.Chance:
         def never(*_):
             raise AssertionError("no such choice is due")
 
-        return oracle.Chance(self.subset, never, never)
+        return oracle.Chance(self.subset, never, self.pick)
+
+    def truth(self, node: int, configuration: int, exclude: Any, known: Any) -> Any:
+        """The library's expected gain."""
+        return truth(self.problem, self.key, node, configuration, padded(exclude, 3), padded(known, ENTITIES))
 
     def select(self, candidates: list[oracle.Scored]) -> oracle.Scored:
         """The library's choice, which must be as good as the best; its candidates must be the oracle's."""
@@ -156,34 +201,108 @@ class Script:
 
 def agree(script: Script, trace: oracle.Trace) -> None:
     assert [q.node for q in trace.queries] == [script.node(int(p.node)) for p in script.pulls]
-    last = script.states[-1]
-    assert last.got.queries == len(trace.queries)
-    assert last.got.size == len(trace.entities)
-    assert last.got.entity[: last.got.size].tolist() == trace.entities
-    assert Fraction(int(last.got.spent), script.small.problem(9).units) == trace.spent
-    assert last.got.code == 0
+    configurations = [CONFIGURATIONS[int(p.configuration)] for p in script.pulls]
+    assert [(q.k, q.length) for q in trace.queries] == configurations
+    last = script.states[-1].got
+    assert last.queries == len(trace.queries)
+    assert last.entity[: last.size].tolist() == trace.entities
+    assert Fraction(int(last.spent), script.small.units) == trace.spent
+    assert last.used.tolist() == [configurations.count(c) for c in CONFIGURATIONS]
+    assert last.code == 0
+
+
+def agree_on_actions(script: Script, trace: oracle.Trace) -> None:
     for number, (state, active) in enumerate(zip(script.states, trace.active, strict=True)):
-        mine = {
-            (script.node(int(state.node[s])), *CONFIGURATIONS[c])
-            for s, c in zip(*np.nonzero(state.active), strict=True)
-        }
+        slots = zip(*np.nonzero(state.active), strict=True)
+        mine = {(script.node(int(state.node[s])), *CONFIGURATIONS[c]) for s, c in slots}
         assert mine == set(active), number
 
 
-def follow(small: Domain, estimator: str, budget: float, run: int, **readings: Any) -> Script:
+CASES = [
+    ("chao92", {}),
+    ("good-turing", {"removal": "none", "unseen": "one", "never_asked": "plus-one", "affordable": "less"}),
+    ("hwang-shen", {"removal": "fresh", "asked_by": "node", "short_list": "unavailable", "empty": "ignored"}),
+    (
+        "new-regr-same",
+        {"reentry": False, "removal_at_start": False, "never_asked": "infinite", "empty": "always"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("estimator", "readings"), CASES)
+def test_crux_equals_its_oracle(estimator, readings):
+    """Query for query, and each round's candidates, gains and active queries."""
+    small = Domain(0, "step" if readings else "linear")
+    budget = 5 if readings else 14
     policy = crux(small.problem(budget), estimator, exclude_draws=LISTS, **readings)
-    script = Script(small, policy, budget, run)
     told = oracle.Readings(bootstrap=0, exclude_draws=LISTS, **readings)
-    trace = oracle.crux(
-        small.told(budget), ORACLES[estimator], script.answer, script.chance(), told, select=script.select
-    )
+    pulls, excluded, empty = 0, 0, 0
+    for run in range(4):
+        script = Script(small, policy, budget, run)
+        trace = oracle.crux(
+            small.told(budget), ORACLES[estimator], script.answer, script.chance(), told, select=script.select
+        )
+        agree(script, trace)
+        agree_on_actions(script, trace)
+        pulls += len(script.pulls)
+        excluded += sum((p.exclude >= 0).any() for p in script.pulls)
+        empty += sum(not len(a) for a in trace.answers)
+    print(estimator, pulls, excluded, empty)
+    assert pulls > 30
+
+
+def test_root_chao_equals_its_oracle():
+    small = Domain(0)
+    policy = crux(small.problem(14), grow=False, exclude_draws=LISTS)
+    script = Script(small, policy, 14, 0)
+    told = oracle.Readings(bootstrap=0, exclude_draws=LISTS)
+    trace = oracle.root_chao(small.told(14), script.answer, script.chance(), told, select=script.select)
     agree(script, trace)
-    return script
+    agree_on_actions(script, trace)
+    assert {int(p.node) for p in script.pulls} == {0}
 
 
-@pytest.mark.parametrize("estimator", ORACLES)
-@pytest.mark.parametrize("removal", ["lasting", "none"])
-def test_crux_equals_its_oracle(estimator, removal):
-    for run in range(3):
-        script = follow(Domain(run), estimator, 12, run, removal=removal)
-        assert len(script.pulls) > 8
+def test_gs_exact_equals_its_oracle():
+    small = Domain(0, "step")
+    policy = gs_exact(small.problem(5))
+    for run in range(2):
+        script = Script(small, policy, 5, run)
+
+        def gain(query, known, script=script):
+            node = small.poset.place[query.node]
+            number = CONFIGURATIONS.index((query.k, query.length))
+            return float(script.truth(node, number, query.exclude, known))
+
+        def select(candidates, script=script):
+            script.round += 1
+            scored = {each.candidate: each for each in candidates}
+            mine = scored[script.candidate(script.round - 1)]
+            assert mine.score >= oracle.first_best(candidates).score * (1 - 1e-4) - 1e-6
+            return mine
+
+        trace = oracle.gs_exact(small.told(5), gain, script.answer, script.chance(), select=select)
+        agree(script, trace)
+        assert len(script.pulls) > 6
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("dear", ["avoid", "stop"])
+def test_rand_equals_its_oracle(leaves, dear):
+    small = Domain(0)
+    script = Script(small, rand(small.problem(14), leaves=leaves, dear=dear), 14, 3)
+    baseline = oracle.rand_leaf if leaves else oracle.rand
+    trace = baseline(small.told(14), script.answer, script.chance(), dear=dear)
+    agree(script, trace)
+    assert len(trace.queries) > 3
+
+
+@pytest.mark.parametrize("configuration", [None, (4, 0)])
+@pytest.mark.parametrize("dear", ["stop", "skip"])
+def test_bfs_equals_its_oracle(configuration, dear):
+    small = Domain(0)
+    policy = bfs(small.problem(14), configuration, dear=dear)
+    for run in range(2):
+        script = Script(small, policy, 14, run)
+        trace = oracle.bfs(small.told(14), script.answer, script.chance(), configuration=configuration, dear=dear)
+        agree(script, trace)
+        assert len(trace.queries) > 5

@@ -37,6 +37,7 @@ from jaxbandit.extraction.retrieved import (
     named,
 )
 from jaxbandit.random.draws import scale
+from jaxbandit.random.fence import once
 from jaxbandit.random.stream import substream, words
 from jaxbandit.random.trials import over_lanes
 
@@ -298,7 +299,7 @@ class Crux:
         key = jax.tree.map(lambda x: x[:, None, None], own)
         word = jnp.stack(words(key, n[:, None, None], index), axis=-1).reshape(*n.shape, self.exclude_draws, 2 * pairs)
         j = jnp.arange(view.l_max, dtype=jnp.int32)
-        return scale(word[..., : view.l_max], jnp.maximum(distinct[:, None, None] - j, 0))
+        return once(scale(word[..., : view.l_max], jnp.maximum(distinct[:, None, None] - j, 0)))
 
     def _gains(self, view: View, sizes: Array, f: Array, lists: Callable[[], Array]) -> Array:
         """r of samples: float32 (samples, C)."""

@@ -130,30 +130,41 @@ def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> tuple[Retri
     return got, News(there & fits, jnp.where(there, outcome.leaf, 0), before)
 
 
+def exclude_lists(view: View, got: Retrieved, node: Array) -> Array:
+    """The lists that the next query could have at some nodes: entities retrieved there, in a uniformly random order.
+
+    In the order of their words at (ISSUE, queries asked), each entity having its own. So the first l are a uniform
+    choice of l. int32 (nodes, l_max), -1 where there is no more. ``node``: int32 (nodes,).
+    """
+    word = words(substream(view.choices, ISSUE, got.queries), 0, got.entity)[0]
+    # The sign bit flipped, so that int32 orders them; the largest int32 is left to those that are not there.
+    key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
+    key = jnp.where(is_above(node, ancestors(view, got.leaf)).T, key, 2**31 - 1)
+
+    def least(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        key, chosen = state
+        at = jnp.argmin(key, axis=1)[:, None]
+        there = jnp.take_along_axis(key, at, axis=1) < 2**31 - 1
+        entity = jnp.where(there[:, 0], got.entity[at[:, 0]], -1)
+        return jnp.where(jnp.arange(key.shape[1]) == at, 2**31 - 1, key), chosen.at[:, number].set(entity)
+
+    start = (key, jnp.full((node.shape[0], view.l_max), -1, jnp.int32))
+    found: Array = lax.fori_loop(0, view.l_max, least, start)[1]
+    return found
+
+
 def exclude_list(view: View, got: Retrieved, node: Array, length: Array) -> Array:
     """E of the next query: ``length`` of the entities retrieved at the node, uniformly, or all where there are fewer.
 
-    int32 (l_max,), -1 where there is none. Those with the least words at (ISSUE, queries asked), each entity having
-    its own.
+    int32 (l_max,), -1 where there is none; see ``exclude_lists``.
     """
-    most = view.l_max
 
     def drawn(_: None) -> Array:
-        word = words(substream(view.choices, ISSUE, got.queries), 0, got.entity)[0]
-        # The sign bit flipped, so that int32 orders them; the largest int32 is left to those that are not there.
-        key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
-        key = jnp.where(got.under(view, node), key, 2**31 - 1)
+        listed = exclude_lists(view, got, node[None])[0]
+        return jnp.where(jnp.arange(view.l_max) < length, listed, -1)
 
-        def least(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-            key, chosen = state
-            at = jnp.argmin(key)
-            there = (key[at] < 2**31 - 1) & (number < length)
-            return key.at[at].set(2**31 - 1), chosen.at[number].set(jnp.where(there, got.entity[at], -1))
-
-        found: Array = lax.fori_loop(0, most, least, (key, jnp.full(most, -1, jnp.int32)))[1]
-        return found
-
-    chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: jnp.full(most, -1, jnp.int32), None)
+    nothing = jnp.full(view.l_max, -1, jnp.int32)
+    chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: nothing, None)
     return chosen
 
 
