@@ -147,6 +147,11 @@ class Extraction:
         return Outcome(entity, jnp.where(entity >= 0, self.crowd.leaf[entity], -1))
 
 
+def _exact(budget: float | Fraction) -> Fraction:
+    """A float stands for the decimal that prints it: 0.3 of a cost is 6 twentieths, not 5.99."""
+    return budget if isinstance(budget, Fraction) else Fraction(repr(float(budget)))
+
+
 def extraction(
     domain: Domain,
     budget: float | Fraction,
@@ -175,11 +180,11 @@ def extraction(
     units, costs = table(cost, pairs, domain.values.shape[1])
     reachable = costs[:, np.unique(np.asarray(domain.poset.specificity))]
     cheapest, most = Fraction(int(reachable.min()), units), Fraction(MOST_BUDGET, units)
-    if not isinstance(budget, int | float | Fraction | np.number) or not cheapest <= budget <= most:
+    if not isinstance(budget, int | float | Fraction | np.number) or not cheapest <= (exact := _exact(budget)) <= most:
         raise BadInput("budget", budget, f"at least {float(cheapest):g}, the cheapest query, to {float(most):g}")
     largest = max(k for k, _ in pairs) + max(length for _, length in pairs)
     return Extraction(
-        jnp.asarray(int(Fraction(budget) * units), jnp.int32),
+        jnp.asarray(int(exact * units), jnp.int32),
         jax.tree.map(jnp.asarray, domain.poset),
         crowd(domain, answers, largest),
         jnp.asarray(costs),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxbandit.cleaning.extract import _columns
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Domain, Tree, domain
+from jaxbandit.tables import columns
 
 _Path = tuple[str, ...]
 
@@ -44,29 +44,29 @@ def read_domain(
             value that is not in its tree, a tree with a cycle or a child of two parents, and a popularity that is not
             a finite number of at least 0.
     """
-    columns = (attributes,) if isinstance(attributes, str) else tuple(attributes)
-    if not columns or len(set(columns)) < len(columns):
-        raise BadInput("attributes", list(columns), "one column or more, each once")
+    titles = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+    if not titles or len(set(titles)) < len(titles):
+        raise BadInput("attributes", list(titles), "one column or more, each once")
     if not separator:
         raise BadInput("separator", repr(separator), "a text that is not empty")
     files = dict(trees or {})
     for name in files:
-        if name not in columns:
-            raise BadInput("trees", name, f"one of the attributes: {', '.join(columns)}")
+        if name not in titles:
+            raise BadInput("trees", name, f"one of the attributes: {', '.join(titles)}")
     given = {name: _GivenTree(name, file, delimiter) for name, file in files.items()}
 
-    wanted = {"attributes": columns}
+    wanted = {"attributes": titles}
     wanted |= {"entity": (entity,)} if entity is not None else {}
     wanted |= {"popularity": (popularity,)} if popularity is not None else {}
     lines: list[int] = []
     paths: list[tuple[_Path, ...]] = []
     weights: list[float] = []
     names: dict[str, int] = {}
-    for line, (*cells,) in _columns(path, wanted, None, delimiter):
+    for line, (*cells,) in columns(path, wanted, None, delimiter):
         weights.append(_weight(f"{popularity} in line {line}", cells.pop()) if popularity is not None else 1.0)
         own = tuple(
             given[name].path(f"{name} in line {line}", cell) if name in given else _split(name, line, cell, separator)
-            for name, cell in zip(columns, cells, strict=False)
+            for name, cell in zip(titles, cells, strict=False)
         )
         if entity is not None:
             title = cells[-1]
@@ -81,7 +81,7 @@ def read_domain(
         paths.append(own)
 
     built, places = [], []
-    for a, name in enumerate(columns):
+    for a, name in enumerate(titles):
         tree, number = _tree(given[name].paths if name in given else [own[a] for own in paths])
         inner = set(tree.parent[1:].tolist())
         place = [number[own[a]] for own in paths]
@@ -127,7 +127,7 @@ class _GivenTree:
     def __init__(self, name: str, file: str | Path, delimiter: str) -> None:
         parents: dict[str, str] = {}
         field = f"trees.{name}"
-        for line, (child, parent) in _columns(file, {field: ("child", "parent")}, None, delimiter):
+        for line, (child, parent) in columns(file, {field: ("child", "parent")}, None, delimiter):
             if not child:
                 raise BadInput(f"{field} in line {line}", "empty", "the name of a child")
             if parents.setdefault(child, parent) != parent:
