@@ -1,11 +1,12 @@
 """The extraction family as study files and the command line see it: domains, policies and metrics, by name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.errors import BadInput, under
@@ -29,7 +30,8 @@ Answers = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Setting:
-    """A domain to be extracted as its user describes it: see ``extraction``. ``budget``: a cost."""
+    """A domain to be extracted as its user describes it: see ``extraction``. ``budget``: a cost; ``largest_budget``:
+    what policies have room for, where it is more."""
 
     domain: Domain
     budget: float
@@ -37,6 +39,7 @@ class Setting:
     cost_model: str
     configurations: Configurations
     informed: bool
+    largest_budget: float | None
 
     @cached_property
     def _problem(self) -> Extraction:
@@ -49,6 +52,11 @@ class Setting:
     def problem(self) -> Extraction:
         """What lanes are run against."""
         return self._problem
+
+    def roomy(self) -> Extraction:
+        """What policies are built for."""
+        most = max(self.budget, self.largest_budget or 0)
+        return replace(self._problem, budget=jnp.int32(min(most * self._problem.units, MOST_BUDGET)))
 
 
 _COMMON = (
@@ -71,6 +79,8 @@ _QUERIES = (
     Parameter("configurations", _configurations, "the pairs [k, l] that may be asked: k entities, l excluded",
               CONFIGURATIONS, swept=False),
     Parameter("informed", flag, "tabulate the true gain of each query, which gs-exact asks for", False, swept=False),
+    Parameter("largest_budget", real(1e-3, MOST_BUDGET), "give policies room for this budget, so that the budgets of a "
+              "sweep share a compiled program", None, swept=False),
 )  # fmt: skip
 _SEED = Parameter("domain_seed", whole(0, 2**32 - 1), "of the domain that is generated", 0, swept=False)
 
@@ -136,26 +146,30 @@ PROBLEMS = (
 
 
 def _crux(setting: Setting, estimator: str, **readings: Any) -> tuple[Any, dict[str, Any]]:
-    return crux(setting.problem(), estimator, **readings), {}
+    return crux(setting.roomy(), estimator, **readings), {}
+
+
+_ROOT_COLUMNS = 128
+"""The root alone is asked so often that more different frequencies come up than in a hierarchy."""
 
 
 def _root_chao(setting: Setting) -> tuple[Any, dict[str, Any]]:
-    return crux(setting.problem(), "chao92", grow=False), {}
+    return crux(setting.roomy(), "chao92", grow=False, columns=_ROOT_COLUMNS), {}
 
 
 def _gs_exact(setting: Setting) -> tuple[Any, dict[str, Any]]:
     if not setting.informed:
         raise BadInput("problem.informed", False, "true for gs-exact, which asks for the true gain")
-    return gs_exact(setting.problem()), {}
+    return gs_exact(setting.roomy()), {}
 
 
 def _rand(leaves: bool) -> Any:
-    return lambda setting, dear: (rand(setting.problem(), leaves=leaves, dear=dear), {})
+    return lambda setting, dear: (rand(setting.roomy(), leaves=leaves, dear=dear), {})
 
 
 def _bfs(setting: Setting, configuration: tuple[int, int] | None, dear: str) -> tuple[Any, dict[str, Any]]:
     with under("policy.bfs"):
-        return bfs(setting.problem(), configuration, dear=dear), {}
+        return bfs(setting.roomy(), configuration, dear=dear), {}
 
 
 def _pair(name: str, value: Any) -> tuple[int, int]:
