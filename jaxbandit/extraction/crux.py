@@ -132,8 +132,8 @@ def _with_children(
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Crux:
-    """Algorithm 1. ``variance_floor``, ``prior``: float32; ``parents``: int32 (N, P), the nodes right above each node, ``FREE``
-    where there are no more. All else is static; the readings are named as in ``crux``."""
+    """Algorithm 1. ``variance_floor``, ``prior``: float32; ``parents``: int32 (N, P), the nodes right above each node,
+    ``FREE`` where there are no more. All else is static; the readings are named as in ``crux``."""
 
     variance_floor: Array
     prior: Array
@@ -483,7 +483,8 @@ def crux(
     slots = min(nodes, len(parents)) if grow else 1
     slots += -slots % (16 if slots <= _WIDE else _ROW)
     return Crux(
-        jnp.float32(variance_floor), jnp.float32(prior), jnp.asarray(parents), estimator, retrieved.capacity(problem), slots, columns, grow,
+        jnp.float32(variance_floor), jnp.float32(prior), jnp.asarray(parents), estimator, retrieved.capacity(problem),
+        slots, columns, grow,
         removal_at_start=removal_at_start,
         reentry=reentry, exclude_draws=exclude_draws, **given,
     )  # fmt: skip
