@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxbandit.engine import simulate
+from jaxbandit.errors import BadInput
 from jaxbandit.extraction.bfs import bfs
 from jaxbandit.extraction.crux import crux
 from jaxbandit.extraction.gs_exact import gs_exact
@@ -253,8 +255,9 @@ def test_crux_equals_its_oracle(estimator, readings):
         pulls += len(script.pulls)
         excluded += sum((p.exclude >= 0).any() for p in script.pulls)
         empty += sum(not len(a) for a in trace.answers)
-    print(estimator, pulls, excluded, empty)
     assert pulls > 30
+    # The longer runs meet exclude lists and empty answers.
+    assert not readings or excluded > 0 or empty > 0
 
 
 def test_root_chao_equals_its_oracle():
@@ -312,3 +315,28 @@ def test_bfs_equals_its_oracle(configuration, dear):
         trace = oracle.bfs(small.told(14), script.answer, script.chance(), configuration=configuration, dear=dear)
         agree(script, trace)
         assert len(trace.queries) > 5
+
+
+def test_capacities_are_a_result_code_and_the_budget_holds():
+    """Too few slots or columns leave something out and say so; enough of them do not; no run overspends."""
+    problem = extraction(Domain(0).domain, 30, configurations=CONFIGURATIONS)
+    for code, room in ((1, {"nodes": 1, "columns": 3}), (0, {})):
+        found = simulate(problem, crux(problem, removal="none", exclude_draws=1, **room), runs=8, seed=1)
+        assert found["code"].max() == code
+        assert found["nodes"].max() <= 16 or not room
+        assert (found["spent"] <= int(problem.budget)).all()
+        assert (found["queries"] == found["configurations"].sum(axis=-1)).all()
+        assert (found["entities"] > 0).all()
+
+
+def test_what_a_user_may_get_wrong():
+    problem = Domain(0).problem(9)
+    for wrong in ({"estimator": "chao"}, {"removal": "some"}, {"prior": -1}, {"columns": 2}, {"unseen": "two"}):
+        with pytest.raises(BadInput, match=rf"^{next(iter(wrong))} = "):
+            crux(problem, **wrong)
+    with pytest.raises(BadInput, match=r"^dear = "):
+        rand(problem, dear="buy")
+    with pytest.raises(BadInput, match=r"^configuration = "):
+        bfs(problem, (5, 9))
+    with pytest.raises(BadInput, match=r"^problem = "):
+        gs_exact(extraction(Domain(0).domain, 9, configurations=CONFIGURATIONS))

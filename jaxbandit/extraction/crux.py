@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jaxbandit.errors import BadInput
 from jaxbandit.extraction import retrieved
 from jaxbandit.extraction.estimators import ESTIMATORS, OF_TOTALS, Totals, totals
 from jaxbandit.extraction.poset import Poset
@@ -472,7 +473,42 @@ def crux(
     nodes: int = 1024,
     columns: int = 48,
 ) -> Crux:
-    """Algorithm 1 for a problem (or for others of the same domain and at most its budget)."""
+    """Algorithm 1 for a problem (or for others of the same domain and at most its budget).
+
+    Args:
+        problem: what it will run on.
+        estimator: of the gain, one of ``ESTIMATORS``.
+        grow: whether the children of a node asked come in; else the root alone is asked (RootChao).
+        removal: bad queries leave for good ("lasting", Algorithm 2 as printed), for the next round ("fresh"), or stay
+            ("none").
+        removal_at_start: whether they leave before the first round too (Algorithm 1, line 6). Ln 1 = 0 makes sigma 0
+            there, so that only the largest k stay.
+        reentry: whether a node asked again brings its children's removed queries in again (a union in Algorithm 2).
+        unseen: the gain at a node without answers, or all of whose answers are excluded: "k", or "one".
+        never_asked: n_q of a query that was not asked yet: "one"; "plus-one": n_q + 1 for all; "infinite": sigma is.
+        asked_by: n_q counts the queries of a "configuration", or of its "node".
+        variance_floor: v_q, at least 0. There is no bootstrap: sigma stands on the floor alone.
+        prior: at least 0; r is averaged with that of the root's query of the same (k, l), as if that stood on so many
+            answers and the node's on its own n. 0 is the paper's. What a node may bring is not known better than its
+            root's gain until it has answers.
+        exclude_draws: over how many exclude lists a gain with l > 0 is averaged, at least 1.
+        affordable: a query may cost "at most" what is left, or must cost "less".
+        short_list: with fewer than l to exclude, all are, at the price of l ("configured"); or the query cannot be
+            asked yet ("unavailable").
+        empty: an empty answer sets the gain at the node and below to 0 "unless-covered", that is unless E held all that
+            was retrieved there; "always"; or it is "ignored".
+        nodes: slots for active nodes, rounded up to a multiple of 16 (of 32 above 64); a run that needs more leaves
+            nodes out, with the code ``OVERFLOW``.
+        columns: how many different counts entities may have at a time, at least 3; likewise.
+
+    Raises:
+        BadInput: for a name that does not exist and a number out of range.
+    """
+    named("estimator", estimator, tuple(ESTIMATORS))
+    for name, number, least in (("variance_floor", variance_floor, 0), ("prior", prior, 0), ("nodes", nodes, 1),
+                                ("exclude_draws", exclude_draws, 1), ("columns", columns, 3)):  # fmt: skip
+        if not least <= number < 2**31:
+            raise BadInput(name, number, f"at least {least}")
     given = {
         "removal": removal, "unseen": unseen, "never_asked": never_asked, "asked_by": asked_by,
         "affordable": affordable, "short_list": short_list, "empty": empty,

@@ -345,11 +345,10 @@ ESTIMATORS: dict[str, Estimator] = {
     "good-turing": good_turing,
     "chao92": chao92_shen,
     "hwang-shen": hwang_shen,
-    "new-regr": new_regr,
     "new-regr-same": new_regr,
     "clocks": clocks,
 }
-"""By name. ``new-regr`` takes the node's past too: K' of a logistic curve; ``new-regr-same`` takes K' = K."""
+"""By name. ``new-regr-same`` is NewRegr with K' = K: it needs no past."""
 
 OF_TOTALS: dict[str, Callable[[Totals, ArrayLike], Array]] = {
     "good-turing": good_turing_of,
