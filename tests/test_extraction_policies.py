@@ -193,18 +193,23 @@ class Script:
             node, k, length = scored.candidate
             place, c = slot[self.small.poset.place[node]], CONFIGURATIONS.index((k, length))
             assert state.active[place, c], (number, scored)
-            assert state.gain[place, c] == pytest.approx(scored.r, rel=1e-4, abs=1e-4), (number, scored)
+            assert state.gain[place, c] == pytest.approx(scored.r, rel=1e-4, abs=max(self.within, 1e-4)), (
+                number,
+                scored,
+            )
             assert state.variance[place, c] >= 0
         known = {scored.candidate: scored for scored in candidates}
         mine = known[self.candidate(number)]
         best = oracle.first_best(candidates)
-        assert mine.score >= best.score * (1 - 1e-5) - 1e-6
-        if best.score * (1 - 1e-4) > max((s.score for s in candidates if s is not best), default=0):
+        assert mine.score >= best.score * (1 - max(self.within, 1e-5)) - 1e-6
+        if not self.within and best.score * (1 - 1e-4) > max((s.score for s in candidates if s is not best), default=0):
             assert mine is best
         self.round += 1
         return mine
 
     round = 0
+    within = 0.0
+    """How far gains may be apart: more where a fit by search may end at another of equally good points."""
 
 
 def agree(script: Script, trace: oracle.Trace) -> None:
@@ -258,6 +263,31 @@ def test_crux_equals_its_oracle(estimator, readings):
     assert pulls > 30
     # The longer runs meet exclude lists and empty answers.
     assert not readings or excluded > 0 or empty > 0
+
+
+def test_new_regr_with_a_past_equals_its_oracle(monkeypatch):
+    """The library's past begins when a node becomes active, the oracle's with the first answer: cut to be the same."""
+    small = Domain(0)
+    policy = crux(small.problem(14), "new-regr", exclude_draws=LISTS, removal="none")
+    script = Script(small, policy, 14, 0)
+    active: dict[int, int] = {}
+    for state in script.states:
+        for node, n in zip(state.node, state.f @ state.sizes, strict=True):
+            active.setdefault(int(node), int(n))
+
+    class Young(oracle.Agent):
+        def estimate(self, estimator, candidate):
+            node = candidate[0]
+            since = active[small.poset.place[node]]
+            self.history[node] = [pair for pair in self.history.get(node, []) if pair[0] > since]
+            return super().estimate(estimator, candidate)
+
+    monkeypatch.setattr(oracle, "Agent", Young)
+    told = oracle.Readings(bootstrap=0, exclude_draws=LISTS, removal="none")
+    script.within = 0.02
+    trace = oracle.crux(small.told(14), oracle.new_regr, script.answer, script.chance(), told, select=script.select)
+    agree(script, trace)
+    assert (script.states[-1].pairs >= 3).any()
 
 
 def test_root_chao_equals_its_oracle():

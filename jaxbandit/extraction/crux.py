@@ -13,7 +13,8 @@ frequency counts.
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,16 @@ from jax import Array, lax
 
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import retrieved
-from jaxbandit.extraction.estimators import ESTIMATORS, OF_TOTALS, Totals, totals
+from jaxbandit.extraction.estimators import (
+    ESTIMATORS,
+    OF_TOTALS,
+    Past,
+    Totals,
+    hwang_shen_k,
+    logistic_fit,
+    new_regr,
+    totals,
+)
 from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import (
@@ -56,6 +66,8 @@ READINGS = {
 _WIDE = 64
 """Up to so many slots, an answer renews all estimates; else those that it changes, in blocks."""
 _BLOCK, _ROW = 16, 32
+_PAIRS = 64
+"""Pairs (n, K) that a node's logistic curve is fitted to, at most: the last ones."""
 
 
 class State(NamedTuple):
@@ -65,7 +77,8 @@ class State(NamedTuple):
     first ``filled`` of which are in use; ``parents``: int32 (S, P), the nodes right above; ``grown``: bool (S,),
     whether its children are in; ``f``: int32 (S, V); ``asked``: int32 (S, C), n_q; ``gain``, ``variance``: float32
     (S, C); ``active``: bool (S, C); ``barren``: bool (S,), whether the node gave an empty answer that counts;
-    ``void``: bool (S,), whether it or a node above it did.
+    ``void``: bool (S,), whether it or a node above it did; ``past``: float32 (S, pairs), of ``new-regr``; ``pairs``:
+    int32 (S,), how many there were.
     """
 
     got: Retrieved
@@ -82,6 +95,8 @@ class State(NamedTuple):
     active: Array
     barren: Array
     void: Array
+    past: Past
+    pairs: Array
 
 
 class Frontier(NamedTuple):
@@ -143,6 +158,7 @@ class Crux:
     rows: int = field(metadata={"static": True})
     nodes: int = field(metadata={"static": True})
     columns: int = field(metadata={"static": True})
+    pairs: int = field(metadata={"static": True})
     grow: bool = field(metadata={"static": True})
     removal: str = field(metadata={"static": True})
     removal_at_start: bool = field(metadata={"static": True})
@@ -176,6 +192,8 @@ class Crux:
             active=jnp.broadcast_to(first[:, None], (s, c)),
             barren=none,
             void=none,
+            past=Past(*[jnp.zeros((s, self.pairs), jnp.float32)] * 2),
+            pairs=jnp.zeros(s, jnp.int32),
         )
         return self._without_bad(state, state.active, jnp.int32(1)) if self.removal_at_start else state
 
@@ -281,16 +299,27 @@ class Crux:
         ``member``: bool (k_max, S), which slots count which entity of the answer; ``moves``: see ``_moves``.
         """
 
-        def renewed(member: Array, node: Array, f: Array, void: Array) -> tuple[Array, Array, Array]:
+        def renewed(
+            member: Array, node: Array, f: Array, void: Array, past: Past, pairs: Array
+        ) -> tuple[Array, Array, Array, Past, Array]:
             f = f + jnp.sum(member[:, :, None] * moves[:, None, :], axis=0)
-            return f, *self._estimates(view, state.sizes, node, f, void)
+            if self.pairs:
+                curve = hwang_shen_k(f, state.sizes)
+                one = curve.known & jnp.any(member, axis=0)
+                here = (jnp.arange(self.pairs) == (pairs % self.pairs)[:, None]) & one[:, None]
+                n = jnp.sum(f * state.sizes, axis=1).astype(jnp.float32)
+                past = Past(jnp.where(here, n[:, None], past.n), jnp.where(here, jnp.exp(curve.log_k)[:, None], past.k))
+                pairs = pairs + one
+            return f, *self._estimates(view, state.sizes, node, f, void, past), past, pairs
 
         if self.nodes <= _WIDE:
-            f, gain, variance = renewed(member, state.node, state.f, state.void)
+            f, gain, variance, past, pairs = renewed(member, state.node, state.f, state.void, state.past, state.pairs)
             return state._replace(
                 f=f,
                 gain=jnp.where(stale[:, None], gain, state.gain),
                 variance=jnp.where(stale[:, None], variance, state.variance),
+                past=past,
+                pairs=pairs,
             )
         # The rank of each stale slot among them, by rows, as long prefix sums are slow.
         grid = stale.reshape(-1, _ROW).astype(jnp.int32)
@@ -302,19 +331,18 @@ class Crux:
         slots = jnp.arange(self.nodes, dtype=jnp.int32)
         many = over_lanes(jnp.sum(stale, dtype=jnp.int32))
 
-        def more(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-            done, f, gain, variance = carry
+        def more(carry: Any) -> Any:
+            done, whole = carry
             here = rank[None, :] == (done + jnp.arange(_BLOCK, dtype=jnp.int32))[:, None]
             slot = jnp.sum(jnp.where(here, slots, 0), axis=1)
-            own = renewed(member[:, slot], state.node[slot], f[slot], state.void[slot])
+            f, _, _, past, pairs = jax.tree.map(lambda x: x[slot], whole)
+            own = renewed(member[:, slot], state.node[slot], f, state.void[slot], past, pairs)
             slot = jnp.where(jnp.any(here, axis=1), slot, self.nodes)
-            whole = (f, gain, variance)
-            f, gain, variance = (x.at[slot].set(new, mode="drop") for x, new in zip(whole, own, strict=True))
-            return done + _BLOCK, f, gain, variance
+            return done + _BLOCK, jax.tree.map(lambda x, new: x.at[slot].set(new, mode="drop"), whole, own)
 
-        start = (jnp.int32(0), state.f, state.gain, state.variance)
-        _, f, gain, variance = lax.while_loop(lambda carry: carry[0] < many, more, start)
-        return state._replace(f=f, gain=gain, variance=variance)
+        start = (jnp.int32(0), (state.f, state.gain, state.variance, state.past, state.pairs))
+        _, (f, gain, variance, past, pairs) = lax.while_loop(lambda carry: carry[0] < many, more, start)
+        return state._replace(f=f, gain=gain, variance=variance, past=past, pairs=pairs)
 
     def _moves(self, state: State, news: retrieved.News) -> tuple[Array, Array, Array]:
         """The columns' sizes, and what an entity of the answer adds to them (int32, (k_max, V)): its former column
@@ -353,15 +381,17 @@ class Crux:
         ended = lax.cond(over_lanes(jnp.any(here).astype(jnp.int32)) > 0, below, lambda _: jnp.zeros_like(here), None)
         return state._replace(barren=state.barren | here, void=state.void | ended), ended
 
-    def _estimates(self, view: View, sizes: Array, node: Array, f: Array, void: Array) -> tuple[Array, Array]:
+    def _estimates(
+        self, view: View, sizes: Array, node: Array, f: Array, void: Array, past: Past
+    ) -> tuple[Array, Array]:
         """r and the variance of some nodes' queries: float32 (nodes, C) both.
 
         Args:
-            sizes: (V,); node: (nodes,); f: (nodes, V); void: (nodes,).
+            sizes: (V,); node: (nodes,); f: (nodes, V); void: (nodes,); past: (nodes, pairs).
         """
         n, distinct = jnp.sum(f * sizes, axis=1), jnp.sum(f, axis=1)
         ranks = self._lists(view, node, n, distinct)
-        gain = jnp.where(void[:, None], 0, self._gains(view, sizes, f, ranks))
+        gain = jnp.where(void[:, None], 0, self._gains(view, sizes, f, ranks, past))
         return gain, jnp.zeros_like(gain)
 
     def _unseen(self, view: View) -> Array:
@@ -391,7 +421,7 @@ class Crux:
             moved.append(end)
         return once(jnp.stack(drawn)) if drawn else place
 
-    def _gains(self, view: View, sizes: Array, f: Array, ranks: Array) -> Array:
+    def _gains(self, view: View, sizes: Array, f: Array, ranks: Array, past: Past) -> Array:
         """r of samples ``f`` (nodes, V), averaged over exclude lists: float32 (nodes, C)."""
         distinct = jnp.sum(f, axis=1)
         v = f.shape[1]
@@ -406,6 +436,7 @@ class Crux:
             for i in range(v):
                 size += jnp.where(ranks >= below[i], sizes[i] - (sizes[i - 1] if i else 0), 0)
             size = once(size)
+        estimate = ESTIMATORS.get(self.estimator, partial(new_regr, curve=logistic_fit(past) if self.pairs else None))
         by_length: dict[int, Array] = {}
         gains = []
         for (k, length), unseen in zip(view.configurations, self._unseen(view), strict=True):
@@ -427,7 +458,7 @@ class Crux:
                     for rank in ranks[:length, :, :, None]:
                         left = left - ((rank >= below.T) & (rank < below.T + f)).astype(jnp.int32)
                     by_length[length] = left
-                each = ESTIMATORS[self.estimator](by_length[length], k, sizes)
+                each = estimate(by_length[length], k, sizes)
             each = jnp.where(distinct > length, each, unseen)
             gains.append(jnp.sum(each, axis=0) / each.shape[0])
         return jnp.stack(gains, axis=1)
@@ -477,7 +508,8 @@ def crux(
 
     Args:
         problem: what it will run on.
-        estimator: of the gain, one of ``ESTIMATORS``.
+        estimator: of the gain, one of ``ESTIMATORS``; or ``new-regr``, with K' of a logistic curve through the last 64
+            pairs (n, K) of the node since it is active.
         grow: whether the children of a node asked come in; else the root alone is asked (RootChao).
         removal: bad queries leave for good ("lasting", Algorithm 2 as printed), for the next round ("fresh"), or stay
             ("none").
@@ -504,7 +536,7 @@ def crux(
     Raises:
         BadInput: for a name that does not exist and a number out of range.
     """
-    named("estimator", estimator, tuple(ESTIMATORS))
+    named("estimator", estimator, (*ESTIMATORS, "new-regr"))
     for name, number, least in (("variance_floor", variance_floor, 0), ("prior", prior, 0), ("nodes", nodes, 1),
                                 ("exclude_draws", exclude_draws, 1), ("columns", columns, 3)):  # fmt: skip
         if not least <= number < 2**31:
@@ -520,7 +552,7 @@ def crux(
     slots += -slots % (16 if slots <= _WIDE else _ROW)
     return Crux(
         jnp.float32(variance_floor), jnp.float32(prior), jnp.asarray(parents), estimator, retrieved.capacity(problem),
-        slots, columns, grow,
+        slots, columns, _PAIRS if estimator == "new-regr" else 0, grow,
         removal_at_start=removal_at_start,
         reentry=reentry, exclude_draws=exclude_draws, **given,
     )  # fmt: skip
