@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import optimize
 
 from jaxbandit.extraction import estimators as est
 from tests.oracles import extraction as ex
@@ -49,6 +50,26 @@ def test_estimators_equal_their_oracles(name):
         for m, gain in zip(MS, gains, strict=True):
             assert gain == pytest.approx(ORACLES[name](f, m), rel=2e-5, abs=1e-5 * max(m, 1)), (f, m)
             assert 0 <= gain <= m * (1 + 1e-6)
+
+
+def test_clocks_solve_their_equation():
+    """By bisection in float64; and they exceed Shen's formula, which takes answers with repeats."""
+    samples = LIMITS + random_samples(60, 6)
+    found = np.asarray(jax.jit(est.clocks, static_argnums=1)(dense(samples), 10))
+    for f, gain in zip(samples, found, strict=True):
+        n, f1 = ex.sample_size(f), f.get(1, 0)
+        f0, mass = ex.chao92(f) - ex.distinct(f), f1 / n
+        assert ex.chao92_shen(f, 10) * (1 - 1e-5) - 1e-5 <= gain <= 10.0001
+
+        def rung(time, f=f, n=n, f0=f0, mass=mass):
+            unseen = time * mass if math.isinf(f0) else f0 * -math.expm1(-time * mass / f0) if f0 > 0 else 0.0
+            return unseen, unseen + sum(k * -math.expm1(-i * (1 - mass) / n * time) for i, k in f.items())
+
+        if ex.distinct(f) + f0 <= 10:
+            assert gain == pytest.approx(f0, rel=1e-4, abs=1e-4)
+        elif ex.distinct(f) + f0 > 14:  # below, the last of the ten takes very long
+            time = optimize.brentq(lambda time: rung(time)[1] - 10, 0, 1e6)
+            assert gain == pytest.approx(min(rung(time)[0], 10), rel=1e-3, abs=1e-3)
 
 
 def test_no_answers_give_no_gain_and_no_nan():

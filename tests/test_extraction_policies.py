@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxbandit.engine import simulate
+from jaxbandit.errors import BadInput
 from jaxbandit.extraction.bfs import bfs
 from jaxbandit.extraction.crux import crux
 from jaxbandit.extraction.gs_exact import gs_exact
@@ -64,10 +66,11 @@ def padded(entities: Any, most: int) -> np.ndarray:
 
 @jax.jit
 def listed(choices, node, n):
-    """The words of a node's exclude lists, (LISTS, l_max + 1)."""
+    """The words of a node's exclude lists, (l_max or one more, LISTS)."""
     pairs = (max(length for _, length in CONFIGURATIONS) + 1) // 2
-    pair = words(substream(choices, LIST, node), n, jnp.arange(LISTS * pairs).reshape(LISTS, pairs))
-    return jnp.stack(pair, axis=-1).reshape(LISTS, 2 * pairs)
+    index = jnp.arange(pairs * LISTS).reshape(pairs, 1, LISTS)
+    pair = words(substream(choices, LIST, node), n, index)
+    return jnp.concatenate(pair, axis=1).reshape(2 * pairs, LISTS)
 
 
 class Domain:
@@ -152,8 +155,13 @@ class Script:
         left = sorted(items, key=lambda e: (column[count[e]], e))
         if (node, draw.n) not in self.listed:
             self.listed[node, draw.n] = np.asarray(listed(self.choices, np.uint32(node), np.uint32(draw.n)))
-        word = self.listed[node, draw.n][draw.copy]
-        return [left.pop(int(word[j]) * len(left) >> 32) for j in range(size)]
+        drawn = []
+        for word in self.listed[node, draw.n][:size, draw.copy]:
+            place = int(word) * len(left) >> 32
+            drawn.append(left[place])
+            left[place] = left[-1]
+            left.pop()
+        return drawn
 
     def pick(self, draw: oracle.Draw, items: list[Any]) -> Any:
         """A baseline's choice; past the last query, one that ends the run."""
@@ -185,18 +193,23 @@ class Script:
             node, k, length = scored.candidate
             place, c = slot[self.small.poset.place[node]], CONFIGURATIONS.index((k, length))
             assert state.active[place, c], (number, scored)
-            assert state.gain[place, c] == pytest.approx(scored.r, rel=1e-4, abs=1e-4), (number, scored)
+            assert state.gain[place, c] == pytest.approx(scored.r, rel=1e-4, abs=max(self.within, 1e-4)), (
+                number,
+                scored,
+            )
             assert state.variance[place, c] >= 0
         known = {scored.candidate: scored for scored in candidates}
         mine = known[self.candidate(number)]
         best = oracle.first_best(candidates)
-        assert mine.score >= best.score * (1 - 1e-5) - 1e-6
-        if best.score * (1 - 1e-4) > max((s.score for s in candidates if s is not best), default=0):
+        assert mine.score >= best.score * (1 - max(self.within, 1e-5)) - 1e-6
+        if not self.within and best.score * (1 - 1e-4) > max((s.score for s in candidates if s is not best), default=0):
             assert mine is best
         self.round += 1
         return mine
 
     round = 0
+    within = 0.0
+    """How far gains may be apart: more where a fit by search may end at another of equally good points."""
 
 
 def agree(script: Script, trace: oracle.Trace) -> None:
@@ -247,8 +260,34 @@ def test_crux_equals_its_oracle(estimator, readings):
         pulls += len(script.pulls)
         excluded += sum((p.exclude >= 0).any() for p in script.pulls)
         empty += sum(not len(a) for a in trace.answers)
-    print(estimator, pulls, excluded, empty)
     assert pulls > 30
+    # The longer runs meet exclude lists and empty answers.
+    assert not readings or excluded > 0 or empty > 0
+
+
+def test_new_regr_with_a_past_equals_its_oracle(monkeypatch):
+    """The library's past begins when a node becomes active, the oracle's with the first answer: cut to be the same."""
+    small = Domain(0)
+    policy = crux(small.problem(14), "new-regr", exclude_draws=LISTS, removal="none")
+    script = Script(small, policy, 14, 0)
+    active: dict[int, int] = {}
+    for state in script.states:
+        for node, n in zip(state.node, state.f @ state.sizes, strict=True):
+            active.setdefault(int(node), int(n))
+
+    class Young(oracle.Agent):
+        def estimate(self, estimator, candidate):
+            node = candidate[0]
+            since = active[small.poset.place[node]]
+            self.history[node] = [pair for pair in self.history.get(node, []) if pair[0] > since]
+            return super().estimate(estimator, candidate)
+
+    monkeypatch.setattr(oracle, "Agent", Young)
+    told = oracle.Readings(bootstrap=0, exclude_draws=LISTS, removal="none")
+    script.within = 0.02
+    trace = oracle.crux(small.told(14), oracle.new_regr, script.answer, script.chance(), told, select=script.select)
+    agree(script, trace)
+    assert (script.states[-1].pairs >= 3).any()
 
 
 def test_root_chao_equals_its_oracle():
@@ -306,3 +345,28 @@ def test_bfs_equals_its_oracle(configuration, dear):
         trace = oracle.bfs(small.told(14), script.answer, script.chance(), configuration=configuration, dear=dear)
         agree(script, trace)
         assert len(trace.queries) > 5
+
+
+def test_capacities_are_a_result_code_and_the_budget_holds():
+    """Too few slots or columns leave something out and say so; enough of them do not; no run overspends."""
+    problem = extraction(Domain(0).domain, 30, configurations=CONFIGURATIONS)
+    for code, room in ((1, {"nodes": 1, "columns": 3}), (0, {})):
+        found = simulate(problem, crux(problem, removal="none", exclude_draws=1, **room), runs=8, seed=1)
+        assert found["code"].max() == code
+        assert found["nodes"].max() <= 16 or not room
+        assert (found["spent"] <= int(problem.budget)).all()
+        assert (found["queries"] == found["configurations"].sum(axis=-1)).all()
+        assert (found["entities"] > 0).all()
+
+
+def test_what_a_user_may_get_wrong():
+    problem = Domain(0).problem(9)
+    for wrong in ({"estimator": "chao"}, {"removal": "some"}, {"prior": -1}, {"columns": 2}, {"unseen": "two"}):
+        with pytest.raises(BadInput, match=rf"^{next(iter(wrong))} = "):
+            crux(problem, **wrong)
+    with pytest.raises(BadInput, match=r"^dear = "):
+        rand(problem, dear="buy")
+    with pytest.raises(BadInput, match=r"^configuration = "):
+        bfs(problem, (5, 9))
+    with pytest.raises(BadInput, match=r"^problem = "):
+        gs_exact(extraction(Domain(0).domain, 9, configurations=CONFIGURATIONS))
