@@ -47,7 +47,8 @@ class Policy(Protocol):
     One whose runs take few or heavy steps may have an attribute ``stride`` of its class: how many steps all lanes
     make before the engine looks which of them are over (int, 32 where there is none). ``scratch``, of its class too,
     names the fields of its state whose contents do not matter when a run begins: the engine leaves those of the lane's
-    last run there.
+    last run there. One whose steps go over all of its state may have ``dense``, true: there are no more lanes at once
+    than a processor's cache holds.
     """
 
     def init(self, view: Any) -> Tree:
@@ -412,6 +413,7 @@ def _checkpoints(given: Sequence[float], problems: Sequence[Any]) -> Array:
 _STRIDE = 32
 _JOBS_AT_ONCE, _ANSWER_BYTES = 1 << 24, 1 << 30
 _STATE_BYTES = {"cpu": 1 << 27}
+_CACHE_BYTES = {"cpu": 1 << 20}
 _LANES = {"cpu": 4096}
 
 
@@ -436,7 +438,8 @@ def _run_group(
                 )
                 break
             except jax.errors.JaxRuntimeError as error:
-                lanes = _fewer(error, lanes or _width(_shapes_of(cut, shared, knobs, checkpoints)[0], mesh))
+                lane, _ = _shapes_of(cut, shared, knobs, checkpoints)
+                lanes = _fewer(error, lanes or _width(lane, cut.join(shared, knobs)[1], mesh))
         parts.append(part)
     return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
 
@@ -457,11 +460,11 @@ def _run_jobs(
     # Room for a power of two of answers, so that few numbers of runs are compiled for.
     per_device = 1 << (-(-jobs // devices) - 1).bit_length()
     lane, answers = _shapes_of(cut, shared, knobs, checkpoints)
-    width = min(lanes or _width(lane, mesh), per_device)
+    _, policy = cut.join(shared, knobs)
+    width = min(lanes or _width(lane, policy, mesh), per_device)
     carry = jax.device_put(
         _empty_lanes(lane, answers, width, per_device, devices), NamedSharding(mesh, PartitionSpec(_AXIS))
     )
-    _, policy = cut.join(shared, knobs)
     chunk = _compiled(cut, mesh, getattr(policy, "stride", _STRIDE))
     numbers = (np.uint32(seed), np.uint32(first_run), np.int32(runs), np.int32(jobs))
     rounds = 8
@@ -484,6 +487,9 @@ def _run_jobs(
     }
 
 
-def _width(lane: _Lane, mesh: Mesh) -> int:
+def _width(lane: _Lane, policy: Policy, mesh: Mesh) -> int:
     platform = mesh.devices.flat[0].platform
-    return max(1, min(_LANES.get(platform, 1 << 16), _STATE_BYTES.get(platform, 1 << 33) // _bytes(lane)))
+    room = _STATE_BYTES.get(platform, 1 << 33)
+    if getattr(policy, "dense", False):
+        room = _CACHE_BYTES.get(platform, room)
+    return max(1, min(_LANES.get(platform, 1 << 16), room // _bytes(lane)))

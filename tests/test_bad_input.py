@@ -1,4 +1,5 @@
-"""What a new user gets wrong in a cleaning study: one line that names the field, status 2, and nothing written."""
+"""What a new user gets wrong in a study of the cleaning or the top-K family: one line that names the field, status 2,
+and nothing written."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,10 @@ def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...,
         "torn.db": b"SQLite format 3\0" + bytes(500),
         "flat.csv": b"flight,time\na,1\na,1\n",
         "past.csv": b"successes,attempts\n1,2\n5,4\n",
+        "arms.csv": b"worker,successes,trials\na,3,4\nb,5,4\n",
+        "idle.csv": b"worker,successes,trials\na,3,4\nb,0,0\n",
+        "half.csv": b"worker,successes,trials\na,3.5,4\n",
+        "rewards.csv": b"arm,reward\na,1\nb,nan\n",
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
@@ -143,6 +148,86 @@ def test_policy(refused: Callable[..., str], policy: str, line: str) -> None:
 )
 def test_sweep(refused: Callable[..., str], swept: str, line: str) -> None:
     assert refused(SYNTHETIC, f"{EE}\n[sweep]\n{swept}\n").startswith(line)
+
+
+def bernoulli(more: str = "", n: str = "n = 5\n", k: str = "2", budget: int = 50) -> str:
+    return f'kind = "topk/bernoulli"\n{n}K = {k}\nbudget = {budget}\n{more}'
+
+
+def replayed(path: str, more: str = "") -> str:
+    return f'kind = "topk/replay"\nK = 1\nbudget = 50\npath = "{path}"\n{more}'
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        (bernoulli(k="0"), "problem.K = 0: a whole number from 1 to 524288"),
+        (bernoulli(k="6"), "problem.K = 6: a whole number from 1 to 5, the number of arms"),
+        (bernoulli(k="2.5"), "problem.K = 2.5: a whole number from 1 to 524288"),
+        (bernoulli(k="3", n="", more="means = { list = [0.5, 0.6] }"), "problem.K = 3: a whole number from 1 to 2"),
+        (bernoulli(n=""), "problem.n = missing: how many arms, a whole number"),
+        (bernoulli(n="n = 0\n"), "problem.n = 0: a whole number from 1 to 524288"),
+        (bernoulli("means = { list = [0.5, 0.6] }"), "problem.n = 5: 2, as many as there are means, or nothing"),
+        (bernoulli("budget_ = 1"), "problem.budget_ = 1: no such key; there are K, budget, n, means"),
+        (bernoulli(budget=-1), "problem.budget = -1: a whole number from 0 to 536870912"),
+        (bernoulli("means = { list = [0.5, 1.2] }", n=""), "problem.means[1] = 1.2: a mean from 0 to 1"),
+        (bernoulli("means = { list = [0.5, -0.1] }", n=""), "problem.means[1] = -0.1: a mean from 0 to 1"),
+        (bernoulli("means = { list = [0.5, nan] }", n=""), "problem.means.list[1] = nan: a number from"),
+        (bernoulli("means = { two = [1.5, 0.5] }"), "problem.means[0] = 1.5: a mean from 0 to 1"),
+        (bernoulli("means = { two = [0.6] }"), "problem.means.two = [0.6]: two means, or { means = [0.6, 0.5]"),
+        (bernoulli('means = "gauss"'), 'problem.means = gauss: "uniform", { normal = '),
+        (bernoulli('means = { table = { path = "arms.csv" } }', n=""),
+         "problem.means.table.trials in line 3 = 4: at least the 5 successes"),
+        (bernoulli('means = { table = { path = "none.csv" } }', n=""),
+         "problem.means.table.path = none.csv: a file that exists"),
+        (replayed("arms.csv"), "problem.trials in line 3 = 4: at least the 5 successes"),
+        (replayed("idle.csv"), "problem.trials in line 3 = 0: at least one trial"),
+        (replayed("half.csv"), "problem.successes in line 2 = 3.5: a whole number from 0 to 2147483647"),
+        (replayed("past.csv", 'trials = "tries"'), "problem.trials = tries: no such column; there are successes"),
+        (replayed("rewards.csv", 'reward = "reward"'), "problem.reward in line 3 = nan: a finite number"),
+        ('kind = "topk/bounded"\nn = 2\nK = 1\nbudget = 9\nmeans = { list = [0.5, 1.01] }',
+         "problem.means[1] = 1.01: a mean from 0 to 1"),
+        ('kind = "topk/gaussian"\nn = 2\nK = 1\nbudget = 9\nsd = 0', "problem.sd = 0: a number from 1e-06 to 1e+06"),
+    ],
+)  # fmt: skip
+def test_top_k_problem(refused: Callable[..., str], problem: str, line: str) -> None:
+    assert refused(problem, 'kind = "optmai"\n').startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("policy", "budget", "line"),
+    [
+        ('kind = "uniform"', 4, "problem.budget = 4: at least 5 for uniform, a pull for each arm"),
+        ('kind = "sar"', 4, "problem.budget = 4: at least 5 for sar, a pull for each arm"),
+        ('kind = "lucb"', 4, "problem.budget = 4: at least 5 for lucb, a pull for each arm"),
+        ('kind = "lucb-stop"', 4, "problem.budget = 4: at least 5 for lucb-stop, a pull for each arm"),
+        ('kind = "kl-lucb"', 4, "problem.budget = 4: at least 5 for kl-lucb, a pull for each arm"),
+        (
+            'kind = "optmai"\nbeta = 0.75',
+            50,
+            "policy.optmai.beta = 0.75: a number above 0.75 and below 1",
+        ),
+        ('kind = "optmai"\nbeta = 1', 50, 'policy.optmai.beta = 1: a number above 0.75 and below 1, or "printed"'),
+        ('kind = "optmai"\nbeta = [0.8, nan]', 50, "policy.optmai.beta = nan: a number above 0.75 and below 1"),
+        ('kind = "optmai"\nbeta = "print"', 50, "policy.optmai.beta = print: a number above 0.75 and below 1"),
+        ('kind = "optmai-printed"\nbeta = 0.8', 50, "policy.optmai-printed.beta = 0.8: no such key; there are shares"),
+        ('kind = "lucb"\ndelta = 1', 50, "policy.lucb.delta = 1: a number from 1e-09 to 0.999999"),
+        ('kind = "lucb"\nodd = "both"', 50, "policy.lucb.odd = both: one of weak, strong, skip"),
+        ('kind = "best"', 50, "policy.kind = best: one of uniform, optmai, optmai-printed, sar, lucb, lucb-stop, "),
+    ],
+)
+def test_top_k_policy(refused: Callable[..., str], policy: str, budget: int, line: str) -> None:
+    assert refused(bernoulli(budget=budget), policy).startswith(line)
+
+
+def test_top_k_sweep(refused: Callable[..., str]) -> None:
+    sar = 'kind = "sar"\n[sweep]\n'
+    line = refused(bernoulli().replace("budget = 50\n", ""), sar + "budget = [50, 4]")
+    assert line.startswith("problem.budget = 4: at least 5 for sar")
+    line = refused(bernoulli().replace("K = 2\n", ""), sar + "K = [2, 6]")
+    assert line.startswith("problem.K = 6: a whole number from 1 to 5")
+    line = refused(bernoulli(), 'kind = "optmai"\n', head="runs = 3\ncheckpoints = [10]\n")
+    assert line == "checkpoints = optmai: policies that do not plan for their budget: sweep it"
 
 
 def test_head(refused: Callable[..., str]) -> None:

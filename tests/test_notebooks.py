@@ -1,5 +1,6 @@
 """Every notebook runs from beginning to end, on tables of its own and, where it is there, on the public data."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -8,6 +9,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 FLIGHTS = ROOT / ".." / "shared" / "data" / "flights" / "claims.csv"
+RTE = ROOT / ".." / "shared" / "data" / "rte" / "workers.csv"
 
 
 def execute(path: Path) -> str:
@@ -33,3 +35,22 @@ def test_cleaning_flights(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     printed = execute(ROOT / "notebooks" / "cleaning_flights.ipynb")
     assert f"claims: {'the public' if data == 'public' else 'a made-up'} table" in printed
     assert "To remove 80% of the false values, use " in printed
+
+
+@pytest.mark.parametrize("data", ["made-up", "public"])
+def test_topk_rte(data: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.delenv("JAXBANDIT_RTE", raising=False)
+    # The tables have the same shape: the second notebook need not compile again.
+    compiled = tmp_path_factory.getbasetemp() / "compiled"
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled))
+    if data == "public":
+        if not RTE.exists():
+            pytest.skip("the RTE workers are not beside the project, in ../shared/data")
+        monkeypatch.setenv("JAXBANDIT_RTE", str(RTE.resolve()))
+    printed = execute(ROOT / "notebooks" / "topk_rte.ipynb")
+    assert f"workers: {'the public' if data == 'public' else 'a made-up'} table" in printed
+    found = re.search(
+        r"the 20 workers chosen\nare (\S+) ± \S+ less accurate than the best 20; the target was 0.015", printed
+    )
+    assert found
+    assert float(found[1]) < 0.015

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from jax import lax
 
+from jaxbandit import simulate
 from jaxbandit.arms.problem import Pull, View, arms, given
+from jaxbandit.arms.records import replay
 from jaxbandit.arms.rewards import Bernoulli
 from jaxbandit.random import stream, words
 from jaxbandit.topk.halving import sequential_halving
@@ -62,6 +64,8 @@ class Tape:
         attempts = jnp.arange(LONGEST)[None, :]
         word = words(instance.outcomes, jnp.arange(len(means))[:, None], attempts)[0]
         self.rewards = (np.asarray(word >> 8).astype(int) < np.asarray(instance.means)[:, None]).astype(int)
+        chance = words(problem.view(stream(0, np.uint32(run)), instance).choices, 1, jnp.arange(len(means)))[0]
+        self.chance = np.asarray(chance >> 2).astype(int)
 
     def __call__(self, arm: int, attempt: int) -> int:
         return int(self.rewards[arm, attempt])
@@ -134,6 +138,14 @@ def test_optmai_is_its_oracle(shares: str, beta: float) -> None:
 )  # fmt: skip
 def test_readings_of_optmai(options: dict[str, Any]) -> None:
     compare(partial(oracles.optmai, **options), partial(optmai, **options), 20)
+
+
+@pytest.mark.parametrize(("rule", "ours"), [(oracles.optmai, optmai), (oracles.sar, sar)], ids=["optmai", "sar"])
+def test_equal_gaps_in_random_order(rule: Callable[..., oracles.Result], ours: Callable[..., Any]) -> None:
+    def oracle(tape: Tape, n: int, k: int, budget: int) -> oracles.Result:
+        return rule(tape, n, k, budget, ties=lambda _, what: (-tape.chance if what == "gap" else np.arange(n)).tolist())
+
+    compare(oracle, partial(ours, ties="random"), 25, steps=256)
 
 
 def test_printed_optmai_is_its_oracle() -> None:
@@ -209,6 +221,22 @@ def test_lucb_with_its_own_stopping_is_its_oracle(divergence: str, closed: bool)
             stopped += int(found["stopped"])
     assert compared > 12
     assert stopped > 2
+
+
+@pytest.mark.parametrize("rewards", ["drawn", "records"])
+def test_lucb_with_checkpoints_gives_the_bits_of_smaller_budgets(rewards: str) -> None:
+    """Where a checkpoint cuts a round in two, too; records that end make runs that are stuck."""
+    checkpoints, most = (5, 9, 40, 41, 77), 120
+    means, law = given(np.linspace(0.2, 0.8, 9)), Bernoulli()
+    if rewards == "records":
+        means, law = replay([np.arange(8 + arm) % 2 for arm in range(9)], again=False)  # type: ignore[assignment]
+    policies = [lucb(3, odd=odd) for odd in ("weak", "strong", "skip")]
+    curve = simulate(arms(most, means, law), policies, runs=40, checkpoints=checkpoints)
+    for place, budget in enumerate((*checkpoints, most)):
+        alone = simulate(arms(budget, means, law), policies, runs=40)
+        for name, values in alone.items():
+            np.testing.assert_array_equal(curve[name][:, :, place], values, f"{name} at {budget}")
+    assert curve["pulls"][:, :, -1].max() > 77
 
 
 def test_pulls_are_of_arms_that_exist() -> None:

@@ -4,6 +4,7 @@ A rule that drops arms keeps those that are left at the front of its arrays. Sha
 but work can: of a ladder of widths, the narrowest that holds what any lane uses is computed, and no other.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,8 @@ from jaxbandit.random.trials import over_lanes
 
 _NARROWEST = 40
 _PAIRS = 64
-_WAYS = 8
+_BLOCK = 64
+_PARTS = 8
 
 
 def ladder(width: int) -> list[int]:
@@ -29,7 +31,7 @@ def ladder(width: int) -> list[int]:
 
 def on_prefix(
     function: Callable[[list[Array]], tuple[list[Array], Any]], used: Array, written: Sequence[Array],
-    read: Sequence[Array] = (), rungs: int | None = None,
+    read: Sequence[Array] = (),
 ) -> tuple[list[Array], Any]:  # fmt: skip
     """``written`` with the first entries replaced by what ``function`` makes of them, and what else it returns.
 
@@ -39,12 +41,8 @@ def on_prefix(
             depend on w otherwise, nor on entries from ``used`` on, which it leaves as they are.
         used: int32 scalar.
         written, read: arrays of one length.
-        rungs: how many widths of the ladder, the widest and the narrowest in any case; all where None.
     """
     widths = ladder(written[0].shape[0])
-    if rungs is not None:
-        widths = widths[:1] + widths[1:][-(rungs - 1) :]
-
     most = over_lanes(used)
     which = jnp.maximum(jnp.sum(most <= jnp.array(widths, jnp.int32), dtype=jnp.int32) - 1, 0)
 
@@ -66,6 +64,58 @@ def on_prefix(
     return arrays, more
 
 
+def in_blocks(
+    function: Callable[[Array, list[Array]], list[Array]], used: Array, written: Sequence[Array], read: Sequence[Array]
+) -> list[Array]:
+    """``written`` with the first entries replaced by what ``function`` makes of each by itself, a block at a time.
+
+    It is compiled once for all numbers of entries, and does no more than a block too much.
+
+    Args:
+        function: takes the places of w entries (int32, shape (w,)) and these entries of ``written`` and then of
+            ``read``, and returns the new ones of ``written``. Entries from ``used`` on may get any value; if it is
+            given its own results, it returns the same again.
+        used: int32 scalar.
+        written, read: arrays of one length.
+    """
+    size = written[0].shape[0]
+    block = min(size, _BLOCK)
+
+    def turn(number: Array, arrays: list[Array]) -> list[Array]:
+        start = jnp.minimum(number * block, size - block)
+        cut = [lax.dynamic_slice_in_dim(array, start, block) for array in (*arrays, *read)]
+        new = function(start + jnp.arange(block, dtype=jnp.int32), cut)
+        return [lax.dynamic_update_slice_in_dim(a, b, start, 0) for a, b in zip(arrays, new, strict=True)]
+
+    blocks = (over_lanes(used) + block - 1) // block
+    arrays: list[Array] = lax.fori_loop(0, blocks, turn, list(written))
+    return arrays
+
+
+def _folded(x: Array, pair: Callable[[Array, Array], Array], reduce: Callable[[Array], Array]) -> Array:
+    """``reduce`` of ``x``, parts of it side by side first: XLA's CPU backend reduces element after element."""
+    part = x.shape[0] // _PARTS
+    if not part:
+        return reduce(x)
+    found = reduce(functools.reduce(pair, [x[i * part : (i + 1) * part] for i in range(_PARTS)]))
+    return pair(found, reduce(x[_PARTS * part :])) if x.shape[0] % _PARTS else found
+
+
+def added(x: Array) -> Array:
+    """The sum of int32 of shape (n,), n > 0."""
+    return _folded(x, jnp.add, lambda part: jnp.sum(part, dtype=jnp.int32))
+
+
+def highest(x: Array) -> Array:
+    """The largest of shape (n,), n > 0."""
+    return _folded(x, jnp.maximum, jnp.max)
+
+
+def lowest(x: Array) -> Array:
+    """The least of shape (n,), n > 0."""
+    return _folded(x, jnp.minimum, jnp.min)
+
+
 def places(mask: Array) -> Array:
     """How many entries before each one are set: int32, of the shape (n,) of the bool ``mask``.
 
@@ -82,8 +132,9 @@ def places(mask: Array) -> Array:
 
 def _sums_before(counts: Array) -> Array:
     size = counts.shape[0]
-    rows = jnp.pad(counts, (0, -size % 32)).reshape(-1, 32)
-    earlier = jnp.tri(32, k=-1, dtype=bool)
+    width = min(size, 32)
+    rows = jnp.pad(counts, (0, -size % width)).reshape(-1, width)
+    earlier = jnp.tri(width, k=-1, dtype=bool)
     within = jnp.sum(jnp.where(earlier, rows[:, None, :], 0), axis=2, dtype=jnp.int32)
     if rows.shape[0] > 1:
         within = within + _sums_before(jnp.sum(rows, axis=1, dtype=jnp.int32))[:, None]
@@ -109,23 +160,22 @@ def best(score: Array, count: Array, eligible: Array) -> tuple[Array, Array]:
         )
         found = eligible & (jnp.sum(ahead & eligible[None, :], axis=1, dtype=jnp.int32) < count)
         return found, jnp.min(jnp.where(found, score, top))
-    wanted = count > 0
-    low = jnp.where(wanted, jnp.min(jnp.where(eligible, score, top)), top)
-    high = jnp.where(wanted, jnp.max(jnp.where(eligible, score, -top)) + 1, top)
+    wanted, among = count > 0, jnp.where(eligible, score, -top)
+    low = jnp.where(wanted, lowest(jnp.where(eligible, score, top)), top)
+    high = jnp.where(wanted, highest(among) + 1, top)
 
     def narrow(bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         # As many as are wanted reach low; fewer reach high. Unsigned, as they can be 2^31 apart.
         low, high = bounds
-        wide = (high - low).astype(jnp.uint32)
-        part, rest = wide // _WAYS, wide % _WAYS
-        steps = jnp.arange(1, _WAYS, dtype=jnp.uint32)
-        cuts = low + (part * steps + (rest * steps) // _WAYS).astype(jnp.int32)
-        reach = jnp.sum(eligible[None, :] & (score[None, :] >= cuts[:, None]), axis=1, dtype=jnp.int32) >= count
-        return jnp.max(jnp.where(reach, cuts, low)), jnp.min(jnp.where(reach, high, cuts))
+        for _ in range(2):
+            middle = low + ((high - low).astype(jnp.uint32) >> jnp.uint32(1)).astype(jnp.int32)
+            reach = added((among >= middle).astype(jnp.int32)) >= count
+            low, high = jnp.where(reach, middle, low), jnp.where(reach, high, middle)
+        return low, high
 
     least, _ = lax.while_loop(lambda bounds: (bounds[1] - bounds[0]).astype(jnp.uint32) > 1, narrow, (low, high))
     above, level = eligible & (score > least), eligible & (score == least)
-    room = count - jnp.sum(above, dtype=jnp.int32)
+    room = count - added(above.astype(jnp.int32))
     return above | (level & (places(level) < room)), least
 
 

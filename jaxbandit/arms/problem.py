@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import best, on_prefix
+from jaxbandit.arms.prefix import added, best, highest, in_blocks
 from jaxbandit.arms.rewards import Rewards
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Quantiles
@@ -94,22 +94,19 @@ class View:
         many best arms less that of the chosen, as high * 2^12 + low in units of 2^-24 of the scale; of the chosen,
         ``right`` are above the last of the best, and ``level`` equal to it; ``ties`` arms are, with ``room`` for some.
         """
-        means = self._instance.means
-        wanted = jnp.sum(chosen, dtype=jnp.int32)
+        means, one = self._instance.means, chosen.astype(jnp.int32)
+        wanted = added(one)
         top, least = best(means, wanted, jnp.ones(means.shape, bool))
-        above, level = means > least, means == least
-
-        def missed(parts: Array) -> Array:
-            return jnp.sum(jnp.where(top, parts, 0) - jnp.where(chosen, parts, 0), dtype=jnp.int32)
-
+        above, level = means > least, (means == least).astype(jnp.int32)
+        ahead = top.astype(jnp.int32) - one
         return {
             "wanted": wanted,
-            "regret_high": missed(means >> 12),
-            "regret_low": missed(means & 4095),
-            "right": jnp.sum(chosen & above, dtype=jnp.int32),
-            "level": jnp.sum(chosen & level, dtype=jnp.int32),
-            "ties": jnp.sum(level, dtype=jnp.int32),
-            "room": wanted - jnp.sum(above, dtype=jnp.int32),
+            "regret_high": added(ahead * (means >> 12)),
+            "regret_low": added(ahead * (means & 4095)),
+            "right": added(jnp.where(above, one, 0)),
+            "level": added(level * one),
+            "ties": added(level),
+            "room": wanted - added(above.astype(jnp.int32)),
         }
 
 
@@ -183,18 +180,17 @@ class Arms:
         spread = [field.ndim > 0 for field in (pull.first, pull.times)]
         read = [pull.arm, *(field for field, own in zip((pull.first, pull.times), spread, strict=True) if own)]
 
-        def by(draw: Any) -> Callable[[list[Array]], tuple[list[Array], None]]:
-            def part(cut: list[Array]) -> tuple[list[Array], None]:
+        def by(draw: Any) -> Callable[[Array, list[Array]], list[Array]]:
+            def part(place: Array, cut: list[Array]) -> list[Array]:
                 made, total, arm, *own = cut
                 own = own[::-1]
                 first, count = (
                     jnp.broadcast_to(own.pop() if has else field, arm.shape)
                     for field, has in zip((pull.first, pull.times), spread, strict=True)
                 )
-                here = jnp.arange(arm.shape[0], dtype=jnp.int32) < pull.used
                 row = None if instance.rows is None else instance.rows[arm]
-                made = rewards.made(row, first, jnp.where(here, count, 0))
-                return [made, draw(total, instance.outcomes, arm, row, first, made, instance.means[arm])], None
+                made = rewards.made(row, first, jnp.where(place < pull.used, count, 0))
+                return [made, draw(total, instance.outcomes, arm, row, first, made, instance.means[arm])]
 
             return part
 
@@ -205,12 +201,12 @@ class Arms:
         def many(total: Array, *pulled: Any) -> Array:
             return jnp.where(pulled[4] > rewards.most, rewards.many(*pulled), total)
 
-        (made, total), _ = on_prefix(by(few), pull.used, [blank, totals], read)
+        made, total = in_blocks(by(few), pull.used, [blank, totals], read)
         if rewards.most is not None and not self.on_tape:
-            beyond = over_lanes(jnp.max(made)) > rewards.most
+            beyond = over_lanes(highest(made)) > rewards.most
             total = lax.cond(
                 beyond,
-                lambda: on_prefix(by(many), pull.used, [blank, total], read, rungs=2)[0][1],
+                lambda: in_blocks(by(many), pull.used, [blank, total], read)[1],
                 lambda: total,
             )
         return Outcome(made, total)

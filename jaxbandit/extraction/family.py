@@ -193,11 +193,12 @@ POLICIES = (
     PolicyKind(
         "crux", "Algorithm 1: the highest (gain + sigma) / cost, growing into the hierarchy",
         (
-            Parameter("estimator", one_of(*ESTIMATORS), "of the gain", "chao92"),
+            Parameter("estimator", one_of(*ESTIMATORS, "new-regr"), "of the gain", "chao92"),
             *(Parameter(name, one_of(*words), _HELP[name], words[0]) for name, words in READINGS.items()),
             Parameter("removal_at_start", flag, "remove bad queries before the first round too", True),
             Parameter("reentry", flag, "a node asked again brings removed queries of its children in again", True),
             Parameter("variance_floor", real(0, 1e6), "the least variance of a gain", 0.01),
+            Parameter("prior", real(0, 1e6), "answers that the root's gain counts as at each node", 0.0),
             Parameter("exclude_draws", whole(1, 1000), "exclude lists that a gain is averaged over", 10),
             Parameter("nodes", whole(1, 1 << 16), "room for active nodes; more is an overflow", 1024, swept=False),
         ), _crux,

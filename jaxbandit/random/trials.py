@@ -1,8 +1,8 @@
 """The successes in a number of Bernoulli trials, a few trials a word: for counts of one to some hundreds.
 
-A word gives up to 16 trials by inversion: a chain of 16 probabilities, no loop, no logarithm. A pull of c trials that
-begins at attempt j owns the words at j, j + 32 ... below j + c, so pulls of the same arm never share one. From
-``MOST_CHAINED`` trials on, the rejection of ``counts.binomial`` costs less.
+A word gives up to 16 trials by inversion: a chain of 16 probabilities, no loop, no logarithm; up to 6 trials have a
+word each. A pull of c trials that begins at attempt j owns the words at j, j + 1 ... j + c - 1, so pulls of the same
+arm never share one. From ``MOST_CHAINED`` trials on, the rejection of ``counts.binomial`` costs less.
 
 What an element gets depends on itself alone, but how many words are looked at depends on the largest count of the
 batch; ``over_lanes`` makes that bound a scalar, so that under ``vmap`` a branch that no lane needs is not computed.
@@ -22,7 +22,7 @@ UNITS = 1 << 24
 
 MOST_CHAINED = 1024
 
-_CHAIN, _LINKS = 16, 4
+_DIRECT, _CHAIN = 6, 16
 
 
 @jax.custom_batching.custom_vmap
@@ -85,34 +85,41 @@ def successes(key: Stream, purpose: Array, first: Array, count: Array, probabili
     likely, rare = _rarer(units)
     other = 1 - rare
     odds = rare / other
-    longest = over_lanes(jnp.max(count, initial=0))
+    few = jnp.where(count <= _DIRECT, count, 0)
+    fewest, longest = over_lanes(jnp.max(few, initial=0)), over_lanes(jnp.max(count - few, initial=0))
+
+    def direct(number: Array, found: Array) -> Array:
+        for part, word in enumerate(words(key, purpose, first + 2 * number)):
+            won = (2 * number + part < few) & ((word >> jnp.uint32(8)).astype(jnp.int32) < units)
+            found = found + won.astype(jnp.int32)
+        return found
+
+    def chained(word: Array, trials: Array) -> Array:
+        chain = _begin(word, trials, other)
+        for k in range(_CHAIN + 1):
+            chain = _link(chain, jnp.float32(k), trials, odds)
+        return _count(chain, trials, rare)
 
     def short(_: None) -> Array:
-        """One word, and no more links than the longest count needs: a loop of a few links each."""
-
-        def links(number: Array, chain: _Chain) -> _Chain:
-            for link in range(_LINKS):
-                chain = _link(chain, (number * _LINKS + link).astype(jnp.float32), count, odds)
-            return chain
-
-        chain = _begin(words(key, purpose, first)[0], jnp.minimum(count, _CHAIN), other)
-        return _count(lax.fori_loop(0, longest // _LINKS + 1, links, chain), count, rare)
+        """One word."""
+        return chained(words(key, purpose, first)[0], jnp.minimum(count, _CHAIN))
 
     def long(_: None) -> Array:
         def more(state: tuple[Array, Array]) -> tuple[Array, Array]:
             done, found = state
             for word in words(key, purpose, first + done):
-                trials = jnp.clip(count - done, 0, _CHAIN)
-                chain = _begin(word, trials, other)
-                for k in range(_CHAIN + 1):
-                    chain = _link(chain, jnp.float32(k), trials, odds)
-                found, done = found + _count(chain, trials, rare), done + _CHAIN
+                found, done = found + chained(word, jnp.clip(count - done, 0, _CHAIN)), done + _CHAIN
             return done, found
 
         return lax.while_loop(lambda state: state[0] < longest, more, (jnp.int32(0), jnp.zeros_like(count)))[1]
 
-    found = lax.cond(longest <= _CHAIN, short, long, None)
-    return jnp.where(likely, count - found, found)
+    def by_chain(found: Array) -> Array:
+        chain = lax.cond(longest <= _CHAIN, short, long, None)
+        return jnp.where(count > _DIRECT, jnp.where(likely, count - chain, chain), found)
+
+    found = lax.fori_loop(0, (fewest + 1) // 2, direct, jnp.zeros_like(count))
+    total: Array = lax.cond(longest > 0, by_chain, lambda found: found, found)
+    return total
 
 
 def many_successes(key: Stream, purpose: Array, first: Array, count: Array, probability: Array) -> Array:

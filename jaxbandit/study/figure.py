@@ -50,6 +50,7 @@ class Axes:
             the rows at one x apart, where it is left out and ``x`` is a param.
         xlog, ylog: whether an axis is logarithmic.
         published: the paper's own (x, y), by the name of the curve that they stand beside.
+        bars: a histogram in the place of curves.
     """
 
     x: str | Callable[[Row], Any]
@@ -60,6 +61,7 @@ class Axes:
     xlog: bool = False
     ylog: bool = False
     published: Mapping[str, Sequence[tuple[Any, float]]] = field(default_factory=dict)
+    bars: bool = False
 
     def draw(self, rows: Sequence[Row], title: str) -> dict[str, Any]:
         """The arguments of ``picture.curves``, JSON-ready."""
@@ -76,7 +78,7 @@ class Axes:
         return {
             "series": series, "xlabel": self.xlabel, "ylabel": self.ylabel, "title": title, "xlog": self.xlog,
             "ylog": self.ylog, "published": {name: list(map(list, points)) for name, points in self.published.items()},
-        }  # fmt: skip
+        } | ({"bars": True} if self.bars else {})  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ def curves(
     ylog: bool = False,
     published: Mapping[str, Sequence[Sequence[Any]]] | None = None,
     marks: bool = True,
+    bars: bool = False,
 ) -> None:
     """Draws a picture of 150 dots an inch.
 
@@ -42,6 +43,7 @@ def curves(
         xlog, ylog: whether an axis is logarithmic.
         published: (x, y) from elsewhere, drawn hollow in the colour of the curve (x None: beside the dot) of that name.
         marks: whether points are marked on their curves.
+        bars: a histogram: a bar at each x in the place of curves.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -57,7 +59,7 @@ def curves(
     axes.set_title(title, loc="left", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
     if xs:
-        _curves(axes, series, published, xs, xlog, marks)
+        _curves(axes, series, published, xs, xlog, marks, bars)
         axes.set(xlabel=xlabel, ylabel=ylabel)
         if ylog:
             axes.set_yscale("log")
@@ -81,6 +83,7 @@ def _curves(
     xs: list[Any],
     xlog: bool,
     marks: bool,
+    bars: bool,
 ) -> None:
     words = list(dict.fromkeys(x if isinstance(x, str) else show(x) for x in xs))
     categories = any(isinstance(x, str) for x in xs)
@@ -100,7 +103,10 @@ def _curves(
             if low is not None:
                 axes.axhspan(low, high, color=colour, alpha=0.2, linewidth=0)
         line = sorted((place(x), mean, low, high) for x, mean, low, high in points if x is not None)
-        if line:
+        if bars:
+            gap = min((after[0] - before[0] for before, after in itertools.pairwise(line)), default=1.0)
+            axes.bar([point[0] for point in line], [point[1] for point in line], 0.9 * gap, label=name, color=colour)
+        elif line:
             axes.plot([point[0] for point in line], [point[1] for point in line], label=name, **style, **marker)
             sure = [point for point in line if point[2] is not None]
             if sure:

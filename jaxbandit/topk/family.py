@@ -67,6 +67,9 @@ def _beta(name: str, value: Any) -> float | None:
     return float(value)
 
 
+_TIES = Parameter(
+    "ties", one_of("lowest", "random"), "of equal gaps the lowest arm's goes first, or in a random order", "lowest"
+)
 _READINGS = (
     Parameter("shares", one_of("carry", "floor", "cumulative"), "what becomes of a round's remainder: carried into the "
               "next round, lost, or an arm's shares added up before they are rounded down", "carry"),
@@ -74,6 +77,7 @@ _READINGS = (
               "with at least the K'-th mean, or as printed the (K'+1)-th", "rank"),
     Parameter("last", one_of("ar", "uniform"), "the last stage: accept-reject, or uniform sampling (Remark 4.1)", "ar"),
     Parameter("reduce", flag, "where K >= n/2, look for the n - K worst arms (Theorem 4.5)", False),
+    _TIES,
 )  # fmt: skip
 
 
@@ -91,9 +95,9 @@ def _uniform(setting: Setting, remainder: str) -> tuple[Any, dict[str, Any]]:
     return uniform(setting.want, remainder == "spread"), {}
 
 
-def _sar(setting: Setting) -> tuple[Any, dict[str, Any]]:
+def _sar(setting: Setting, ties: str) -> tuple[Any, dict[str, Any]]:
     setting.one_pull_each("sar")
-    return sar(setting.arms, setting.want, setting.budget), {}
+    return sar(setting.arms, setting.want, setting.budget, ties=ties), {}
 
 
 def _lucb(setting: Setting, delta: float, odd: str) -> tuple[Any, dict[str, Any]]:
@@ -151,10 +155,10 @@ POLICIES = (
         ), _optmai,
     ),
     PolicyKind("optmai-printed", "OptMAI as in Algorithms 1 to 3: 0.75 e^0.2, Q, fresh means", _READINGS, _printed),
-    PolicyKind("sar", "successive accepts and rejects (Bubeck et al. 2013)", (), _sar),
+    PolicyKind("sar", "successive accepts and rejects (Bubeck et al. 2013)", (_TIES,), _sar),
     PolicyKind(
         "lucb", "LUCB run to the budget (Kalyanakrishnan et al. 2012)",
-        (_DELTA, Parameter("odd", one_of(*ODD), "who gets a last pull without a pair", "weak")), _lucb,
+        (_DELTA, Parameter("odd", one_of(*ODD), "who gets a last pull without a pair", "weak")), _lucb, anytime=True,
     ),
     PolicyKind(
         "lucb-stop", "LUCB with its own stopping rule (2012)", (_EPSILON, _DELTA, *_rate(1.25, 4.0)),

@@ -4,7 +4,8 @@ KL-LUCB: Kaufmann and Kalyanakrishnan, "Information complexity in bandit subset 
 First every arm is pulled once. Then a round pulls two arms: of the K largest means the one with the lowest lower bound,
 and of the others the one with the highest upper bound. It ends at the budget (section 6 of Zhou, Chen and Li 2014), or
 where these two bounds overlap by less than epsilon. The answer is the K largest means. Nothing is planned for the
-budget, so one run gives its answers at smaller budgets too (``simulate``'s checkpoints).
+budget: if it cuts a round in two and is raised later (``simulate``'s checkpoints), the round's second pull comes first.
+So without a stopping rule, a run with checkpoints has the bits of runs with these budgets.
 
 A round changes two means, one on either side of the cut. Before, all means above the cut were at least those below; so
 what changes is at most that the least above and the greatest below trade places, and no round ranks the arms anew.
@@ -17,11 +18,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import best
+from jaxbandit.arms.prefix import added, best, highest, lowest
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.errors import BadInput
 from jaxbandit.random.trials import UNITS, over_lanes
-from jaxbandit.topk.answer import answer
+from jaxbandit.topk.answer import answer, by_rank
 
 _LOW, _HIGH = -(2**31), 2**31 - 1
 
@@ -30,7 +31,7 @@ class State(NamedTuple):
     """``total``, ``made``: the sum of an arm's rewards and its pulls; ``score``: of its mean (int32); ``top``: whether
     it is among the K largest (bool), all of shape (arms,). ``spent``: pulls asked for, ``round``: the round's number,
     from 1; ``weak``, ``strong``: the arms to pull next (int32); ``stopped``: the bounds are close enough (bool);
-    ``stuck``: one of the two arms gives no more (bool)."""
+    ``dry``: the last pulls gave nothing (bool); ``stuck``: both pulls of a round did (bool)."""
 
     total: Array
     made: Array
@@ -41,6 +42,7 @@ class State(NamedTuple):
     weak: Array
     strong: Array
     stopped: Array
+    dry: Array
     stuck: Array
 
 
@@ -53,15 +55,15 @@ def _ordered(x: Array) -> Array:
 def _lowest(key: Array, among: Array) -> tuple[Array, Array]:
     """The first arm of the lowest key, and that key."""
     arms = jnp.arange(key.shape[0], dtype=jnp.int32)
-    least = jnp.min(jnp.where(among, key, _HIGH))
-    return jnp.min(jnp.where(among & (key == least), arms, key.shape[0] - 1)), least
+    least = lowest(jnp.where(among, key, _HIGH))
+    return lowest(jnp.where(among & (key == least), arms, key.shape[0] - 1)), least
 
 
 def _least(score: Array, among: Array) -> tuple[Array, Array]:
     """The last arm of the least score, and that score: the lowest rank."""
     arms = jnp.arange(score.shape[0], dtype=jnp.int32)
-    least = jnp.min(jnp.where(among, score, _HIGH))
-    return jnp.max(jnp.where(among & (score == least), arms, 0)), least
+    least = lowest(jnp.where(among, score, _HIGH))
+    return highest(jnp.where(among & (score == least), arms, 0)), least
 
 
 @jax.tree_util.register_dataclass
@@ -88,25 +90,32 @@ class Lucb:
     odd: Array
     divergence: str = field(default="hoeffding", metadata={"static": True})
 
+    dense = True
+
     def init(self, view: View) -> State:
         """Nothing pulled; two arms a step come first, in the order of the arms."""
         zeros, zero, false = jnp.zeros((view.arms,), jnp.int32), jnp.int32(0), jnp.bool_(False)
         top = jnp.arange(view.arms, dtype=jnp.int32) < self.want
         second = jnp.int32(min(1, view.arms - 1))
-        return State(view.nothing((view.arms,)), zeros, zeros, top, zero, zero, zero, second, false, false)
+        return State(view.nothing((view.arms,)), zeros, zeros, top, zero, zero, zero, second, false, false, false)
+
+    def _half(self, view: View, state: State) -> Array:
+        """Whether one of a round's two arms was pulled, and the budget ended there."""
+        return (state.round > 0) & ((state.spent - view.arms) % 2 == 1)
 
     def _width(self, view: View, state: State) -> Array:
         """How many arms the next step pulls."""
         left = view.budget - state.spent
         first = jnp.minimum(view.arms - state.spent, 2)
-        pair = jnp.where((left == 1) & (self.odd == 2), 0, 2)
+        pair = jnp.where(self._half(view, state), 1, jnp.where((left == 1) & (self.odd == 2), 0, 2))
         return jnp.where(self.done(view, state), 0, jnp.minimum(left, jnp.where(first > 0, first, pair)))
 
     def ask(self, view: View, state: State) -> Pull:
-        """The weak and the strong arm, or the one of them that a last single pull goes to."""
+        """The weak and the strong arm, or the one of them that a single pull goes to."""
         weak, strong = state.weak, state.strong
         alone = (view.budget - state.spent == 1) & (self.odd == 1) & (state.round > 0)
-        arm = jnp.where(alone, jnp.stack([strong, weak]), jnp.stack([weak, strong]))
+        turned = jnp.where(self._half(view, state), self.odd == 0, alone)
+        arm = jnp.where(turned, jnp.stack([strong, weak]), jnp.stack([weak, strong]))
         return Pull(arm, state.made[arm], jnp.int32(1), self._width(view, state))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
@@ -139,10 +148,13 @@ class Lucb:
         close = close & moved & first & ~(self.late & (round_ <= 1))
         weak = jnp.where(first, weak, jnp.minimum(spent, view.arms - 1))
         strong = jnp.where(first, strong, jnp.minimum(spent + 1, view.arms - 1))
+        whole = moved & ~(first & (state.round > 0) & ((spent - view.arms) % 2 == 1))
+        nothing = first & moved & (jnp.sum(outcome.made) == 0)
         return State(
-            total, made, score, top, spent, round_,
-            jnp.where(moved, weak, state.weak), jnp.where(moved, strong, state.strong),
-            state.stopped | close, state.stuck | (first & moved & (jnp.sum(outcome.made) == 0)),
+            total, made, score, top, spent, jnp.where(whole, round_, state.round),
+            jnp.where(whole, weak, state.weak), jnp.where(whole, strong, state.strong),
+            state.stopped | close, jnp.where(moved, nothing, state.dry),
+            state.stuck | (whole & nothing & (state.dry | ~self._half(view, state))),
         )  # fmt: skip
 
     def _bounds(self, view: View, score: Array, made: Array, round_: Array) -> tuple[Array, Array]:
@@ -164,7 +176,8 @@ class Lucb:
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """The K largest means; see ``topk.answer``. ``stopped``: 1 where the stopping rule ended the run."""
         chosen, _ = best(state.score, self.want, jnp.ones(view.arms, bool))
-        return answer(view, chosen, state.made, stopped=state.stopped.astype(jnp.int32))
+        stopped = state.stopped.astype(jnp.int32)
+        return answer(view, chosen, added(state.made), by_rank(state.made), stopped=stopped)
 
 
 ODD = ("weak", "strong", "skip")

@@ -42,6 +42,7 @@ def optmai(
     accept: str = "rank",
     last: str = "ar",
     reduce: bool = False,
+    ties: str = "lowest",
 ) -> Rounds:
     """OptMAI for ``want`` of ``arms`` arms with at most ``budget`` pulls, as section 6 runs it.
 
@@ -57,6 +58,7 @@ def optmai(
         last: "ar", or "uniform" for the simpler last stage of Remark 4.1: below 4K arms, all pulls left, shared
             equally, and the K largest means.
         reduce: where K >= n/2, find the n - K worst arms and choose the others (Theorem 4.5).
+        ties: see ``Rounds``.
 
     Raises:
         BadInput: for a beta out of range.
@@ -77,6 +79,7 @@ def optmai(
         jnp.int32(-1 if turned else 1),
         jnp.bool_(reuse),
         accept if last == "ar" else "rank",
+        ties,
     )
 
 

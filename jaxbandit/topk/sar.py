@@ -33,8 +33,8 @@ def phases(arms: int, budget: int) -> list[int]:
         ]
 
 
-def sar(arms: int, want: int, budget: int) -> Rounds:
-    """SAR for ``want`` of ``arms`` arms with at most ``budget`` pulls."""
+def sar(arms: int, want: int, budget: int, *, ties: str = "lowest") -> Rounds:
+    """SAR for ``want`` of ``arms`` arms with at most ``budget`` pulls. ``ties``: see ``Rounds``."""
     times = phases(arms, budget)
     starts = [k for k in range(len(times)) if k == 0 or times[k] > times[k - 1]]
     ends = [*starts[1:], arms - 1] if starts else []
@@ -42,4 +42,5 @@ def sar(arms: int, want: int, budget: int) -> Rounds:
         (arms - k, times[k] - (times[k - 1] if k else 0), arms - after, True)
         for k, after in zip(starts, ends, strict=True)
     ]
-    return Rounds(schedule(rounds, room=1 << len(rounds).bit_length()), jnp.int32(want), jnp.int32(1), jnp.bool_(True))
+    room = 1 << len(rounds).bit_length()
+    return Rounds(schedule(rounds, room), jnp.int32(want), jnp.int32(1), jnp.bool_(True), ties=ties)

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.arms.prefix import best
+from jaxbandit.arms.prefix import added, best
 from jaxbandit.arms.problem import Outcome, Pull, View
-from jaxbandit.topk.answer import answer
+from jaxbandit.topk.answer import answer, by_rank
 
 
 class State(NamedTuple):
@@ -35,6 +35,7 @@ class Uniform:
     spread: Array
 
     stride = 1
+    dense = True
 
     def init(self, view: View) -> State:
         """Nothing pulled."""
@@ -67,7 +68,9 @@ class Uniform:
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """The K largest means, ties to the lower arm; see ``topk.answer``."""
         chosen, _ = best(view.score(state.total, state.made), self.want, jnp.ones(view.arms, bool))
-        return answer(view, chosen, state.made)
+        # Even pulls fall with the number of the arm.
+        ranked = (lambda rank: state.made[rank - 1]) if view.even else by_rank(state.made)
+        return answer(view, chosen, added(state.made), ranked)
 
 
 def uniform(want: int, spread: bool = False) -> Uniform:

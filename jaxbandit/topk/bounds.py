@@ -1,0 +1,132 @@
+"""Sample sizes that suffice for top-K selection, and those without which nothing does: Zhou, Chen and Li 2014.
+
+n arms with rewards in [0, 1], of which K are to be chosen with an aggregate regret of at most epsilon, with probability
+1 - delta. Where the paper states an order of growth, the functions return what stands inside O(.) or Omega(.), times
+``constant``, which is 1 unless it is given.
+
+``PROVEN`` is a constant with which Corollary 4.4 and Theorem 4.5 hold for OptMAI as printed. The paper states none. Its
+Lemmas 4.1 and 4.2 state theirs: a round with q pulls for s arms loses at most sqrt(s / q (10 + 4 ln(2 / delta_r) / K)),
+with probability 1 - delta_r. In round r = 0, 1 ... at most (3/4)^r n arms are active, and q = beta^r (1 - beta) Q, so
+that s / q = e^(-r / 5) n / ((1 - beta) Q). With delta_r = delta / 2^(r + 1), which sum to delta, a round's root is at
+most sqrt(10 + 4 (r + 2) ln 2) sqrt(1 + ln(1 / delta) / K), whatever K >= 1. The sum over r, squared, is the constant.
+It takes shares of the budget as real numbers, as the paper does. It is a bound for the worst case, and far from tight.
+
+All on the host, in float64.
+"""
+
+from math import exp, inf, log, sqrt
+
+from jaxbandit.errors import BadInput
+
+_BETA = 0.75 * exp(0.2)
+
+PROVEN = sum(exp(-r / 10) * sqrt(10 + 4 * (r + 2) * log(2)) for r in range(1000)) ** 2 / (1 - _BETA)
+"""See above: about 50,500."""
+
+
+def _checked(arms: int, want: int, delta: float) -> None:
+    if isinstance(arms, bool) or not isinstance(arms, int) or arms < 1:
+        raise BadInput("arms", arms, "a whole number of at least 1")
+    if isinstance(want, bool) or not isinstance(want, int) or not 1 <= want <= arms:
+        raise BadInput("want", want, f"a whole number from 1 to {arms}, the number of arms")
+    if not 0 < delta < 1:
+        raise BadInput("delta", delta, "a number above 0 and below 1")
+
+
+def _above_0(name: str, value: float) -> None:
+    if not 0 < value < inf:
+        raise BadInput(name, value, "a number above 0")
+
+
+def _growth(arms: int, want: int, delta: float) -> float:
+    """What n / epsilon^2 is multiplied by: 1 + ln(1/delta) / K, or (n - K) / K ((n - K) / K + ln(1/delta) / K)."""
+    part = min(1.0, (arms - want) / want)
+    return part * (part + log(1 / delta) / want)
+
+
+def sample_size(arms: int, want: int, epsilon: float, delta: float, *, constant: float = 1.0) -> float:
+    """Pulls that suffice for a regret of at most ``epsilon`` with probability 1 - ``delta``, times ``constant``.
+
+    For K < n/2, n / epsilon^2 (1 + ln(1/delta) / K) (Corollary 4.4, equation 3). From there on, where the n - K worst
+    arms are sought, (n - K) / K n / epsilon^2 ((n - K) / K + ln(1/delta) / K) (Theorem 4.5, equation 4), with the same
+    constant: 0 where all are chosen.
+
+    Args:
+        arms, want: n, and K from 1 to n.
+        epsilon, delta: above 0; ``delta`` below 1.
+        constant: of O(.); with ``PROVEN``, that many pulls do suffice.
+
+    Raises:
+        BadInput: for arguments out of range.
+    """
+    _checked(arms, want, delta)
+    _above_0("epsilon", epsilon)
+    _above_0("constant", constant)
+    return constant * arms / epsilon**2 * _growth(arms, want, delta)
+
+
+def regret_bound(arms: int, want: int, budget: float, delta: float, *, constant: float = 1.0) -> float:
+    """The regret that is not exceeded with probability 1 - ``delta`` after ``budget`` pulls (above 0), times the root
+    of ``constant``: Theorem 4.3, and for K >= n/2 what Theorem 4.5 says. The inverse of ``sample_size``.
+
+    Raises:
+        BadInput: for arguments out of range.
+    """
+    _checked(arms, want, delta)
+    _above_0("budget", budget)
+    _above_0("constant", constant)
+    return sqrt(constant * arms / budget * _growth(arms, want, delta))
+
+
+_SMALL = 0.01
+
+
+def _hard(arms: int, want: int, epsilon: float, delta: float, least: int = 1) -> None:
+    """The ranges of section 5 for K <= n/2."""
+    _checked(arms, want, delta)
+    if not least <= want <= arms / 2:
+        raise BadInput("want", want, f"a whole number from {least} to n/2 = {arms / 2:g}")
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if not 0 < value <= _SMALL:
+            raise BadInput(name, value, f"a number above 0, at most {_SMALL}")
+
+
+def lower_bound(arms: int, want: int, epsilon: float, delta: float, *, constant: float = 1.0) -> float:
+    """Expected pulls that any rule needs on some Bernoulli arms for a regret of at most ``epsilon`` with probability
+    1 - ``delta``, times ``constant`` of Omega(.): for K < n/2 Theorems 5.1 and 5.5 together (``lower_bound_accuracy``
+    and ``lower_bound_confidence``), from there on Theorem 5.6. It is ``sample_size``: OptMAI is optimal but for a
+    constant. The theorems are for ``epsilon`` and ``delta`` of at most 0.01, and K >= 10 where K < n/2.
+
+    Raises:
+        BadInput: for arguments out of these ranges.
+    """
+    if 2 * want < arms:
+        _hard(arms, want, epsilon, delta, least=10)
+    else:
+        _checked(arms, want, delta)
+        _hard(2, 1, epsilon, delta)
+    return sample_size(arms, want, epsilon, delta, constant=constant)
+
+
+def lower_bound_accuracy(arms: int, want: int, epsilon: float, *, constant: float = 1.0) -> float:
+    """n / epsilon^2 times ``constant`` of Omega(.): the same with a probability of 0.8 (Theorem 5.1).
+
+    Raises:
+        BadInput: for an ``epsilon`` above 0.01 and K outside 10 ... n/2.
+    """
+    _hard(arms, want, epsilon, _SMALL, least=10)
+    _above_0("constant", constant)
+    return constant * arms / epsilon**2
+
+
+def lower_bound_confidence(arms: int, want: int, epsilon: float, delta: float, *, constant: float = 1.0) -> float:
+    """n ln(1/delta) / (epsilon^2 K) times ``constant`` of Omega(.), for K <= n/2 (Theorem 5.5).
+
+    With 1 / 20000 it is the bound that Lemma 5.4 states for rules that make no random choices.
+
+    Raises:
+        BadInput: for ``epsilon`` or ``delta`` above 0.01 and K above n/2.
+    """
+    _hard(arms, want, epsilon, delta)
+    _above_0("constant", constant)
+    return constant * arms * log(1 / delta) / (epsilon**2 * want)
