@@ -62,6 +62,22 @@ def test_own_problem_is_what_its_page_shows_and_is_stored(tmp_path: Path) -> Non
     assert all(1 < row["mean"] < 40 for row in rows)
 
 
+def test_a_crowd_over_http() -> None:
+    """Each line is a query: what it cost and brought adds up to the last line."""
+    *queries, last = program(ROOT / "examples" / "crowd_service.py", 4).splitlines()
+    lines = [re.fullmatch(r"(.+?), (.+?) +(\d+) of +(\d+), (\d+) excluded: +(\d+) cafes known", q) for q in queries]
+    cost, known = 0.0, 0
+    for line in lines:
+        assert line is not None
+        found, k, excluded, total = map(int, line.groups()[2:])
+        cost += k / 20 + 5 * excluded / 10 + sum(value != "*" for value in line.groups()[:2]) / 2
+        assert 0 <= total - known <= found <= k
+        known = total
+    assert last == f"{known} cafes in {len(queries)} queries for {cost:g}"
+    assert 3 < cost <= 4
+    assert known >= 20
+
+
 def test_own_policy_in_a_study_file(tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     study.write_text(

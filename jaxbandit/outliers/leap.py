@@ -14,15 +14,15 @@ looked at as the state after any pull is, so a leap changes no answer and no sto
 Looks are in float32 and trusted where they are clear. Where they are not, ``rarely`` looks closer.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from jaxbandit.outliers.intervals import Arms, Interval, looked_at
 from jaxbandit.outliers.twofold import Twofold
+from jaxbandit.random.fence import rarely
 
 S = TypeVar("S")
 
@@ -45,38 +45,6 @@ class Seen(NamedTuple):
     def add(self, count: Array, ones: Array) -> "Seen":
         """After ``count`` pulls of each arm, of which ``ones`` paid."""
         return Seen(self.pulls + count, self.ones + ones, self.total + jnp.sum(count, dtype=jnp.int32))
-
-
-def rarely(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``f(needed, otherwise, *operands)``: ``function(*operands)`` where needed, else ``otherwise``.
-
-    Under ``vmap``, lane by lane over those in need alone: made for what costs much and is seldom needed, where
-    ``lax.cond`` would compute it for all.
-    """
-
-    @jax.custom_batching.custom_vmap
-    def plain(needed: Array, otherwise: Any, *operands: Any) -> Any:
-        return lax.cond(needed, lambda: function(*operands), lambda: otherwise)
-
-    @plain.def_vmap
-    def batch(size: int, batched: Any, needed: Array, otherwise: Any, *operands: Any) -> tuple[Any, Any]:
-        has_needed, has_otherwise, *has = batched
-
-        def whole(tree: Any, flags: Any) -> Any:
-            return jax.tree.map(lambda x, own: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), tree, flags)
-
-        def one(carry: tuple[Array, Any]) -> tuple[Array, Any]:
-            left, found = carry
-            lane = jnp.argmax(left)
-            own = jax.tree.map(lambda x, b: x[lane] if b else x, operands, tuple(has))
-            value = function(*own)
-            return left.at[lane].set(False), jax.tree.map(lambda all_, v: all_.at[lane].set(v), found, value)
-
-        start = whole(needed, has_needed), whole(otherwise, has_otherwise)
-        found = lax.while_loop(lambda carry: jnp.any(carry[0]), one, start)[1]
-        return found, jax.tree.map(lambda _: True, found)
-
-    return plain
 
 
 def clear(n: int, k: Array, sigma: Array) -> Array:

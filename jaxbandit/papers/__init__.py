@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from jaxbandit.papers import ban2020, cheng2010, zhou2014, zhuang2017
+from jaxbandit.papers import ban2020, cheng2010, rekatsinas2019, zhou2014, zhuang2017
 from jaxbandit.study.figure import Figure
 
-FIGURES: Mapping[str, Figure] = {
-    name: figure for paper in (cheng2010, zhou2014, zhuang2017, ban2020) for name, figure in paper.FIGURES.items()
-}
+_PAPERS = (cheng2010, zhou2014, zhuang2017, ban2020, rekatsinas2019)
+
+FIGURES: Mapping[str, Figure] = {name: figure for paper in _PAPERS for name, figure in paper.FIGURES.items()}

@@ -1,6 +1,7 @@
-"""A wall that XLA's fusion does not pass."""
+"""What XLA computes once, and what it computes for few lanes alone."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,3 +34,35 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
 def once(x: Array) -> Array:
     """``x`` (int32, never negative), computed once however often it is used."""
     return x
+
+
+def rarely(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``f(needed, otherwise, *operands)``: ``function(*operands)`` where needed, else ``otherwise``.
+
+    Under ``vmap``, lane by lane over those in need alone: made for what costs much and is seldom needed, where
+    ``lax.cond`` would compute it for all.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def plain(needed: Array, otherwise: Any, *operands: Any) -> Any:
+        return lax.cond(needed, lambda: function(*operands), lambda: otherwise)
+
+    @plain.def_vmap
+    def batch(size: int, batched: Any, needed: Array, otherwise: Any, *operands: Any) -> tuple[Any, Any]:
+        has_needed, has_otherwise, *has = batched
+
+        def whole(tree: Any, flags: Any) -> Any:
+            return jax.tree.map(lambda x, own: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), tree, flags)
+
+        def one(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+            left, found = carry
+            lane = jnp.argmax(left)
+            own = jax.tree.map(lambda x, b: x[lane] if b else x, operands, tuple(has))
+            value = function(*own)
+            return left.at[lane].set(False), jax.tree.map(lambda all_, v: all_.at[lane].set(v), found, value)
+
+        start = whole(needed, has_needed), whole(otherwise, has_otherwise)
+        found = lax.while_loop(lambda carry: jnp.any(carry[0]), one, start)[1]
+        return found, jax.tree.map(lambda _: True, found)
+
+    return plain

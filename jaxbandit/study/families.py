@@ -2,6 +2,7 @@
 
 from jaxbandit.cleaning.family import FAMILY as CLEANING
 from jaxbandit.errors import BadInput
+from jaxbandit.extraction.family import FAMILY as EXTRACTION
 from jaxbandit.outliers.family import FAMILY as OUTLIERS
 from jaxbandit.registry import Family, ProblemKind
 from jaxbandit.topk.family import FAMILY as TOPK
@@ -30,3 +31,4 @@ def lookup(field: str, kind: object) -> tuple[Family, ProblemKind]:
 register(CLEANING)
 register(TOPK)
 register(OUTLIERS)
+register(EXTRACTION)

@@ -1,0 +1,558 @@
+"""CRUX: Rekatsinas, Deshpande and Parameswaran, "CRUX: Adaptive querying for efficient crowdsourced data extraction",
+CIKM 2019, section "Discovering Querying Policies", Algorithms 1 and 2.
+
+A query configuration q = (k, l, v) asks node v for k entities with an exclude list of l. Each round asks the active q
+of the highest (r(q) + sigma(q, t)) / c(q) that the budget allows: r is the estimated gain, and sigma(q, t) =
+sqrt(v_q log(t) / n_q) with n_q the times q was asked and v_q the gain's variance or a floor. Then the children of its
+node come in, and q leaves whose r + sigma is below the largest r - sigma.
+
+An estimate changes only when the node's sample does: its exclude lists and resamples are drawn by (node, n). So a lane
+keeps r and v of each active q, and an answer renews those of the nodes above its entities. A sample counts only
+through how many entities were seen how often, and so a list of l entities is l draws without replacement from the
+frequency counts.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxbandit.errors import BadInput
+from jaxbandit.extraction import retrieved
+from jaxbandit.extraction.estimators import (
+    ESTIMATORS,
+    OF_TOTALS,
+    Past,
+    Totals,
+    hwang_shen_k,
+    logistic_fit,
+    new_regr,
+    totals,
+)
+from jaxbandit.extraction.poset import Poset
+from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
+from jaxbandit.extraction.retrieved import (
+    FREE,
+    LIST,
+    OVERFLOW,
+    Retrieved,
+    add,
+    ancestors,
+    exclude_list,
+    fresh,
+    is_above,
+    named,
+)
+from jaxbandit.random.draws import scale
+from jaxbandit.random.fence import once, rarely
+from jaxbandit.random.stream import substream, words
+from jaxbandit.random.trials import over_lanes
+
+READINGS = {
+    "removal": ("lasting", "fresh", "none"),
+    "unseen": ("k", "one"),
+    "never_asked": ("one", "plus-one", "infinite"),
+    "asked_by": ("configuration", "node"),
+    "affordable": ("at most", "less"),
+    "short_list": ("configured", "unavailable"),
+    "empty": ("unless-covered", "always", "ignored"),
+}
+"""The readings of the text that are one of a few words; see ``Crux``."""
+
+_WIDE = 64
+"""Up to so many slots, an answer renews all estimates; else those that it changes, in blocks."""
+_BLOCK, _ROW = 16, 32
+_PAIRS = 64
+"""Pairs (n, K) that a node's logistic curve is fitted to, at most: the last ones."""
+
+
+class State(NamedTuple):
+    """Of S slots for nodes, C configurations, and V columns of frequency counts.
+
+    ``got``; ``sizes``: int32 (V,), the i of each column f_i; ``node``, ``specificity``: int32 (S,), of each slot, the
+    first ``filled`` of which are in use; ``parents``: int32 (S, P), the nodes right above; ``grown``: bool (S,),
+    whether its children are in; ``f``: int32 (S, V); ``asked``: int32 (S, C), n_q; ``gain``, ``variance``: float32
+    (S, C); ``active``: bool (S, C); ``barren``: bool (S,), whether the node gave an empty answer that counts;
+    ``void``: bool (S,), whether it or a node above it did; ``past``: float32 (S, pairs), of ``new-regr``; ``pairs``:
+    int32 (S,), how many there were.
+    """
+
+    got: Retrieved
+    sizes: Array
+    node: Array
+    specificity: Array
+    parents: Array
+    filled: Array
+    grown: Array
+    f: Array
+    asked: Array
+    gain: Array
+    variance: Array
+    active: Array
+    barren: Array
+    void: Array
+    past: Past
+    pairs: Array
+
+
+class Frontier(NamedTuple):
+    """What a lane knows of its slots that their children need; see ``State``."""
+
+    node: Array
+    specificity: Array
+    parents: Array
+    filled: Array
+    f: Array
+    void: Array
+
+
+@rarely
+def _with_children(
+    known: Frontier, poset: Poset, parents: Array, node: Array, got: Retrieved, sizes: Array, barren: Array
+) -> Frontier:
+    """With the children of ``node`` that have no slot yet. ``filled`` may end above the slots there are.
+
+    ``barren``: int32 (S,), the slots' nodes that gave an empty answer that counts, else ``FREE``.
+    """
+    start, child = jnp.asarray(poset.child_start), jnp.asarray(poset.child)
+    begin = start[node]
+    count = start[node + 1] - begin
+    column = (got.times[:, None] == sizes).astype(jnp.float32)
+    leaf = ancestors(poset, got.leaf)
+
+    def more(carry: tuple[Array, Frontier]) -> tuple[Array, Frontier]:
+        done, known = carry
+        place = done + jnp.arange(_BLOCK, dtype=jnp.int32)
+        node = jnp.where(place < count, child[jnp.minimum(begin + place, child.shape[0] - 1)], -1)
+        _, new, slot = fresh(node, known.node, known.filled)
+        held = is_above(jnp.where(new, node, FREE), leaf)
+        f = (held.T.astype(jnp.float32) @ column).astype(jnp.int32)
+        void = jnp.any(is_above(barren, ancestors(poset, node)), axis=1)
+        own = jnp.maximum(node, 0)
+        return done + _BLOCK, Frontier(
+            known.node.at[slot].set(node, mode="drop"),
+            known.specificity.at[slot].set(jnp.asarray(poset.specificity)[own], mode="drop"),
+            known.parents.at[slot].set(parents[own], mode="drop"),
+            known.filled + jnp.sum(new, dtype=jnp.int32),
+            known.f.at[slot].set(f, mode="drop"),
+            known.void.at[slot].set(void, mode="drop"),
+        )
+
+    return lax.while_loop(lambda carry: carry[0] < count, more, (jnp.int32(0), known))[1]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Crux:
+    """Algorithm 1. ``variance_floor``, ``prior``: float32; ``parents``: int32 (N, P), the nodes right above each node,
+    ``FREE`` where there are no more. All else is static; the readings are named as in ``crux``."""
+
+    variance_floor: Array
+    prior: Array
+    parents: Array
+    estimator: str = field(metadata={"static": True})
+    rows: int = field(metadata={"static": True})
+    nodes: int = field(metadata={"static": True})
+    columns: int = field(metadata={"static": True})
+    pairs: int = field(metadata={"static": True})
+    grow: bool = field(metadata={"static": True})
+    removal: str = field(metadata={"static": True})
+    removal_at_start: bool = field(metadata={"static": True})
+    reentry: bool = field(metadata={"static": True})
+    unseen: str = field(metadata={"static": True})
+    never_asked: str = field(metadata={"static": True})
+    asked_by: str = field(metadata={"static": True})
+    exclude_draws: int = field(metadata={"static": True})
+    affordable: str = field(metadata={"static": True})
+    short_list: str = field(metadata={"static": True})
+    empty: str = field(metadata={"static": True})
+
+    def init(self, view: View) -> State:
+        """The root's queries, with nothing known."""
+        s, c, v = self.nodes, len(view.configurations), self.columns
+        first = jnp.arange(s) == 0
+        node = jnp.where(first, 0, FREE)
+        none = jnp.zeros(s, bool)
+        state = State(
+            got=Retrieved.nothing(view, self.rows),
+            sizes=jnp.arange(1, v + 1, dtype=jnp.int32),
+            node=node,
+            specificity=jnp.zeros(s, jnp.int32),
+            parents=jnp.full((s, self.parents.shape[1]), FREE, jnp.int32),
+            grown=none,
+            filled=jnp.int32(1),
+            f=jnp.zeros((s, v), jnp.int32),
+            asked=jnp.zeros((s, c), jnp.int32),
+            gain=jnp.broadcast_to(self._unseen(view), (s, c)),
+            variance=jnp.zeros((s, c), jnp.float32),
+            active=jnp.broadcast_to(first[:, None], (s, c)),
+            barren=none,
+            void=none,
+            past=Past(*[jnp.zeros((s, self.pairs), jnp.float32)] * 2),
+            pairs=jnp.zeros(s, jnp.int32),
+        )
+        return self._without_bad(state, state.active, jnp.int32(1)) if self.removal_at_start else state
+
+    def _sigma(self, state: State, t: Array) -> Array:
+        """sigma(q, t), (S, C)."""
+        times = state.asked
+        if self.asked_by == "node":
+            times = jnp.broadcast_to(jnp.sum(times, axis=1, keepdims=True), times.shape)
+        often = times + 1 if self.never_asked == "plus-one" else jnp.maximum(times, 1)
+        log_t = jnp.log(t.astype(jnp.float32))
+        sigma = jnp.sqrt(jnp.maximum(state.variance, self.variance_floor) * log_t / often.astype(jnp.float32))
+        return jnp.where(times == 0, jnp.inf, sigma) if self.never_asked == "infinite" else sigma
+
+    def _without_bad(self, state: State, among: Array, t: Array) -> State:
+        """Those of the queries ``among`` active that are not bad at round t (Algorithm 2, lines 14 to 16)."""
+        if self.removal == "none":
+            return state._replace(active=among)
+        sigma, r = self._sigma(state, t), self._r(state)
+        least = jnp.max(jnp.where(among, r - sigma, -jnp.inf))
+        return state._replace(active=among & ~(r + sigma < least))
+
+    def _r(self, state: State) -> Array:
+        """r of each query, (S, C): its node's estimate, and the root's as if it stood on ``prior`` answers."""
+        n = jnp.sum(state.f * state.sizes, axis=1).astype(jnp.float32)[:, None]
+        pooled = (n * state.gain + self.prior * state.gain[0]) / jnp.maximum(n + self.prior, jnp.float32(1e-30))
+        return jnp.where((self.prior > 0) & ~state.void[:, None], pooled, state.gain)
+
+    def _costs(self, view: View, state: State) -> Array:
+        """int32 (S, C)."""
+        cost = jnp.zeros(state.active.shape, jnp.int32)
+        for s in range(view.cost.shape[1]):
+            cost = jnp.where(state.specificity[:, None] == s, view.cost[None, :, s], cost)
+        return cost
+
+    def _askable(self, view: View, state: State, cost: Array) -> Array:
+        left = view.budget - state.got.spent
+        allowed = cost <= left if self.affordable == "at most" else cost < left
+        if self.short_list == "unavailable":
+            lengths = jnp.array([length for _, length in view.configurations], jnp.int32)
+            allowed &= lengths <= jnp.sum(state.f, axis=1)[:, None]
+        return state.active & allowed & (left > 0)
+
+    def ask(self, view: View, state: State) -> Pull:
+        """The best query that the budget allows; of equal ones the first node's, and its first configuration."""
+        cost = self._costs(view, state)
+        askable = self._askable(view, state, cost)
+        score = (self._r(state) + self._sigma(state, state.got.queries + 1)) / cost.astype(jnp.float32)
+        best = jnp.max(jnp.where(askable, score, -jnp.inf))
+        c = len(view.configurations)
+        place = state.node[:, None] * c + jnp.arange(c, dtype=jnp.int32)
+        place = jnp.min(jnp.where(askable & (score == best), place, 2**31 - 1))
+        asked = jnp.any(askable)
+        place = jnp.where(asked, place, 0)
+        node, configuration = place // c, place % c
+        lengths = jnp.array([length for _, length in view.configurations], jnp.int32)
+        exclude = exclude_list(view, state.got, node, jnp.where(asked, lengths[configuration], 0))
+        return Pull(node, configuration, exclude, state.got.queries, asked)
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+        """Count the answer at all active nodes, let the children in, renew the estimates, drop bad queries."""
+        before = state
+        here = (state.node == pull.node) & pull.asked
+        t = state.got.queries + 1
+        got, news = add(view, state.got, pull, outcome)
+        sizes, moves, fits = self._moves(state, news)
+        member = is_above(state.node, ancestors(view.poset, jnp.where(news.there, news.leaf, -1)))
+        mine = here[:, None] & (jnp.arange(state.asked.shape[1]) == pull.configuration)
+        got = got._replace(code=jnp.where(fits, got.code, OVERFLOW))
+        state = state._replace(got=got, sizes=sizes, asked=state.asked + mine)
+        stale = jnp.any(member, axis=0)
+        if self.empty != "ignored":
+            state, ended = self._emptied(view, before, state, pull, outcome)
+            stale |= ended
+        if self.grow:
+            grows = pull.asked & ~jnp.any(here & state.grown)
+            known = Frontier(state.node, state.specificity, state.parents, state.filled, state.f, state.void)
+            barren = jnp.where(state.barren, state.node, FREE)
+            poset = jax.tree.map(jnp.asarray, view.poset)
+            after = _with_children(grows, known, known, poset, self.parents, pull.node, got, sizes, barren)
+            new = (after.node >= 0) & (state.node < 0)
+            stale |= new
+            overflow = jnp.where(after.filled > self.nodes, OVERFLOW, state.got.code)
+            state = state._replace(
+                got=state.got._replace(code=overflow), node=after.node, specificity=after.specificity,
+                parents=after.parents, filled=jnp.minimum(after.filled, self.nodes), f=after.f, void=after.void,
+                grown=state.grown | here,
+            )  # fmt: skip
+            entering = new
+            if self.reentry:
+                entering |= jnp.any(state.parents == pull.node, axis=1) & pull.asked
+        # A slot that is new has counted this answer already.
+        state = self._renewed(view, state, stale, jnp.where(before.node >= 0, member, False), moves)
+        if self.removal == "fresh":
+            among = jnp.broadcast_to(state.node[:, None] >= 0, state.active.shape)
+        else:
+            among = (state.active | entering[:, None]) if self.grow else state.active
+        state = self._without_bad(state, among, t)
+        return state._replace(active=jnp.where(pull.asked, state.active, before.active))
+
+    def _renewed(self, view: View, state: State, stale: Array, member: Array, moves: Array) -> State:
+        """With the answer counted and the estimates renewed in the slots that are stale.
+
+        ``member``: bool (k_max, S), which slots count which entity of the answer; ``moves``: see ``_moves``.
+        """
+
+        def renewed(
+            member: Array, node: Array, f: Array, void: Array, past: Past, pairs: Array
+        ) -> tuple[Array, Array, Array, Past, Array]:
+            f = f + jnp.sum(member[:, :, None] * moves[:, None, :], axis=0)
+            if self.pairs:
+                curve = hwang_shen_k(f, state.sizes)
+                one = curve.known & jnp.any(member, axis=0)
+                here = (jnp.arange(self.pairs) == (pairs % self.pairs)[:, None]) & one[:, None]
+                n = jnp.sum(f * state.sizes, axis=1).astype(jnp.float32)
+                past = Past(jnp.where(here, n[:, None], past.n), jnp.where(here, jnp.exp(curve.log_k)[:, None], past.k))
+                pairs = pairs + one
+            return f, *self._estimates(view, state.sizes, node, f, void, past), past, pairs
+
+        if self.nodes <= _WIDE:
+            f, gain, variance, past, pairs = renewed(member, state.node, state.f, state.void, state.past, state.pairs)
+            return state._replace(
+                f=f,
+                gain=jnp.where(stale[:, None], gain, state.gain),
+                variance=jnp.where(stale[:, None], variance, state.variance),
+                past=past,
+                pairs=pairs,
+            )
+        # The rank of each stale slot among them, by rows, as long prefix sums are slow.
+        grid = stale.reshape(-1, _ROW).astype(jnp.int32)
+        row = jnp.arange(grid.shape[0])
+        within = jnp.arange(_ROW)
+        rank = jnp.sum(jnp.where(within[None, :] < within[:, None], grid[:, None, :], 0), axis=2)
+        rank += jnp.sum(jnp.where(row[None, :] < row[:, None], jnp.sum(grid, axis=1), 0), axis=1)[:, None]
+        rank = jnp.where(stale, rank.reshape(-1), -1)
+        slots = jnp.arange(self.nodes, dtype=jnp.int32)
+        many = over_lanes(jnp.sum(stale, dtype=jnp.int32))
+
+        def more(carry: Any) -> Any:
+            done, whole = carry
+            here = rank[None, :] == (done + jnp.arange(_BLOCK, dtype=jnp.int32))[:, None]
+            slot = jnp.sum(jnp.where(here, slots, 0), axis=1)
+            f, _, _, past, pairs = jax.tree.map(lambda x: x[slot], whole)
+            own = renewed(member[:, slot], state.node[slot], f, state.void[slot], past, pairs)
+            slot = jnp.where(jnp.any(here, axis=1), slot, self.nodes)
+            return done + _BLOCK, jax.tree.map(lambda x, new: x.at[slot].set(new, mode="drop"), whole, own)
+
+        start = (jnp.int32(0), (state.f, state.gain, state.variance, state.past, state.pairs))
+        _, (f, gain, variance, past, pairs) = lax.while_loop(lambda carry: carry[0] < many, more, start)
+        return state._replace(f=f, gain=gain, variance=variance, past=past, pairs=pairs)
+
+    def _moves(self, state: State, news: retrieved.News) -> tuple[Array, Array, Array]:
+        """The columns' sizes, and what an entity of the answer adds to them (int32, (k_max, V)): its former column
+        loses one and the next gains one. A size that has no column takes an empty one, from the end; whether there
+        was one each time (bool)."""
+        now = news.before + 1
+        there = news.there[:, None]
+        has = (state.sizes == now[:, None]) & there
+        free = (state.f[0] == 0) & ~jnp.any(has, axis=0) & (state.sizes > 2)
+        missing = news.there & ~jnp.any(has, axis=1)
+        earlier = jnp.arange(now.shape[0])[None, :] < jnp.arange(now.shape[0])[:, None]
+        first = missing & ~jnp.any(earlier & missing[None, :] & (now[None, :] == now[:, None]), axis=1)
+        rank = jnp.sum(earlier & first[None, :], axis=1)
+        v = jnp.arange(free.shape[0])
+        after = jnp.sum(free[None, :] & (v[None, :] > v[:, None]), axis=1)
+        takes = free & (after == rank[:, None]) & first[:, None]
+        sizes = jnp.where(jnp.any(takes, axis=0), jnp.sum(jnp.where(takes, now[:, None], 0), axis=0), state.sizes)
+        gains = (sizes == now[:, None]) & there
+        loses = (sizes == news.before[:, None]) & there & (news.before > 0)[:, None]
+        moves = gains.astype(jnp.int32) - loses.astype(jnp.int32)
+        return sizes, moves, jnp.all(jnp.any(gains, axis=1) | ~news.there)
+
+    def _emptied(
+        self, view: View, before: State, state: State, pull: Pull, outcome: Outcome
+    ) -> tuple[State, Array]:  # fmt: skip
+        """After an empty answer nothing is expected at the node and below; which slots that ends (bool, (S,))."""
+        here = (state.node == pull.node) & pull.asked & ~jnp.any(outcome.entity >= 0)
+        if self.empty == "unless-covered":
+            known = jnp.sum(jnp.where(here[:, None], before.f, 0))
+            held = before.got.under(view, pull.node) & jnp.any(before.got.entity[:, None] == pull.exclude, axis=1)
+            here &= (known == 0) | (jnp.sum(held) < known)
+
+        def below(_: None) -> Array:
+            return jnp.any(here) & jnp.any(ancestors(view.poset, state.node) == pull.node, axis=1)
+
+        ended = lax.cond(over_lanes(jnp.any(here).astype(jnp.int32)) > 0, below, lambda _: jnp.zeros_like(here), None)
+        return state._replace(barren=state.barren | here, void=state.void | ended), ended
+
+    def _estimates(
+        self, view: View, sizes: Array, node: Array, f: Array, void: Array, past: Past
+    ) -> tuple[Array, Array]:
+        """r and the variance of some nodes' queries: float32 (nodes, C) both.
+
+        Args:
+            sizes: (V,); node: (nodes,); f: (nodes, V); void: (nodes,); past: (nodes, pairs).
+        """
+        n, distinct = jnp.sum(f * sizes, axis=1), jnp.sum(f, axis=1)
+        ranks = self._lists(view, node, n, distinct)
+        gain = jnp.where(void[:, None], 0, self._gains(view, sizes, f, ranks, past))
+        return gain, jnp.zeros_like(gain)
+
+    def _unseen(self, view: View) -> Array:
+        """The gain of a node without answers, (C,)."""
+        return jnp.array([k if self.unseen == "k" else 1 for k, _ in view.configurations], jnp.float32)
+
+    def _lists(self, view: View, node: Array, n: Array, distinct: Array) -> Array:
+        """Exclude lists, as ranks of a node's entities in the order of their columns: int32 (l_max, lists, nodes).
+
+        Each list is drawn entity by entity without replacement, so that its first l are a list of l. (Rank i is where
+        entity i was before; the last one takes the place of the one that is drawn.)
+        """
+        pairs = (view.l_max + 1) // 2
+        index = jnp.arange(pairs * self.exclude_draws).reshape(pairs, self.exclude_draws, 1)
+        word = jnp.stack(words(substream(view.choices, LIST, node), n, index), axis=1)
+        word = word.reshape(2 * pairs, self.exclude_draws, node.shape[0])[: view.l_max]
+        last = distinct - 1 - jnp.arange(view.l_max, dtype=jnp.int32)[:, None]
+        place = once(scale(word, jnp.maximum(last + 1, 0)[:, None, :]))
+        drawn: list[Array] = []
+        moved: list[Array] = []
+        for j in range(view.l_max):
+            at, end = place[j], jnp.broadcast_to(last[j], place[j].shape)
+            for i in range(j):
+                at = jnp.where(place[i] == place[j], moved[i], at)
+                end = jnp.where(place[i] == last[j], moved[i], end)
+            drawn.append(at)
+            moved.append(end)
+        return once(jnp.stack(drawn)) if drawn else place
+
+    def _gains(self, view: View, sizes: Array, f: Array, ranks: Array, past: Past) -> Array:
+        """r of samples ``f`` (nodes, V), averaged over exclude lists: float32 (nodes, C)."""
+        distinct = jnp.sum(f, axis=1)
+        v = f.shape[1]
+        order = jnp.arange(v)
+        below = f.astype(jnp.float32) @ (order[:, None] < order[None, :]).astype(jnp.float32)
+        # By column; what is used as often as it is below must not be computed each time.
+        below = once(below.astype(jnp.int32).T)
+        if self.estimator in OF_TOTALS:
+            whole = Totals(*(x.astype(jnp.int32)[None, :] for x in totals(f, sizes)))
+            size = jnp.zeros_like(ranks)
+            # A loop that is written out: a sum over so long an axis would be stored before it is summed.
+            for i in range(v):
+                size += jnp.where(ranks >= below[i], sizes[i] - (sizes[i - 1] if i else 0), 0)
+            size = once(size)
+        estimate = ESTIMATORS.get(self.estimator, partial(new_regr, curve=logistic_fit(past) if self.pairs else None))
+        by_length: dict[int, Array] = {}
+        gains = []
+        for (k, length), unseen in zip(view.configurations, self._unseen(view), strict=True):
+            if self.estimator in OF_TOTALS:
+                gone = size[:length]
+                rest = Totals(
+                    whole.n - jnp.sum(gone, axis=0),
+                    whole.distinct - length,
+                    whole.f1 - jnp.sum(gone == 1, axis=0),
+                    whole.f2 - jnp.sum(gone == 2, axis=0),
+                    whole.pairs - jnp.sum(gone * (gone - 1), axis=0),
+                )
+                # Where there are no more than so many, all are excluded.
+                rest = Totals(*(jnp.maximum(x, 0).astype(jnp.float32) for x in rest))
+                each = OF_TOTALS[self.estimator](rest, k)
+            else:
+                if length not in by_length:
+                    left = jnp.broadcast_to(f, (*ranks.shape[1:], v))
+                    for rank in ranks[:length, :, :, None]:
+                        left = left - ((rank >= below.T) & (rank < below.T + f)).astype(jnp.int32)
+                    by_length[length] = left
+                each = estimate(by_length[length], k, sizes)
+            each = jnp.where(distinct > length, each, unseen)
+            gains.append(jnp.sum(each, axis=0) / each.shape[0])
+        return jnp.stack(gains, axis=1)
+
+    def done(self, view: View, state: State) -> Array:
+        """No active query is within what is left of the budget."""
+        return ~jnp.any(self._askable(view, state, self._costs(view, state)))
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``Retrieved.answer``; ``nodes``: how many were active (int32)."""
+        return state.got.answer() | {"nodes": state.filled}
+
+
+def _parents(poset: Poset) -> np.ndarray:
+    """The nodes right above each node, (N, P), ``FREE`` where there are no more."""
+    start, child = np.asarray(poset.child_start), np.asarray(poset.child)
+    parent = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    order = np.argsort(child, kind="stable")
+    child, parent = child[order], parent[order]
+    rank = np.arange(len(child)) - np.searchsorted(child, child)
+    found = np.full((len(start) - 1, int(rank.max(initial=0)) + 1), FREE, np.int32)
+    found[child, rank] = parent
+    return found
+
+
+def crux(
+    problem: Extraction,
+    estimator: str = "chao92",
+    *,
+    grow: bool = True,
+    removal: str = "lasting",
+    removal_at_start: bool = True,
+    reentry: bool = True,
+    unseen: str = "k",
+    never_asked: str = "one",
+    asked_by: str = "configuration",
+    variance_floor: float = 0.01,
+    prior: float = 0.0,
+    exclude_draws: int = 10,
+    affordable: str = "at most",
+    short_list: str = "configured",
+    empty: str = "unless-covered",
+    nodes: int = 1024,
+    columns: int = 48,
+) -> Crux:
+    """Algorithm 1 for a problem (or for others of the same domain and at most its budget).
+
+    Args:
+        problem: what it will run on.
+        estimator: of the gain, one of ``ESTIMATORS``; or ``new-regr``, with K' of a logistic curve through the last 64
+            pairs (n, K) of the node since it is active.
+        grow: whether the children of a node asked come in; else the root alone is asked (RootChao).
+        removal: bad queries leave for good ("lasting", Algorithm 2 as printed), for the next round ("fresh"), or stay
+            ("none").
+        removal_at_start: whether they leave before the first round too (Algorithm 1, line 6). Ln 1 = 0 makes sigma 0
+            there, so that only the largest k stay.
+        reentry: whether a node asked again brings its children's removed queries in again (a union in Algorithm 2).
+        unseen: the gain at a node without answers, or all of whose answers are excluded: "k", or "one".
+        never_asked: n_q of a query that was not asked yet: "one"; "plus-one": n_q + 1 for all; "infinite": sigma is.
+        asked_by: n_q counts the queries of a "configuration", or of its "node".
+        variance_floor: v_q, at least 0. There is no bootstrap: sigma stands on the floor alone.
+        prior: at least 0; r is averaged with that of the root's query of the same (k, l), as if that stood on so many
+            answers and the node's on its own n. 0 is the paper's. What a node may bring is not known better than its
+            root's gain until it has answers.
+        exclude_draws: over how many exclude lists a gain with l > 0 is averaged, at least 1.
+        affordable: a query may cost "at most" what is left, or must cost "less".
+        short_list: with fewer than l to exclude, all are, at the price of l ("configured"); or the query cannot be
+            asked yet ("unavailable").
+        empty: an empty answer sets the gain at the node and below to 0 "unless-covered", that is unless E held all that
+            was retrieved there; "always"; or it is "ignored".
+        nodes: slots for active nodes, rounded up to a multiple of 16 (of 32 above 64); a run that needs more leaves
+            nodes out, with the code ``OVERFLOW``.
+        columns: how many different counts entities may have at a time, at least 3; likewise.
+
+    Raises:
+        BadInput: for a name that does not exist and a number out of range.
+    """
+    named("estimator", estimator, (*ESTIMATORS, "new-regr"))
+    for name, number, least in (("variance_floor", variance_floor, 0), ("prior", prior, 0), ("nodes", nodes, 1),
+                                ("exclude_draws", exclude_draws, 1), ("columns", columns, 3)):  # fmt: skip
+        if not least <= number < 2**31:
+            raise BadInput(name, number, f"at least {least}")
+    given = {
+        "removal": removal, "unseen": unseen, "never_asked": never_asked, "asked_by": asked_by,
+        "affordable": affordable, "short_list": short_list, "empty": empty,
+    }  # fmt: skip
+    for name, value in given.items():
+        named(name, value, READINGS[name])
+    parents = _parents(problem.poset)
+    slots = min(nodes, len(parents)) if grow else 1
+    slots += -slots % (16 if slots <= _WIDE else _ROW)
+    return Crux(
+        jnp.float32(variance_floor), jnp.float32(prior), jnp.asarray(parents), estimator, retrieved.capacity(problem),
+        slots, columns, _PAIRS if estimator == "new-regr" else 0, grow,
+        removal_at_start=removal_at_start,
+        reentry=reentry, exclude_draws=exclude_draws, **given,
+    )  # fmt: skip

@@ -1,0 +1,269 @@
+"""The extraction family as study files and the command line see it: domains, policies and metrics, by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxbandit.errors import BadInput, under
+from jaxbandit.extraction.answers import MODELS as ANSWERS
+from jaxbandit.extraction.bfs import bfs
+from jaxbandit.extraction.costs import CONFIGURATIONS, Configurations, checked
+from jaxbandit.extraction.costs import MODELS as COSTS
+from jaxbandit.extraction.crux import READINGS, crux
+from jaxbandit.extraction.domains import eventbrite_like, people_like
+from jaxbandit.extraction.estimators import ESTIMATORS
+from jaxbandit.extraction.gs_exact import gs_exact
+from jaxbandit.extraction.poset import Domain
+from jaxbandit.extraction.problem import MOST_BUDGET, Extraction, extraction
+from jaxbandit.extraction.rand import DEAR, rand
+from jaxbandit.extraction.retrieved import OVERFLOW
+from jaxbandit.extraction.table import read_domain
+from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, real, text, whole
+
+Answers = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A domain to be extracted as its user describes it: see ``extraction``. ``budget``: a cost; ``largest_budget``:
+    what policies have room for, where it is more."""
+
+    domain: Domain
+    budget: float
+    answer_model: str
+    cost_model: str
+    configurations: Configurations
+    informed: bool
+    largest_budget: float | None
+
+    @cached_property
+    def _problem(self) -> Extraction:
+        with under("problem"):
+            return extraction(
+                self.domain, self.budget, answers=self.answer_model, cost=self.cost_model,
+                configurations=self.configurations, informed=self.informed,
+            )  # fmt: skip
+
+    def problem(self) -> Extraction:
+        """What lanes are run against."""
+        return self._problem
+
+    def roomy(self) -> Extraction:
+        """What policies are built for."""
+        most = max(self.budget, self.largest_budget or 0)
+        return replace(self._problem, budget=jnp.int32(min(most * self._problem.units, MOST_BUDGET)))
+
+
+_COMMON = (
+    Parameter("budget", real(1e-3, MOST_BUDGET), "what all queries together may cost"),
+    Parameter("answer_model", one_of(*ANSWERS), "what queries return: proportional to popularity, or the k "
+              "largest of uniform x popularity", "proportional"),
+    Parameter("cost_model", one_of(*COSTS), "what queries cost", "linear"),
+)  # fmt: skip
+
+
+def _configurations(name: str, value: Any) -> Configurations:
+    pairs = isinstance(value, list | tuple) and all(isinstance(each, list | tuple) for each in value)
+    if not pairs or any(len(each) != 2 or not all(type(number) is int for number in each) for each in value):
+        raise BadInput(name, value, "pairs [k, l] of whole numbers, such as [[5, 0], [20, 5]]")
+    with under(name):
+        return checked(value)
+
+
+_QUERIES = (
+    Parameter("configurations", _configurations, "the pairs [k, l] that may be asked: k entities, l excluded",
+              CONFIGURATIONS, swept=False),
+    Parameter("informed", flag, "tabulate the true gain of each query, which gs-exact asks for", False, swept=False),
+    Parameter("largest_budget", real(1e-3, MOST_BUDGET), "give policies room for this budget, so that the budgets of a "
+              "sweep share a compiled program", None, swept=False),
+)  # fmt: skip
+_SEED = Parameter("domain_seed", whole(0, 2**32 - 1), "of the domain that is generated", 0, swept=False)
+
+_eventbrite, _people = lru_cache(maxsize=2)(eventbrite_like), lru_cache(maxsize=2)(people_like)
+
+
+def _generated(make: Any) -> Any:
+    def build(domain_seed: int, **rest: Any) -> Setting:
+        return Setting(make(domain_seed), **rest)
+
+    return build
+
+
+def _columns(name: str, value: Any) -> tuple[str, ...]:
+    return tuple(text(name, column) for column in (value if isinstance(value, list) and value else [value]))
+
+
+def _trees(name: str, value: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) and set(v) == {"path"} for v in value.values()):
+        raise BadInput(name, value, '{ place = { path = "places.csv" } }: of an attribute, a table of (child, parent)')
+    return tuple((attribute, text(f"{name}.{attribute}.path", tree["path"])) for attribute, tree in value.items())
+
+
+@lru_cache(maxsize=4)
+def _read(path: str, attributes: tuple[str, ...], trees: tuple[tuple[str, str], ...], *rest: Any) -> Domain:
+    entity, popularity, separator, _changed = rest
+    with under("problem"):
+        return read_domain(
+            path, attributes, entity=entity, popularity=popularity, trees=dict(trees), separator=separator
+        )
+
+
+def _table(
+    path: str, attributes: tuple[str, ...], entity: str | None, popularity: str | None,
+    trees: tuple[tuple[str, str], ...], separator: str, **rest: Any,
+) -> Setting:  # fmt: skip
+    files = [Path(path), *(Path(tree) for _, tree in trees)]
+    changed = tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)
+    return Setting(_read(path, attributes, trees, entity, popularity, separator, changed), **rest)
+
+
+PROBLEMS = (
+    ProblemKind("eventbrite", "57,805 events by type, place and date, as in the paper", (*_COMMON, _SEED, *_QUERIES),
+                _generated(_eventbrite)),
+    ProblemKind("people", "1,245 people by occupation and news portal, as in the paper", (*_COMMON, _SEED, *_QUERIES),
+                _generated(_people)),
+    ProblemKind(
+        "table", "the entities of a CSV or SQLite table, a row an entity",
+        (
+            *_COMMON,
+            Parameter("path", text, "a CSV or SQLite file", swept=False),
+            Parameter("attributes", _columns, "the columns of the attributes, whose cells are paths (US/Oregon/Salem)",
+                      swept=False),
+            Parameter("entity", text, "the column of the entities' names", None, swept=False),
+            Parameter("popularity", text, "the column of their popularities; all alike where left out", None,
+                      swept=False),
+            Parameter("trees", _trees, "of some attributes, a table of (child, parent)", (), swept=False),
+            Parameter("separator", text, "of the parts of a path", "/", swept=False),
+            *_QUERIES,
+        ), _table,
+    ),
+)  # fmt: skip
+
+
+def _crux(setting: Setting, estimator: str, **readings: Any) -> tuple[Any, dict[str, Any]]:
+    return crux(setting.roomy(), estimator, **readings), {}
+
+
+_ROOT_COLUMNS = 128
+"""The root alone is asked so often that more different frequencies come up than in a hierarchy."""
+
+
+def _root_chao(setting: Setting) -> tuple[Any, dict[str, Any]]:
+    return crux(setting.roomy(), "chao92", grow=False, columns=_ROOT_COLUMNS), {}
+
+
+def _gs_exact(setting: Setting) -> tuple[Any, dict[str, Any]]:
+    if not setting.informed:
+        raise BadInput("problem.informed", False, "true for gs-exact, which asks for the true gain")
+    return gs_exact(setting.roomy()), {}
+
+
+def _rand(leaves: bool) -> Any:
+    return lambda setting, dear: (rand(setting.roomy(), leaves=leaves, dear=dear), {})
+
+
+def _bfs(setting: Setting, configuration: tuple[int, int] | None, dear: str) -> tuple[Any, dict[str, Any]]:
+    with under("policy.bfs"):
+        return bfs(setting.roomy(), configuration, dear=dear), {}
+
+
+def _pair(name: str, value: Any) -> tuple[int, int]:
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(type(number) is int for number in value):
+        raise BadInput(name, value, "a pair [k, l] of whole numbers, such as [20, 5]")
+    return value[0], value[1]
+
+
+_DEAR = "a query that the budget no longer allows is"
+_HELP = {
+    "removal": "whether bad queries leave for good, for the next round, or never",
+    "unseen": "the gain of a node without answers: k or 1",
+    "never_asked": "n_q of a query never asked: one, plus-one (n_q + 1 for all), or an infinite sigma",
+    "asked_by": "whether n_q counts a query's configuration or its node",
+    "affordable": "whether a query may cost at most what is left, or must cost less",
+    "short_list": "where fewer than l entities are known: all of them at the cost of l, or no such query",
+    "empty": "whether an empty answer ends a node: unless its exclude list held all that is known, always, or never",
+}
+
+POLICIES = (
+    PolicyKind(
+        "crux", "Algorithm 1: the highest (gain + sigma) / cost, growing into the hierarchy",
+        (
+            Parameter("estimator", one_of(*ESTIMATORS, "new-regr"), "of the gain", "chao92"),
+            *(Parameter(name, one_of(*words), _HELP[name], words[0]) for name, words in READINGS.items()),
+            Parameter("removal_at_start", flag, "remove bad queries before the first round too", True),
+            Parameter("reentry", flag, "a node asked again brings removed queries of its children in again", True),
+            Parameter("variance_floor", real(0, 1e6), "the least variance of a gain", 0.01),
+            Parameter("prior", real(0, 1e6), "answers that the root's gain counts as at each node", 0.0),
+            Parameter("exclude_draws", whole(1, 1000), "exclude lists that a gain is averaged over", 10),
+            Parameter("nodes", whole(1, 1 << 16), "room for active nodes; more is an overflow", 1024, swept=False),
+        ), _crux,
+    ),
+    PolicyKind("root-chao", "the root's queries alone, by Chao92 and Shen", (), _root_chao),
+    PolicyKind("gs-exact", "crux with the true gain and no sigma: how well it could do", (), _gs_exact),
+    PolicyKind("bfs", "one query a node, breadth first, not below an empty answer",
+               (Parameter("configuration", _pair, "the pair [k, l] to ask; drawn at each node where left out", None,
+                          swept=False),
+                Parameter("dear", one_of("stop", "skip"), f"{_DEAR} the end, or passed over", "stop")), _bfs),
+    *(
+        PolicyKind(name, f"{what} and a configuration at random",
+                   (Parameter("dear", one_of(*DEAR), f"{_DEAR} not drawn, or the end", DEAR[0]),), _rand(leaves))
+        for name, what, leaves in (("rand", "a node", False), ("rand-leaf", "a leaf", True))
+    ),
+)  # fmt: skip
+
+
+def _count(name: str) -> Any:
+    return lambda setting, answers: answers[name].astype(np.float64)
+
+
+def _cost(setting: Setting, answers: Answers) -> np.ndarray:
+    cost: np.ndarray = answers["spent"] / float(setting.problem().units)
+    return cost
+
+
+def _different(setting: Setting, answers: Answers) -> np.ndarray:
+    different: np.ndarray = (answers["configurations"] > 0).sum(axis=-1).astype(np.float64)
+    return different
+
+
+def _mean_of(which: int) -> Any:
+    """The mean k (0) or l (1) of a run's queries; 0 of none."""
+
+    def mean(setting: Setting, answers: Answers) -> np.ndarray:
+        sizes = np.array([pair[which] for pair in setting.configurations], np.float64)
+        found: np.ndarray = answers["configurations"] @ sizes / np.maximum(answers["queries"], 1)
+        return found
+
+    return mean
+
+
+def _overflow(setting: Setting, answers: Answers) -> np.ndarray:
+    over: np.ndarray = (answers["code"] == OVERFLOW).astype(np.float64)
+    return over
+
+
+METRICS = (
+    Metric("entities", "distinct entities", _count("entities")),
+    Metric("cost", "cost", _cost, lower_is_better=True),
+    Metric("queries", "queries", _count("queries")),
+    Metric("configurations_used", "different configurations (k, l) asked", _different),
+    Metric("mean_k", "mean k of the queries", _mean_of(0)),
+    Metric("mean_l", "mean l of the queries", _mean_of(1)),
+    Metric("overflow", "share of runs that met more nodes or entities than there is room for", _overflow, binary=True,
+           lower_is_better=True),
+)  # fmt: skip
+
+FAMILY = Family(
+    "extraction",
+    {kind.name: kind for kind in PROBLEMS},
+    {kind.name: kind for kind in POLICIES},
+    METRICS,
+    common=("budget", "answer_model", "cost_model"),
+)
+
+__all__ = ["FAMILY", "Setting"]

@@ -1,0 +1,187 @@
+"""The poset of an extraction domain (Rekatsinas, Deshpande and Parameswaran 2019): the product of attribute trees.
+
+Only nodes that hold an entity are there. They are numbered from 0, the root, by depth (summed over the attributes) and
+then by the attributes' tree nodes, so that a node comes after all above it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from jaxbandit.errors import BadInput
+
+_KEYS = 1 << 62
+
+
+@dataclass(frozen=True)
+class Tree:
+    """An attribute's values as a tree.
+
+    ``parent``: int32, shape (n,), of each node; node 0 is the wildcard, its own parent, and a parent has a smaller
+    number than its children. ``names``: of the nodes, the wildcard's is "".
+    """
+
+    parent: NDArray[np.int32]
+    names: tuple[str, ...]
+
+    def above(self) -> NDArray[np.int32]:
+        """int32, shape (n, height + 1): each node, its parent, and so on to the root; -1 after that."""
+        columns = [np.arange(len(self.parent), dtype=np.int32)]
+        while (columns[-1] > 0).any():
+            last = columns[-1]
+            columns.append(np.where(last > 0, self.parent[last], -1).astype(np.int32))
+        return np.stack(columns, axis=1)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Poset:
+    """What an algorithm knows of the domain. int32 arrays, all N nodes non-empty.
+
+    ``specificity``: (N,), how many attributes a node fixes; ``ancestors``: (N, A), the node and all above it,
+    ascending, -1 where there are no more; ``child_start`` (N + 1,) and ``child`` (M,): the direct descendants of node v
+    are ``child[child_start[v]:child_start[v + 1]]``, by attribute and then by tree node; ``leaves``: (L,), the nodes
+    without descendants, ascending.
+    """
+
+    specificity: ArrayLike
+    ancestors: ArrayLike
+    child_start: ArrayLike
+    child: ArrayLike
+    leaves: ArrayLike
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Entities at the leaves of a poset, on the host.
+
+    ``trees``: of each attribute; ``poset``: with NumPy arrays; ``values``: int32, (N, attributes), a node's tree nodes;
+    ``leaf``: int32, (entities,), the node at which an entity sits; ``popularity``: float64, (entities,), at least 0;
+    ``names``: of the entities, empty where they have none.
+    """
+
+    trees: tuple[Tree, ...]
+    poset: Poset
+    values: NDArray[np.int32]
+    leaf: NDArray[np.int32]
+    popularity: NDArray[np.float64]
+    names: tuple[str, ...] = ()
+
+    def name(self, node: int) -> str:
+        """A node as text: the path of each attribute, "*" for the wildcard."""
+        paths = []
+        for tree, value in zip(self.trees, self.values[node], strict=True):
+            path = []
+            while value:
+                path.append(tree.names[value])
+                value = tree.parent[value]
+            paths.append("/".join(reversed(path)) or "*")
+        return ", ".join(paths)
+
+    def members(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Start (int64, (N + 1,)) and entity (int32): node v holds ``entity[start[v]:start[v + 1]]``, ascending."""
+        above = np.asarray(self.poset.ancestors)[self.leaf]
+        held = above >= 0
+        entity = np.broadcast_to(np.arange(len(self.leaf), dtype=np.int32)[:, None], above.shape)[held]
+        node = above[held]
+        start = np.zeros(len(self.values) + 1, np.int64)
+        np.cumsum(np.bincount(node, minlength=len(self.values)), out=start[1:])
+        return start, entity[np.argsort(node, kind="stable")]
+
+
+def domain(
+    trees: tuple[Tree, ...], places: NDArray[np.integer], popularity: ArrayLike, names: tuple[str, ...] = ()
+) -> Domain:
+    """The domain of entities at given leaves of the trees.
+
+    Args:
+        trees: of the attributes, one at least.
+        places: integer, (entities, attributes): the tree node of each entity, a leaf of each tree.
+        popularity: one number for all entities, or one each: finite, at least 0.
+        names: of the entities.
+
+    Raises:
+        BadInput: for trees, places or popularities that are not so.
+    """
+    places = np.asarray(places)
+    if not trees or places.ndim != 2 or places.shape[1] != len(trees) or not len(places):
+        raise BadInput("places", f"shape {places.shape}", "(entities, attributes), at least one of each")
+    for a, tree in enumerate(trees):
+        numbers = np.arange(len(tree.parent))
+        if tree.parent[0] != 0 or (tree.parent[1:] >= numbers[1:]).any() or (tree.parent < 0).any():
+            raise BadInput(f"trees[{a}]", "its parents", "parents with smaller numbers than their children")
+        inner = np.isin(places[:, a], tree.parent[1:]) | (places[:, a] < 0) | (places[:, a] >= len(tree.parent))
+        for entity in np.flatnonzero(inner)[:1]:
+            raise BadInput(f"places[{entity}]", places[entity].tolist(), "a leaf of each tree")
+    weight = np.broadcast_to(np.asarray(popularity, np.float64), len(places)).copy()
+    for entity in np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))[:1]:
+        raise BadInput(f"popularity[{entity}]", float(weight[entity]), "a finite number, at least 0")
+
+    sizes = [len(tree.parent) for tree in trees]
+    if np.prod([float(size) for size in sizes]) >= _KEYS:
+        raise BadInput("trees", " x ".join(map(str, sizes)), "a product of the trees' sizes below 2^62")
+    radix = np.array([np.prod(sizes[a + 1 :], dtype=np.int64) for a in range(len(sizes))], np.int64)
+    above = [tree.above() for tree in trees]
+
+    def climbed(values: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The keys of all nodes above those of ``values``, themselves among them; -1 where a path is over."""
+        keys = np.zeros((len(values), 1), np.int64)
+        for a, paths in enumerate(above):
+            path = paths[values[:, a]].astype(np.int64)[:, None, :]
+            some = np.where((keys[:, :, None] >= 0) & (path >= 0), keys[:, :, None] + path * radix[a], -1)
+            keys = some.reshape(len(values), -1)
+        return keys
+
+    sites, site_of = np.unique(places @ radix, return_inverse=True)
+    keys = np.unique(climbed(_digits(sites, radix, sizes)))
+    keys = keys[keys >= 0]
+    values = _digits(keys, radix, sizes)
+    depth = sum((paths[values[:, a]] > 0).sum(axis=1) for a, paths in enumerate(above))
+    order = np.lexsort((keys, depth))
+    place = np.empty(len(keys), np.int32)
+    place[order] = np.arange(len(keys), dtype=np.int32)
+
+    def numbers_of(wanted: NDArray[np.int64]) -> NDArray[np.int32]:
+        found: NDArray[np.int32] = np.where(wanted >= 0, place[np.searchsorted(keys, wanted)], -1).astype(np.int32)
+        return found
+
+    values = values[order]
+    ancestors = numbers_of(climbed(values))
+    ancestors = np.sort(np.where(ancestors < 0, len(keys), ancestors), axis=1)
+    ancestors = np.where(ancestors == len(keys), -1, ancestors).astype(np.int32)
+    child_start, child = _children(trees, values, keys[order], radix, numbers_of)
+    poset = Poset(
+        specificity=(values > 0).sum(axis=1).astype(np.int32),
+        ancestors=ancestors,
+        child_start=child_start,
+        child=child,
+        leaves=np.flatnonzero(np.diff(child_start) == 0).astype(np.int32),
+    )
+    return Domain(trees, poset, values, numbers_of(sites)[site_of], weight, names)
+
+
+def _digits(keys: NDArray[np.int64], radix: NDArray[np.int64], sizes: list[int]) -> NDArray[np.int32]:
+    return np.stack([(keys // r % size).astype(np.int32) for r, size in zip(radix, sizes, strict=True)], axis=1)
+
+
+def _children(
+    trees: tuple[Tree, ...], values: NDArray[np.int32], keys: NDArray[np.int64], radix: NDArray[np.int64],
+    numbers_of: Callable[[NDArray[np.int64]], NDArray[np.int32]],
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:  # fmt: skip
+    """The direct descendants as ``Poset`` has them."""
+    parents, children, ranks = [], [], []
+    for a, tree in enumerate(trees):
+        below = np.flatnonzero(values[:, a] > 0)
+        value = values[below, a].astype(np.int64)
+        parents.append(numbers_of(keys[below] - (value - tree.parent[value]) * radix[a]))
+        children.append(below)
+        ranks.append(value)
+    attribute = np.repeat(np.arange(len(trees)), [len(some) for some in parents])
+    parent, child, rank = (np.concatenate(some) for some in (parents, children, ranks))
+    start = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(np.bincount(parent, minlength=len(values)), out=start[1:])
+    return start, child[np.lexsort((rank, attribute, parent))].astype(np.int32)

@@ -1,0 +1,195 @@
+"""Budgeted entity extraction (Rekatsinas, Deshpande and Parameswaran 2019): queries, answers, and what a run may know.
+
+A query q^v(k, E) asks a crowd for k distinct entities of node v of the poset, none of them in the exclude list E, and
+costs what ``costs`` says. An algorithm knows the poset, the costs and its budget, but no entity before it is returned.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxbandit.errors import BadInput
+from jaxbandit.extraction import gain
+from jaxbandit.extraction.answers import Crowd, answer, crowd
+from jaxbandit.extraction.costs import CONFIGURATIONS, Configurations, checked, table
+from jaxbandit.extraction.poset import Domain, Poset
+from jaxbandit.random.stream import Stream, substream
+
+OUTCOME, CHOICE = range(1, 3)
+"""What a word is for: the first half of its counter. OUTCOME's substream has one for each (node, number of query)."""
+
+MOST_BUDGET = 1 << 30
+
+
+class Pull(NamedTuple):
+    """One query.
+
+    ``node``: int32; ``configuration``: int32, which pair (k, l); ``exclude``: int32, (l_max,), the entities of E, -1
+    where there is none; ``number``: int32, the queries asked before; ``asked``: bool, False is the pull of count 0.
+    """
+
+    node: Array
+    configuration: Array
+    exclude: Array
+    number: Array
+    asked: Array
+
+
+class Outcome(NamedTuple):
+    """An answer. ``entity``: int32, (k_max,), -1 from where there are no more; ``leaf``: int32, likewise, the node at
+    which each entity sits."""
+
+    entity: Array
+    leaf: Array
+
+
+@dataclass(frozen=True)
+class View:
+    """What an algorithm knows in one run.
+
+    ``budget``: int32, in units; ``poset``; ``cost``: int32, (configurations, s_max + 1), of a configuration at a
+    specificity, in units; ``choices``: a stream for random choices of the algorithm's own. Static:
+    ``configurations``: the pairs (k, l); ``units``: how many make a cost of 1; ``entities``: a number above that of
+    each entity.
+    """
+
+    budget: Array
+    poset: Poset
+    cost: Array
+    choices: Stream
+    configurations: Configurations
+    units: int
+    entities: int
+    _problem: "Extraction"
+    _instance: Stream
+
+    @property
+    def k_max(self) -> int:
+        """The largest k."""
+        return max(k for k, _ in self.configurations)
+
+    @property
+    def l_max(self) -> int:
+        """The largest l."""
+        return max(length for _, length in self.configurations)
+
+    def inclusion(self, entity: Array, node: Array) -> Array:
+        """The probabilities that the first answers at a node hold an entity, for policies that may know the truth.
+
+        float32, shape (sizes,), see ``gain.inclusion``; zeros where ``entity`` is -1 or not of the node. For problems
+        that are ``informed``.
+        """
+        assert self._problem.inclusion is not None, "a problem built with informed=True"
+        above = jnp.asarray(self.poset.ancestors)[self._problem.crowd.leaf[jnp.maximum(entity, 0)]]
+        here = (above == node) & (entity >= 0)
+        row = self._problem.inclusion[jnp.maximum(entity, 0), jnp.argmax(here)]
+        return jnp.where(jnp.any(here), row, 0)
+
+    def expected_gain(self, node: Array, configuration: Array, exclude: Array, known: Array) -> Array:
+        """The true expected number of new entities in a query's answer: float32, see ``gain``.
+
+        Args:
+            node, configuration: int32.
+            exclude: int32, (l_max,), entities retrieved before, -1 where there is none.
+            known: float32, (sizes,), the sum of ``inclusion`` at the node over all entities retrieved before.
+        """
+        wanted = gain.sizes(self.configurations)
+        first = jnp.array([k for k, _ in self.configurations], jnp.int32)[configuration]
+        at = jnp.array([wanted.index(k) for k, _ in self.configurations], jnp.int32)[configuration]
+        start = self._problem.crowd.start
+        excluded = jax.vmap(self.inclusion, (0, None))(exclude, node)
+        return gain.expected_gain(known, excluded, start[node + 1] - start[node], first, at, self.l_max)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Extraction:
+    """A problem of extraction. A pytree; ``budget`` (int32, in units) may differ between configurations of a study.
+
+    ``inclusion``: see ``gain``, None where no policy may know it. ``on_tape`` (static): each entity has a word of its
+    own in each query, see ``answers.answer``.
+    """
+
+    budget: Array
+    poset: Poset
+    crowd: Crowd
+    cost: Array
+    inclusion: Array | None
+    configurations: Configurations = field(metadata={"static": True})
+    units: int = field(metadata={"static": True})
+    on_tape: bool = field(default=False, metadata={"static": True})
+
+    def draw(self, key: Stream) -> Stream:
+        """The key of the answers: the domain is the same in each run."""
+        return substream(key, OUTCOME)
+
+    def view(self, key: Stream, instance: Stream) -> View:
+        """What an algorithm may know of the run."""
+        entities = int(self.crowd.leaf.shape[0])
+        choices = substream(key, CHOICE)
+        return View(
+            self.budget, self.poset, self.cost, choices, self.configurations, self.units, entities, self, instance
+        )
+
+    def pull(self, key: Stream, instance: Stream, pull: Pull) -> Outcome:
+        """The answer to a query: of one node's t-th query the same for all policies, as far as k and E allow."""
+        sizes = jnp.array([k for k, _ in self.configurations], jnp.int32)
+        k = jnp.where(pull.asked, sizes[pull.configuration], 0)
+        own = substream(instance, pull.node, pull.number)
+        most = max(k for k, _ in self.configurations)
+        entity = answer(self.crowd, own, pull.node, k, pull.exclude, most, self.on_tape)
+        return Outcome(entity, jnp.where(entity >= 0, self.crowd.leaf[entity], -1))
+
+
+def _exact(budget: float | Fraction) -> Fraction:
+    """A float stands for the decimal that prints it: 0.3 of a cost is 6 twentieths, not 5.99."""
+    return budget if isinstance(budget, Fraction) else Fraction(repr(float(budget)))
+
+
+def extraction(
+    domain: Domain,
+    budget: float | Fraction,
+    *,
+    answers: str = "proportional",
+    cost: str = "linear",
+    configurations: Sequence[Sequence[int]] = CONFIGURATIONS,
+    informed: bool = False,
+    on_tape: bool = False,
+) -> Extraction:
+    """A problem of extraction, checked.
+
+    Args:
+        domain: the entities and their hierarchy.
+        budget: what all queries together may cost; taken down to a whole number of units.
+        answers: the answer model, "proportional" or "k-largest".
+        cost: the cost model, "linear" or "step".
+        configurations: the pairs (k, l) that may be asked.
+        informed: whether policies may ask for the true expected gain, which takes tables: a second for 1,000 entities.
+        on_tape: draw each entity by itself, for tests against single-step programs.
+
+    Raises:
+        BadInput: for models and configurations that do not exist, and a budget below the cheapest query.
+    """
+    pairs = checked(configurations)
+    units, costs = table(cost, pairs, domain.values.shape[1])
+    reachable = costs[:, np.unique(np.asarray(domain.poset.specificity))]
+    cheapest, most = Fraction(int(reachable.min()), units), Fraction(MOST_BUDGET, units)
+    if not isinstance(budget, int | float | Fraction | np.number) or not cheapest <= (exact := _exact(budget)) <= most:
+        raise BadInput("budget", budget, f"at least {float(cheapest):g}, the cheapest query, to {float(most):g}")
+    largest = max(k for k, _ in pairs) + max(length for _, length in pairs)
+    return Extraction(
+        jnp.asarray(int(exact * units), jnp.int32),
+        jax.tree.map(jnp.asarray, domain.poset),
+        crowd(domain, answers, largest),
+        jnp.asarray(costs),
+        jnp.asarray(gain.inclusion(domain, answers, pairs)) if informed else None,
+        pairs,
+        units,
+        on_tape,
+    )

@@ -1,0 +1,393 @@
+"""Extraction's problem side: posets and answers against their oracle, costs, tables, the paper's domains."""
+
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxbandit.errors import BadInput
+from jaxbandit.extraction import Domain, Pull, Tree, domain, extraction
+from jaxbandit.extraction.answers import answer, crowd
+from jaxbandit.extraction.costs import CONFIGURATIONS, checked, number_of, table
+from jaxbandit.extraction.domains import eventbrite_like, people_like
+from jaxbandit.extraction.table import read_domain
+from jaxbandit.random import Stream, stream, substream, words
+from tests.oracles import extraction as oracle
+
+DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
+PARENTS = ([0, 0, 0, 1, 1], [0, 0, 0, 0])
+TREES = tuple(Tree(np.array(parent, np.int32), tuple(map(str, range(len(parent))))) for parent in PARENTS)
+K, EXCLUDED, DRAWS = 4, 2, 1 << 14
+
+
+def small(entities: int, popularity: Any = 1.0, seed: int = 0) -> Domain:
+    rng = np.random.default_rng(seed)
+    places = np.stack([rng.choice([2, 3, 4], entities), rng.integers(1, 4, entities)], axis=1)
+    return domain(TREES, places, popularity)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_posets_are_the_oracles(seed: int) -> None:
+    """Random trees of several depths, few entities: the same nodes in the same order, and all that hangs on them."""
+    rng = np.random.default_rng(seed)
+    parents = [[0, *(int(rng.integers(0, j)) for j in range(1, n))] for n in rng.integers(2, 9, 3)]
+    leaves = [[j for j in range(1, len(tree)) if j not in tree[1:]] for tree in parents]
+    places = np.array([[int(rng.choice(some)) for some in leaves] for _ in range(12)])
+    built = domain(tuple(Tree(np.array(tree, np.int32), ("",) * len(tree)) for tree in parents), places, 1.0)
+    expected = oracle.Poset(parents, [tuple(map(int, place)) for place in places])
+    poset, (start, member) = built.poset, built.members()
+    assert [tuple(value) for value in built.values.tolist()] == expected.nodes
+    assert np.asarray(poset.leaves).tolist() == [expected.place[v] for v in expected.leaf_nodes]
+    assert built.leaf.tolist() == [expected.place[v] for v in expected.leaves]
+    for number, node in enumerate(expected.nodes):
+        above = poset.ancestors[number]
+        assert above[above >= 0].tolist() == [expected.place[v] for v in expected.ancestors(node)]
+        assert poset.specificity[number] == expected.specificity(node)
+        own = poset.child[poset.child_start[number] : poset.child_start[number + 1]]
+        assert own.tolist() == [expected.place[v] for v in expected.children(node)]
+        assert member[start[number] : start[number + 1]].tolist() == expected.population(node)
+
+
+@pytest.mark.parametrize(
+    ("places", "popularity", "field"),
+    [
+        ([[1, 1]], 1.0, "places[0]"),
+        ([[3, 4]], 1.0, "places[0]"),
+        ([[3, 1]], -1.0, "popularity[0]"),
+        ([], 1.0, "places"),
+    ],
+)
+def test_entities_that_are_not_at_leaves(places: Any, popularity: float, field: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        domain(TREES, np.array(places, np.int32), popularity)
+    assert refused.value.field == field
+
+
+def test_a_tree_whose_parents_come_late_is_refused() -> None:
+    with pytest.raises(BadInput, match="smaller numbers"):
+        domain((Tree(np.array([0, 2, 1], np.int32), ("", "a", "b")),), np.array([[1]]), 1.0)
+
+
+# Answers.
+
+
+@jax.jit
+def ask(own: Any, nodes: Any, excludes: Any, on_tape: Any = None) -> Any:
+    """The answers to one query for each of the draws: int32, (draws, K)."""
+    keys = substream(stream(0, jnp.arange(nodes.shape[0])), 1)
+
+    def one(high: Any, low: Any, node: Any, exclude: Any) -> Any:
+        return answer(own, Stream(high, low), node, jnp.int32(K), exclude, K, on_tape is not None)
+
+    return jax.vmap(one)(keys.high, keys.low, nodes, excludes)
+
+
+def frequencies(own: Any, exclude: list[int], on_tape: Any = None, node: int = 0) -> np.ndarray:
+    """How often each entity was returned, and whether each answer is one."""
+    excludes = jnp.broadcast_to(jnp.array(exclude, jnp.int32), (DRAWS, EXCLUDED))
+    found = np.asarray(ask(own, jnp.full(DRAWS, node, jnp.int32), excludes, on_tape))
+    assert not np.isin(found[found >= 0], exclude).any()
+    ordered = np.sort(found, axis=1)
+    assert ((ordered[:, 1:] > ordered[:, :-1]) | (ordered[:, 1:] == -1)).all()
+    return np.bincount(found[found >= 0], minlength=own.leaf.size)
+
+
+def agree(found: np.ndarray, expected: np.ndarray, ways: float = 1.0) -> None:
+    """Counts of DRAWS draws against probabilities: all within 4.5 standard errors."""
+    spread = np.sqrt(DRAWS * np.maximum(expected * (1 - expected), 1e-12) * ways)
+    assert (np.abs(found - DRAWS * expected) <= 4.5 * spread + 0.5).all()
+
+
+POPULARITIES: dict[str, Callable[[int], np.ndarray]] = {
+    "even": lambda n: np.random.default_rng(1).uniform(0.1, 10, n),
+    "heavy": lambda n: 100.0 / np.arange(1, n + 1),
+    "one dominates": lambda n: np.where(np.arange(n) < 2, 3e4, np.linspace(1, 2, n)),
+}
+
+
+@pytest.mark.parametrize("tape", [None, 0])
+@pytest.mark.parametrize("popularity", POPULARITIES)
+@pytest.mark.parametrize("model", ["proportional", "k-largest"])
+def test_a_small_node_answers_by_the_exact_law(model: str, popularity: str, tape: Any) -> None:
+    weights = POPULARITIES[popularity](9)
+    law = {"proportional": oracle.inclusion_proportional, "k-largest": oracle.inclusion_k_largest}[model]
+    exact = np.zeros(9)
+    left = [e for e in range(9) if e not in (1, 5)]
+    exact[left] = [float(p) for p in law([float(weights[e]) for e in left], K)]
+    agree(frequencies(crowd(small(9, weights), model, K + EXCLUDED), [1, 5], tape), exact)
+
+
+def exact_of_large(model: str, weights: np.ndarray, k: int) -> np.ndarray:
+    """Inclusion probabilities by quadrature over the time of a clock, a route of its own: (n,)."""
+    s = np.linspace(-18, 18, 1500)
+    u, rule = (1 + np.tanh(s)) / 2, (s[1] - s[0]) / 2 / np.cosh(s) ** 2
+    exact = np.zeros(len(weights))
+    for i, w in enumerate(weights):
+        # The entity's own uniform is u: who is ahead of it?
+        if model == "proportional":
+            ahead = 1 - u[:, None] ** (np.delete(weights, i)[None, :] / w)
+        else:
+            ahead = np.maximum(1 - u[:, None] * w / np.delete(weights, i)[None, :], 0)
+        below = np.zeros((len(u), k))
+        below[:, 0] = 1
+        for p in ahead.T:
+            below[:, 1:] = below[:, 1:] * (1 - p[:, None]) + below[:, :-1] * p[:, None]
+            below[:, 0] *= 1 - p
+        exact[i] = rule @ below.sum(axis=1)
+    return exact
+
+
+@pytest.mark.parametrize("popularity", POPULARITIES)
+@pytest.mark.parametrize("model", ["proportional", "k-largest"])
+def test_a_large_node_answers_by_the_exact_law(model: str, popularity: str) -> None:
+    """By searches, and where one entity dominates mostly by what comes after them."""
+    weights = POPULARITIES[popularity](60)
+    own = crowd(small(60, weights), model, K + EXCLUDED)
+    assert own.slots < 60
+    left = np.delete(np.arange(60), [0, 7])
+    exact = np.zeros(60)
+    exact[left] = exact_of_large(model, weights[left], K)
+    agree(frequencies(own, [0, 7]), exact)
+
+
+def test_the_quadrature_is_the_oracles_law() -> None:
+    weights = POPULARITIES["heavy"](8)
+    expected = [float(p) for p in oracle.inclusion_proportional(list(weights), 3)]
+    np.testing.assert_allclose(exact_of_large("proportional", weights, 3), expected, atol=1e-4)
+    np.testing.assert_allclose(
+        exact_of_large("k-largest", weights, 3), oracle.inclusion_k_largest(list(weights), 3), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("model", ["proportional", "k-largest"])
+def test_on_tape_an_answer_is_the_oracles(model: str) -> None:
+    """Entity by entity, in order: each has the uniform of its own word."""
+    weights = POPULARITIES["even"](60)
+    own, built = crowd(small(60, weights), model, K + EXCLUDED), small(60, weights)
+    start, member = built.members()
+    runs, nodes = 64, np.arange(64) % len(built.values)
+    excludes = np.random.default_rng(0).integers(0, 60, (runs, EXCLUDED)).astype(np.int32)
+    found = np.asarray(ask(own, jnp.asarray(nodes, jnp.int32), jnp.asarray(excludes), 0))
+    keys = substream(stream(0, jnp.arange(runs)), 1)
+    word = np.asarray(words(Stream(keys.high[:, None], keys.low[:, None]), 1, jnp.arange(60)[None, :])[0])
+    for run, node in enumerate(nodes):
+        uniforms = ((~word[run]).astype(np.float64) + 0.5) / 2**32
+        candidates = [e for e in member[start[node] : start[node + 1]].tolist() if e not in excludes[run]]
+        expected = oracle.MODELS[model](weights, uniforms, candidates, K)
+        assert found[run][found[run] >= 0].tolist() == expected
+
+
+@pytest.mark.parametrize("model", ["proportional", "k-largest"])
+def test_few_or_none_left_are_all_returned(model: str) -> None:
+    """Three entities, of which one is excluded and one has popularity 0; then none."""
+    own = crowd(small(3, [1.0, 0.0, 2.0]), model, K + EXCLUDED)
+    assert frequencies(own, [-1, 0]).tolist() == [0, 0, DRAWS]
+    assert frequencies(own, [2, 0]).tolist() == [0, 0, 0]
+
+
+def test_a_problem_answers_alike_to_all_policies() -> None:
+    """The same node's t-th query has the same answer with a smaller k, and another one at another time."""
+    problem = extraction(small(200, POPULARITIES["heavy"](200)), 10, configurations=[(5, 0), (10, 0), (10, 2)])
+    key = stream(3, 1)
+    instance = problem.draw(key)
+
+    @jax.jit
+    def pull(configuration: Any, number: Any, asked: Any) -> Any:
+        return problem.pull(key, instance, Pull(jnp.int32(0), configuration, jnp.full(2, -1, jnp.int32), number, asked))
+
+    few, many, later = pull(0, 7, True), pull(1, 7, True), pull(1, 8, True)
+    assert few.entity.shape == (10,)
+    assert few.entity[:5].tolist() == many.entity[:5].tolist()
+    assert few.entity[5:].tolist() == [-1] * 5
+    assert many.entity.tolist() != later.entity.tolist()
+    assert many.leaf.tolist() == problem.crowd.leaf[many.entity].tolist()
+    assert pull(1, 7, False).entity.tolist() == [-1] * 10
+
+
+# Costs.
+
+
+@pytest.mark.parametrize("model", ["linear", "step"])
+def test_costs_are_the_oracles(model: str) -> None:
+    units, costs = table(model, CONFIGURATIONS, 3)
+    for (k, length), row in zip(CONFIGURATIONS, costs, strict=True):
+        for s, cost in enumerate(row):
+            expected = (
+                oracle.linear_cost(k, length, s, s_max=3) if model == "linear" else oracle.step_cost(k, length, s)
+            )
+            assert Fraction(int(cost), units) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"budget": 0.2}, "budget"),
+        ({"budget": float("nan")}, "budget"),
+        ({"budget": 1e12}, "budget"),
+        ({"answers": "largest"}, "answers"),
+        ({"cost": "free"}, "cost"),
+        ({"configurations": [(21, 0)]}, "configurations"),
+        ({"configurations": [(5, 11)]}, "configurations"),
+        ({"configurations": [(0, 0)]}, "configurations"),
+        ({"configurations": [(5, 0), (5, 0)]}, "configurations"),
+        ({"configurations": []}, "configurations"),
+    ],
+)
+def test_problems_that_cannot_be(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        extraction(small(5), **({"budget": 10} | change))
+    assert refused.value.field == field
+    assert "\n" not in str(refused.value)
+
+
+def test_a_configuration_that_is_not_offered() -> None:
+    assert number_of(checked(CONFIGURATIONS), 10, 5) == 4
+    with pytest.raises(BadInput, match="one of"):
+        number_of(checked(CONFIGURATIONS), 10, 2)
+
+
+def test_a_budget_is_exact_in_units() -> None:
+    problem = extraction(people_like(), 10)
+    assert (problem.units, int(problem.budget)) == (4, 40)
+    assert extraction(people_like(), Fraction(7, 5)).budget == 5
+
+
+# Tables.
+
+TABLE = (
+    "shop,place,kind,stars\nA,US/California/LA,food/thai,3\nB,US/California/SF,food/thai,1.5\nC,FR/Paris,food/pizza,0\n"
+)
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., Domain]:
+    """Reads a table, and trees, from texts."""
+
+    def built(text: str, trees: str | None = None, **changes: Any) -> Domain:
+        (tmp_path / "shops.csv").write_text(text)
+        if trees is not None:
+            (tmp_path / "tree.csv").write_text(trees)
+            changes["trees"] = {"place": tmp_path / "tree.csv"}
+        columns = {"attributes": ["place", "kind"], "entity": "shop", "popularity": "stars"}
+        return read_domain(tmp_path / "shops.csv", **(columns | changes))
+
+    return built
+
+
+def test_a_table_of_paths(read: Callable[..., Domain]) -> None:
+    found = read(TABLE)
+    assert found.names == ("A", "B", "C")
+    assert found.popularity.tolist() == [3.0, 1.5, 0.0]
+    assert found.name(0) == "*, *"
+    assert [found.name(node) for node in found.leaf] == [
+        "US/California/LA, food/thai", "US/California/SF, food/thai", "FR/Paris, food/pizza",
+    ]  # fmt: skip
+    # 1 + 2 + 2 + 2 places, 1 + 1 + 2 kinds; thai is in the US alone, pizza in France alone.
+    assert len(found.values) == 7 * 2 + 5 + 3
+
+
+def test_a_table_with_a_tree_of_its_own(read: Callable[..., Domain]) -> None:
+    found = read(
+        TABLE.replace("US/California/", "").replace("FR/", ""), "child,parent\nLA,US\nSF,US\nUS,\nParis,FR\nRome,IT\n"
+    )
+    assert [found.name(node) for node in found.leaf[1:]] == ["US/SF, food/thai", "FR/Paris, food/pizza"]
+    assert "Rome" in found.trees[0].names
+
+
+ROW = "shop,place,kind,stars\nA,{},{},{}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "trees", "line"),
+    [
+        (TABLE + "A,FR/Paris,food/thai,1\n", None, "shop in line 5 = A: .* line 2 has it too, on another leaf"),
+        (TABLE + "A,US/California/LA,food/thai,1\n", None, "shop in line 5 = A: .* line 2 has it too$"),
+        (TABLE + ",US/California/LA,food/thai,1\n", None, "shop in line 5 = empty"),
+        (TABLE + "D,US,food/thai,1\n", None, "place in line 5 = US: a leaf"),
+        (ROW.format("US", "thai", "-1"), None, "stars in line 2 = -1: a finite number, at least 0"),
+        (ROW.format("US", "thai", "many"), None, "stars in line 2 = many"),
+        (ROW.format("US//LA", "thai", "1"), None, "place in line 2 = US//LA: a path"),
+        (ROW.format("US", "", "1"), None, "kind in line 2 = empty: a path"),
+        (ROW.format("LA", "thai", "1"), "child,parent\nSF,US\n", "place in line 2 = LA: a value of"),
+        (ROW.format("US", "thai", "1"), "child,parent\nSF,US\n", "place in line 2 = US: a leaf"),
+        (ROW.format("a", "thai", "1"), "child,parent\na,b\nb,c\nc,a\n", "trees.place = a: a tree"),
+        (ROW.format("a", "thai", "1"), "child,parent\na,b\na,c\n", "trees.place in line 3 = a: a child of one parent"),
+        (ROW.format("a", "thai", "1"), "child\na\n", "trees.place = parent: no such column"),
+        ("shop,place,stars\nA,US,1\n", None, "attributes = kind: no such column"),
+        ("shop,place,kind,stars\n", None, "path = .*at least one row"),
+        ("", None, "path = .*at least one row"),
+    ],
+)  # fmt: skip
+def test_tables_that_cannot_be_read(read: Callable[..., Domain], text: str, trees: str | None, line: str) -> None:
+    with pytest.raises(BadInput, match=line) as refused:
+        read(text, trees)
+    assert "\n" not in str(refused.value)
+
+
+# The paper's domains.
+
+
+def test_people_are_as_many_as_published() -> None:
+    found = people_like()
+    assert found.values.shape == (30, 2)
+    assert found.leaf.shape == (1245,)
+    assert abs(found.popularity.sum() - 2980) <= 5
+    assert len(found.poset.leaves) == 20
+
+
+def test_the_event_domain_is_close_to_the_published_one() -> None:
+    """Built in seconds; numbers of nodes by population within some percent."""
+    start = time.process_time()
+    found = eventbrite_like()
+    assert time.process_time() - start < 20
+    sizes = np.diff(found.members()[0])
+    assert sizes.sum() == 24 * 57805
+    assert [len(tree.parent) for tree in found.trees] == [20, 12512, 34]
+    assert found.poset.ancestors.shape == (len(sizes), 24)
+    assert ((found.popularity > 0) & (found.popularity <= 10)).all()
+    path = DATA / "eventbrite" / "node_populations.csv"
+    if not path.is_file():
+        pytest.skip("no ../shared/data/eventbrite: the published populations are not part of this")
+    population, nodes = np.loadtxt(path, delimiter=",", skiprows=1, dtype=np.int64).T
+    assert abs(len(sizes) / nodes.sum() - 1) < 0.02
+    bounds = ((1, 2, 0.02), (2, 3, 0.08), (3, 5, 0.04), (5, 11, 0.04), (11, 101, 0.04), (101, 1001, 0.1))
+    for low, high, within in bounds:
+        published = nodes[(population >= low) & (population < high)].sum()
+        assert abs(((sizes >= low) & (sizes < high)).sum() / published - 1) < within, low
+
+
+# The true gain.
+
+
+@pytest.mark.parametrize("model", ["proportional", "k-largest"])
+def test_the_expected_gain_is_the_oracles(model: str) -> None:
+    """Every node of a small poset, with and without exclude lists."""
+    weights = POPULARITIES["even"](10)
+    built = small(10, weights, seed=4)
+    pairs = [(2, 0), (3, 0), (2, 1), (3, 2)]
+    problem = extraction(built, 10, answers=model, configurations=pairs, informed=True)
+    key = stream(0, 0)
+    expected_poset = oracle.Poset(PARENTS, [tuple(map(int, built.values[node])) for node in built.leaf])
+    retrieved = [0, 1, 4, 6, 9]
+
+    @jax.jit
+    def gain(node: Any, configuration: Any, exclude: Any) -> Any:
+        view = problem.view(key, problem.draw(key))
+        known = jax.vmap(view.inclusion, (0, None))(jnp.array(retrieved, jnp.int32), node)
+        return view.expected_gain(node, configuration, exclude, jnp.sum(known, axis=0))
+
+    for number, node in enumerate(expected_poset.nodes):
+        here = [e for e in retrieved if e in expected_poset.population(node)]
+        for configuration, (k, length) in enumerate(pairs):
+            exclude = here[:length]
+            query = oracle.Query(1, node, k, length, tuple(exclude))
+            exact = oracle.expected_gain(expected_poset, [float(w) for w in weights], model, query, retrieved)
+            padded = jnp.array(exclude + [-1] * (2 - len(exclude)), jnp.int32)
+            found = float(gain(jnp.int32(number), jnp.int32(configuration), padded))
+            assert abs(found - exact) < (0.05 if exclude else 5e-4), (node, k, exclude)
