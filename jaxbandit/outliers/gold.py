@@ -22,9 +22,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.outliers.intervals import Interval, all_equal, arm_radii, means_of
-from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING, Seen, low_bits, rarely, select
+from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING, Seen, low_bits, select
 from jaxbandit.outliers.problem import Singles, View
 from jaxbandit.outliers.twofold import Twofold
+from jaxbandit.random.fence import rarely
 
 SWEEPS = 32
 """The most sweeps in a leap."""

@@ -17,9 +17,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.outliers.intervals import Interval, all_equal, arm_radii, equal_means, means_of
-from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING, Seen, above_threshold, answer, rarely, select
+from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING, Seen, above_threshold, answer, select
 from jaxbandit.outliers.problem import One, View
 from jaxbandit.outliers.twofold import Twofold
+from jaxbandit.random.fence import rarely
 
 _UNSURE = 2.0**-20
 """The distance, in sums of a mean and radii as large, that float32 cannot be trusted below."""
