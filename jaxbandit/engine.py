@@ -47,8 +47,8 @@ class Policy(Protocol):
     One whose runs take few or heavy steps may have an attribute ``stride`` of its class: how many steps all lanes
     make before the engine looks which of them are over (int, 32 where there is none). ``scratch``, of its class too,
     names the fields of its state whose contents do not matter when a run begins: the engine leaves those of the lane's
-    last run there. One whose steps go over all of its state may have ``dense``, true: there are no more lanes at once
-    than a processor's cache holds.
+    last run there. One whose steps go over all of its state may have ``dense``, true, or how many bytes of a lane a
+    step works on, where that is more: there are no more lanes at once than a processor's cache holds.
     """
 
     def init(self, view: Any) -> Tree:
@@ -490,6 +490,7 @@ def _run_jobs(
 def _width(lane: _Lane, policy: Policy, mesh: Mesh) -> int:
     platform = mesh.devices.flat[0].platform
     room = _STATE_BYTES.get(platform, 1 << 33)
-    if getattr(policy, "dense", False):
+    dense = int(getattr(policy, "dense", 0))
+    if dense:
         room = _CACHE_BYTES.get(platform, room)
-    return max(1, min(_LANES.get(platform, 1 << 16), room // _bytes(lane)))
+    return max(1, min(_LANES.get(platform, 1 << 16), room // max(_bytes(lane), dense)))

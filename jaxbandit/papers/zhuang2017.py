@@ -242,20 +242,20 @@ def _fig3(request: Request) -> Plan:
 
 
 EASY = [*(0.2 + 0.01 * i for i in range(18)), 0.85, 0.95]
-RARE = [*(0.0005 + 0.00003 * i for i in range(18)), 0.0163, 0.02]
+RARE = [*(0.02 + 0.001 * i for i in range(18)), 0.075, 0.15]
 """Two outliers far out; and rare rewards, with an outlier that makes the threshold uncertain and an arm close below."""
 
-_KINDS: Sequence[Params] = [{"kind": "rr"}, {"kind": "wrr"}, {"kind": "wrr", "rho": 1000.0}]
+_KINDS: Sequence[Params] = [{"kind": "rr"}, {"kind": "wrr"}, {"kind": "wrr", "rho": 100.0}]
 
 
 def _intervals(request: Request) -> Plan:
     policies: list[Params] = [{**kind, "interval": name} for kind in _KINDS for name in NAMES]
     studies = [
         request.study({
-            "problem": {"kind": "outliers/bernoulli", "k": k, "budget": CAP, "means": {"list": means}},
+            "problem": {"kind": "outliers/bernoulli", "k": 2.0, "budget": CAP // 10, "means": {"list": means}},
             "policy": policies,
         }, labels={"arms": arms})
-        for arms, k, means in (("easy", 2.0, EASY), ("rare", 3.0, RARE))
+        for arms, means in (("easy", EASY), ("rare", RARE))
     ]  # fmt: skip
 
     def rows(found: list[Row]) -> list[Row]:
