@@ -35,7 +35,7 @@ K, DELTA, CAP, ERRORS, EPS, RHO = 2.5, 0.1, 10**7, 4.0, 2.5, 0.9
 
 
 class Case(NamedTuple):
-    """Rule, interval, arms, the ratio asked, runs a repetition of ours and of numba's, lanes a device."""
+    """Rule, interval, arms, the ratio asked, runs a repetition of ours and of numba's."""
 
     rule: str
     interval: str
@@ -43,19 +43,18 @@ class Case(NamedTuple):
     asked: float
     ours: int
     theirs: int
-    lanes: int = 1024
 
 
 CASES = (
     Case("rr", "bernoulli-corrected", 50, 10.0, 8000, 200),
     Case("rr", "bernoulli-corrected", 200, 30.0, 3000, 40),
     Case("rr", "bounded", 50, 10.0, 3000, 16),
-    Case("wrr", "bernoulli-corrected", 50, 10.0, 4096, 400, 64),
-    Case("wrr", "bernoulli-corrected", 200, 30.0, 1024, 60, 16),
+    Case("wrr", "bernoulli-corrected", 50, 10.0, 4096, 400),
+    Case("wrr", "bernoulli-corrected", 200, 30.0, 1024, 60),
     Case("nrr", "bounded", 50, 1.0, 65536, 16384),
-    Case("ib", "bounded", 50, 1.0, 512, 32, 256),
-    Case("gold", "bounded", 100, 10.0, 1024, 64, 16),
-    Case("gold", "bernoulli-corrected", 100, 10.0, 1024, 32, 16),
+    Case("ib", "bounded", 50, 1.0, 512, 32),
+    Case("gold", "bounded", 100, 10.0, 1024, 64),
+    Case("gold", "bernoulli-corrected", 100, 10.0, 1024, 32),
 )
 
 
@@ -111,7 +110,7 @@ def measure(case: Case, repeats: int) -> Row:
     threads = os.cpu_count() or 1
 
     def ours(seed: int) -> np.ndarray:
-        found = simulate(problem, rule, runs=case.ours, seed=seed, lanes=case.lanes)
+        found = simulate(problem, rule, runs=case.ours, seed=seed)
         right = np.all(found["outliers"][0] == truth, axis=-1)
         return np.stack([found["pulls"][0], right], axis=-1).astype(np.float64)
 
@@ -146,7 +145,6 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--repeats", type=int, help="repetitions of each side (5)")
     options.add_argument("--rule", help="this rule alone")
-    options.add_argument("--lanes", type=int, help="lanes a device")
     given = options.parse_args()
     head = facts("outliers", given.quick)
     jax.config.update("jax_platforms", "cpu")

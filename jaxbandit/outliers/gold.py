@@ -134,6 +134,11 @@ class GOLD:
 
     stride: ClassVar[int] = 8
 
+    @property
+    def dense(self) -> int:
+        """About how many bytes of a lane a step works on: the graph, several times."""
+        return 6 * self.n * self.n
+
     def init(self, view: View) -> State:
         """A first sweep over all arms."""
         n = self.n

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from jaxbandit.outliers.intervals import Arms, Interval, looked_at
 from jaxbandit.outliers.twofold import Twofold

@@ -97,6 +97,12 @@ class Measured:
         steps: int = self.rule.stride
         return steps
 
+    @property
+    def dense(self) -> int:
+        """The same."""
+        size: int = self.rule.dense
+        return size
+
     def init(self, view: View) -> Any:
         """The rule's."""
         return self.rule.init(view)

@@ -140,6 +140,11 @@ class WRR:
         """The most rounds in a leap."""
         return min(max(1, 256 // self.n), 8)
 
+    @property
+    def dense(self) -> int:
+        """About how many bytes of a lane a step works on: a few numbers of each pull in a leap."""
+        return 64 * 8 * self.n
+
     def init(self, view: View) -> State:
         """Each arm once."""
         zero = jnp.int32(0)
