@@ -1,5 +1,8 @@
 """Naive Round-Robin (NRR): Zhuang, Wang and Wang, "Identifying Outlier Arms in Multi-Armed Bandit", NIPS 2017, section
 5.2: all arms in turn, until the estimated set was the same after each of the last 1/delta pulls.
+
+A leap is up to n pulls, one an arm. What the threshold is after each of them follows from prefix sums. If no mean, old
+or new, comes near the values that it takes, the set stays as it was; else the first of the pulls alone is made.
 """
 
 import math
@@ -11,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.outliers.intervals import Interval
-from jaxbandit.outliers.leap import RUNNING, Seen, answer, code_of, cyclic, look, outliers, select, within_sweep
+from jaxbandit.outliers.intervals import Interval, means_of
+from jaxbandit.outliers.leap import RUNNING, Seen, answer, clear, code_of, cyclic, look, outliers, prefix_sums, select
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.twofold import Twofold
 
@@ -23,12 +26,10 @@ def patience(delta: float) -> int:
 
 
 class State(NamedTuple):
-    """``cursor``: the arm that is next; ``extra``: how many arms are pulled next; ``same``: pulls since the set
-    ``found``, bool (n,), changed; ``code``."""
+    """``cursor``: the arm that is next; ``same``: pulls since the set ``found``, bool (n,), changed; ``code``."""
 
     seen: Seen
     cursor: Array
-    extra: Array
     same: Array
     found: Array
     code: Array
@@ -53,35 +54,56 @@ class NRR:
     def init(self, view: View) -> State:
         """Each arm once."""
         zero = jnp.int32(0)
-        none = jnp.zeros(self.n, bool)
-        return State(Seen.nothing(self.n), zero, jnp.int32(self.n), zero, none, jnp.int32(RUNNING))
+        return State(Seen.nothing(self.n), zero, zero, jnp.zeros(self.n, bool), jnp.int32(RUNNING))
 
     def ask(self, view: View, state: State) -> Pull:
         """The next arms, once each."""
-        count = (cyclic(self.n, state.cursor) < state.extra).astype(jnp.int32)
+        most = jnp.minimum(self.need - state.same, self.cap - state.seen.total)
+        most = jnp.where(self.leaping & (self.of.rule == "k-sigma"), most, 1)
+        most = jnp.where(state.seen.total == 0, self.n, most)
+        count = (cyclic(self.n, state.cursor) < most).astype(jnp.int32)
         return Pull(jnp.where(state.code == RUNNING, count, 0), state.seen.pulls)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
         """Looks whether the set has changed; up to the last pull it surely had not."""
-        n, k = self.n, self.k.hi
-        seen = state.seen.add(pull.counts, outcome)
-        moved = seen.total > state.seen.total
         first = state.seen.total == 0
-        at = look(self.of, k, self.k, seen)
+        alone = ~first & ~self._stays(state, pull.counts, outcome)
+        here = cyclic(self.n, state.cursor) == 0
+        counts, ones = (jnp.where(alone & ~here, 0, x) for x in (pull.counts, outcome))
+        seen = state.seen.add(counts, ones)
+        made = seen.total - state.seen.total
+        at = look(self.of, self.k.hi, self.k, seen)
         found = outliers(self.of, self.k, seen, at)
         changed = jnp.any(found != state.found) | first
-        same = jnp.where(changed, 0, state.same + state.extra)
-        cursor = jnp.where(first, self.start, state.cursor + state.extra)
-        cursor = jnp.where(cursor >= n, cursor - n, cursor)
-        # The mean nearest to the threshold is every arm's witness: all may move.
-        sure = jnp.maximum(jnp.min(jnp.abs(at.above)) - at.unsure, 0)
-        bare = at._replace(arms=at.arms._replace(theta_radius=jnp.float32(0)), turn=jnp.float32(0))
-        safe = within_sweep(bare, sure, 1 / (at.least + 1), jnp.int32(0), jnp.float32(1))
-        safe = jnp.where(self.leaping & (at.arms.sigma > 0), safe, 0)
-        left = self.cap - seen.total
-        extra = jnp.minimum(jnp.minimum(safe + 1, n), jnp.minimum(left, self.need - same))
-        after = State(seen, cursor, extra, same, found, code_of(same < self.need, left > 0, at))
-        return select(moved, after, state)
+        same = jnp.where(changed, 0, state.same + made)
+        cursor = jnp.where(first, self.start, state.cursor + made)
+        cursor = jnp.where(cursor >= self.n, cursor - self.n, cursor)
+        code = code_of(same < self.need, self.cap > seen.total, at)
+        return select(made > 0, State(seen, cursor, same, found, code), state)
+
+    def _stays(self, state: State, counts: Array, outcome: Array) -> Array:
+        """Whether the set surely stays the same while these arms are pulled."""
+        n, k = self.n, self.k.hi
+        turns = jnp.arange(n, dtype=jnp.int32)
+        arms = state.cursor + turns
+        arms = jnp.where(arms >= n, arms - n, arms)
+        later = state.seen.add(counts, outcome)
+        old, new = (means_of(jnp.maximum(x.pulls, 1), x.ones)[arms] for x in (state.seen, later))
+        gains = prefix_sums(jnp.stack([new - old, new * new - old * old])[:, None])[:, 0]
+        mu, square = (jnp.sum(x) + gain for x, gain in zip((old, old * old), gains, strict=True))
+        # Before each pull; what is after the last one is looked at anyway.
+        mu, square = mu / n, square / n
+        sigma = jnp.sqrt(jnp.maximum(square - mu * mu, 0))
+        unsure = clear(n, k, jnp.min(sigma)) + jnp.float32(2.0**-18) * (1 + k / jnp.maximum(jnp.min(sigma), 1e-3))
+        beyond = jnp.zeros(n, bool)
+        within = jnp.zeros(n, bool)
+        for sign in (1, -1) if self.of.sides == "both" else (1,):
+            limits = sign * mu + k * sigma
+            least, most = jnp.min(limits) - unsure, jnp.max(limits) + unsure
+            low, high = jnp.minimum(sign * old, sign * new), jnp.maximum(sign * old, sign * new)
+            beyond = beyond | (low > most)
+            within = within | ((high >= least) & (low <= most))
+        return jnp.all(beyond | ~within) & (jnp.min(sigma) > 0)
 
     def done(self, view: View, state: State) -> Array:
         """The set has not changed for long enough, or the cap is reached."""

@@ -32,6 +32,7 @@ from jaxbandit.outliers.leap import (
     code_of,
     look,
     low_bits,
+    prefix_sums,
     select,
 )  # fmt: skip
 from jaxbandit.outliers.problem import MOST, Singles, View
@@ -116,7 +117,7 @@ class _Walked(NamedTuple):
 
 
 _NONE, _OPEN = 1 << 20, 1 << 21
-_BLOCK, _TOGETHER = 16, 8
+_TOGETHER = 8
 
 
 @jax.tree_util.register_dataclass
@@ -210,7 +211,7 @@ class WRR:
         guess = jnp.where(on, jnp.maximum(jnp.diff(due, axis=0, prepend=due[:1] - due[:1]), 1), 1)
         guess = guess.at[0].set(jnp.where(on, jnp.maximum(due[0] - pulls, 1), 1))
         guess = jnp.where(exists, jnp.minimum(guess, MOST), 0)
-        guess = jnp.where(_before(guess.astype(jnp.float32)) < left, guess, 0)
+        guess = jnp.where(prefix_sums(guess.astype(jnp.float32)) < left, guess, 0)
         once = self._visits(base, state.best, exists, guess).made
         found = self._visits(base, state.best, exists, once)
         # Up to the first visit that was not as assumed, and that one.
@@ -239,7 +240,7 @@ class WRR:
 
         old, new = features(before), features(before + assumed)
         gains = jnp.stack([(b - a) for a, b in zip(old, new, strict=True)] + [assumed.astype(jnp.float32)])
-        sums = _before(gains)
+        sums = prefix_sums(gains)
         start = [jnp.sum(x[0]) for x in old]
         # All other arms, when an arm is visited.
         others = [total + x - own for total, x, own in zip(start, sums[:-1], old, strict=True)]
@@ -284,22 +285,6 @@ class WRR:
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``leap.answer``."""
         return answer(self.of, self.k, state.seen, state.code)
-
-
-def _before(x: Array) -> Array:
-    """Sums of what comes before, over the last two axes in row-major order: by products with triangles, as prefix sums
-    are slow."""
-    *lead, rounds, n = x.shape
-    size = -(-rounds * n // _BLOCK) * _BLOCK
-    flat = jnp.pad(x.reshape(*lead, rounds * n), [(0, 0)] * len(lead) + [(0, size - rounds * n)])
-    blocks = flat.reshape(*lead, size // _BLOCK, _BLOCK)
-
-    def triangle(size: int) -> Array:
-        return jnp.triu(jnp.ones((size, size), jnp.float32), 1)
-
-    within = jnp.matmul(blocks, triangle(_BLOCK), precision=lax.Precision.HIGHEST)
-    ahead = jnp.matmul(jnp.sum(blocks, axis=-1), triangle(size // _BLOCK), precision=lax.Precision.HIGHEST)
-    return (within + ahead[..., None]).reshape(*lead, size)[..., : rounds * n].reshape(x.shape)
 
 
 @functools.lru_cache
