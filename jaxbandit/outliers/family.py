@@ -242,7 +242,7 @@ POLICIES = (
                (_DELTA, _OWN_K), _nrr),
     PolicyKind(
         "ib", "best arms one by one, by CLUCB, until one is no outlier (Zhuang et al. 2017, section 5.2)",
-        (_DELTA, _OWN_K, Parameter("scale", _above(0, 100), "CLUCB's R, the sub-Gaussian scale of a reward", 1.0)), _ib,
+        (_DELTA, _OWN_K, Parameter("scale", _above(0, 100), "CLUCB's R, the sub-Gaussian scale of a reward", 0.5)), _ib,
     ),
     PolicyKind(
         "gold", "ranks arms by when they come apart from the others (Ban and He 2020, Algorithm 1)",
