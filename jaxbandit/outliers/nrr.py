@@ -88,7 +88,8 @@ class NRR:
         arms = state.cursor + turns
         arms = jnp.where(arms >= n, arms - n, arms)
         later = state.seen.add(counts, outcome)
-        old, new = (means_of(jnp.maximum(x.pulls, 1), x.ones)[arms] for x in (state.seen, later))
+        unit = self.of.unit.hi
+        old, new = (unit * means_of(jnp.maximum(x.pulls, 1), x.ones)[arms] for x in (state.seen, later))
         gains = prefix_sums(jnp.stack([new - old, new * new - old * old])[:, None])[:, 0]
         mu, square = (jnp.sum(x) + gain for x, gain in zip((old, old * old), gains, strict=True))
         # Before each pull; what is after the last one is looked at anyway.
