@@ -18,9 +18,9 @@ from jaxbandit.random.trials import over_lanes
 OK, OVERFLOW = range(2)
 """Result codes: OVERFLOW is a run that met more than its capacities hold, and left out what did not fit."""
 
-ISSUE, LIST, RESAMPLE, RELIST, PICK = range(1, 6)
+ISSUE, LIST, PICK = range(1, 4)
 """What a word of ``View.choices`` is for. ISSUE: the exclude list of a query, by its number; LIST: the lists over which
-a gain is averaged; RESAMPLE, RELIST: the bootstrap's samples and their lists, by node; PICK: a baseline's choices."""
+a gain is averaged, by node; PICK: a baseline's choices."""
 
 
 FREE = -2
