@@ -1,0 +1,187 @@
+"""What a run has bought: the entities retrieved, how often each, and exclude lists drawn from them.
+
+Also what every policy reports. A lane's memory is bounded: see ``capacity``.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxbandit.errors import BadInput
+from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
+from jaxbandit.random.stream import substream, words
+from jaxbandit.random.trials import over_lanes
+
+OK, OVERFLOW = range(2)
+"""Result codes: OVERFLOW is a run that met more than its capacities hold, and left out what did not fit."""
+
+ISSUE, LIST, RESAMPLE, RELIST, PICK = range(1, 6)
+"""What a word of ``View.choices`` is for. ISSUE: the exclude list of a query, by its number; LIST: the lists over which
+a gain is averaged; RESAMPLE, RELIST: the bootstrap's samples and their lists, by node; PICK: a baseline's choices."""
+
+
+FREE = -2
+"""No node's number: the mark of a free slot."""
+
+
+def ancestors(view: View, node: Array) -> Array:
+    """int32 (..., A): the nodes above, themselves among them; -1 where there are no more, and for a negative node."""
+    above = jnp.asarray(view.poset.ancestors)[jnp.maximum(node, 0)]
+    return jnp.where(node[..., None] >= 0, above, -1)
+
+
+def is_above(node: Array, above: Array) -> Array:
+    """bool (..., S): which of the nodes (S,), ``FREE`` where there is none, are among the ancestors (..., A)."""
+    found: Array = jnp.any(node == above[..., None], axis=-2)
+    return found
+
+
+def capacity(problem: Extraction) -> int:
+    """Entities that a run can retrieve at most, rounded up to one of few numbers (each is compiled for)."""
+    rates = [k / min(row) for (k, _), row in zip(problem.configurations, np.asarray(problem.cost), strict=True)]
+    most = min(problem.crowd.leaf.shape[0], int(float(problem.budget) * max(rates)))
+    size = 32
+    while size < most:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return size
+
+
+def named(field: str, value: str, allowed: tuple[str, ...]) -> str:
+    """``value``, if it is one of those allowed; else ``BadInput``."""
+    if value not in allowed:
+        raise BadInput(field, value, f"one of {', '.join(allowed)}")
+    return value
+
+
+class Retrieved(NamedTuple):
+    """int32. ``entity``, ``leaf``, ``times``: (capacity,), of each entity in the order of retrieval: its number, where
+    it sits (-1 in free rows), how often it came; ``size``: how many they are; ``spent``: in units of the budget;
+    ``queries``: asked; ``used``: (configurations,), how often each was asked; ``code``: see ``OVERFLOW``."""
+
+    entity: Array
+    leaf: Array
+    times: Array
+    size: Array
+    spent: Array
+    queries: Array
+    used: Array
+    code: Array
+
+    @classmethod
+    def nothing(cls, view: View, rows: int) -> "Retrieved":
+        """Before the first query."""
+        zero, free = jnp.int32(0), jnp.full(rows, -1, jnp.int32)
+        used = jnp.zeros(len(view.configurations), jnp.int32)
+        return cls(free, free, jnp.zeros(rows, jnp.int32), zero, zero, zero, used, zero)
+
+    def under(self, view: View, node: Array) -> Array:
+        """bool (capacity,): which of them the node holds."""
+        return is_above(node[None], ancestors(view, self.leaf))[:, 0]
+
+    def answer(self) -> dict[str, Array]:
+        """int32: distinct ``entities``, ``spent`` in units, ``queries``, ``configurations`` (how often each was asked),
+        the result ``code``."""
+        return {
+            "entities": self.size,
+            "spent": self.spent,
+            "queries": self.queries,
+            "configurations": self.used,
+            "code": self.code,
+        }
+
+
+class News(NamedTuple):
+    """An answer, entity by entity: bool ``there``; int32 ``leaf`` and ``before``, how often it had come. (k_max,)."""
+
+    there: Array
+    leaf: Array
+    before: Array
+
+
+def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> tuple[Retrieved, News]:
+    """After an answer; as it was where nothing was asked."""
+    rows = got.entity.shape[0]
+    there = (outcome.entity >= 0) & pull.asked
+    same = (outcome.entity[:, None] == got.entity[None, :]) & there[:, None]
+    known = jnp.any(same, axis=1)
+    place = jnp.sum(jnp.where(same, jnp.arange(rows, dtype=jnp.int32), 0), axis=1)
+    before = jnp.sum(jnp.where(same, got.times, 0), axis=1)
+    fresh = there & ~known
+    order = jnp.arange(fresh.shape[0])
+    rank = jnp.sum(fresh[None, :] & (order[None, :] < order[:, None]), axis=1, dtype=jnp.int32)
+    place = jnp.where(known, place, got.size + rank)
+    fits = place < rows
+    place = jnp.where(there & fits, place, rows)
+    asked = pull.asked.astype(jnp.int32)
+    mine = jnp.arange(got.used.shape[0]) == pull.configuration
+    specificity = jnp.asarray(view.poset.specificity)[pull.node]
+    got = Retrieved(
+        got.entity.at[place].set(outcome.entity, mode="drop"),
+        got.leaf.at[place].set(outcome.leaf, mode="drop"),
+        got.times.at[place].add(1, mode="drop"),
+        got.size + jnp.sum(fresh & fits, dtype=jnp.int32),
+        got.spent + asked * view.cost[pull.configuration, specificity],
+        got.queries + asked,
+        got.used + jnp.where(mine, asked, 0),
+        jnp.where(jnp.any(fresh & ~fits), OVERFLOW, got.code),
+    )
+    return got, News(there & fits, jnp.where(there, outcome.leaf, 0), before)
+
+
+def exclude_lists(view: View, got: Retrieved, node: Array) -> Array:
+    """The lists that the next query could have at some nodes: entities retrieved there, in a uniformly random order.
+
+    In the order of their words at (ISSUE, queries asked), each entity having its own. So the first l are a uniform
+    choice of l. int32 (nodes, l_max), -1 where there is no more. ``node``: int32 (nodes,).
+    """
+    word = words(substream(view.choices, ISSUE, got.queries), 0, got.entity)[0]
+    # The sign bit flipped, so that int32 orders them; the largest int32 is left to those that are not there.
+    key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
+    key = jnp.where(is_above(node, ancestors(view, got.leaf)).T, key, 2**31 - 1)
+
+    def least(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        key, chosen = state
+        at = jnp.argmin(key, axis=1)[:, None]
+        there = jnp.take_along_axis(key, at, axis=1) < 2**31 - 1
+        entity = jnp.where(there[:, 0], got.entity[at[:, 0]], -1)
+        return jnp.where(jnp.arange(key.shape[1]) == at, 2**31 - 1, key), chosen.at[:, number].set(entity)
+
+    start = (key, jnp.full((node.shape[0], view.l_max), -1, jnp.int32))
+    found: Array = lax.fori_loop(0, view.l_max, least, start)[1]
+    return found
+
+
+def exclude_list(view: View, got: Retrieved, node: Array, length: Array) -> Array:
+    """E of the next query: ``length`` of the entities retrieved at the node, uniformly, or all where there are fewer.
+
+    int32 (l_max,), -1 where there is none; see ``exclude_lists``.
+    """
+
+    def drawn(_: None) -> Array:
+        listed = exclude_lists(view, got, node[None])[0]
+        return jnp.where(jnp.arange(view.l_max) < length, listed, -1)
+
+    nothing = jnp.full(view.l_max, -1, jnp.int32)
+    chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: nothing, None)
+    return chosen
+
+
+def fresh(node: Array, known: Array, filled: Array) -> tuple[Array, Array, Array]:
+    """Which of some nodes have no slot yet, and the next free slots for them.
+
+    Args:
+        node: int32 (any,), all different, -1 where there is none.
+        known: int32 (slots,), the nodes that have one; ``FREE`` where a slot is free.
+        filled: int32, the first free slot.
+
+    Returns:
+        bool (any, slots), which slot is whose; bool (any,), which have none; int32 (any,), the slot that each of those
+        gets, beyond all slots for the others.
+    """
+    same = (node[:, None] == known[None, :]) & (node >= 0)[:, None]
+    new = (node >= 0) & ~jnp.any(same, axis=1)
+    order = jnp.arange(node.shape[0])
+    rank = jnp.sum(new[None, :] & (order[None, :] < order[:, None]), axis=1, dtype=jnp.int32)
+    return same, new, jnp.where(new, filled + rank, 2**30)
