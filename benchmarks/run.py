@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.common import ROOT
 
-NAMES = ("cleaning", "gamma", "samplers", "memory", "startup", "studies", "outliers")
+NAMES = ("cleaning", "gamma", "samplers", "memory", "startup", "studies", "outliers", "extraction")
 
 
 def main() -> int:
