@@ -166,7 +166,7 @@ def extraction(
         cost: the cost model, "linear" or "step".
         configurations: the pairs (k, l) that may be asked.
         informed: whether policies may ask for the true expected gain, which takes tables: about a millisecond for
-            each entity at each of its nodes, so seconds for the people's domain and a quarter of an hour for the events.
+            each entity at each of its nodes, seconds for the people's domain and a quarter of an hour for the events'.
         on_tape: draw each entity by itself, for tests against single-step programs.
 
     Raises:
