@@ -64,10 +64,11 @@ def padded(entities: Any, most: int) -> np.ndarray:
 
 @jax.jit
 def listed(choices, node, n):
-    """The words of a node's exclude lists, (LISTS, l_max + 1)."""
+    """The words of a node's exclude lists, (l_max or one more, LISTS)."""
     pairs = (max(length for _, length in CONFIGURATIONS) + 1) // 2
-    pair = words(substream(choices, LIST, node), n, jnp.arange(LISTS * pairs).reshape(LISTS, pairs))
-    return jnp.stack(pair, axis=-1).reshape(LISTS, 2 * pairs)
+    index = jnp.arange(pairs * LISTS).reshape(pairs, 1, LISTS)
+    pair = words(substream(choices, LIST, node), n, index)
+    return jnp.concatenate(pair, axis=1).reshape(2 * pairs, LISTS)
 
 
 class Domain:
@@ -152,8 +153,13 @@ class Script:
         left = sorted(items, key=lambda e: (column[count[e]], e))
         if (node, draw.n) not in self.listed:
             self.listed[node, draw.n] = np.asarray(listed(self.choices, np.uint32(node), np.uint32(draw.n)))
-        word = self.listed[node, draw.n][draw.copy]
-        return [left.pop(int(word[j]) * len(left) >> 32) for j in range(size)]
+        drawn = []
+        for word in self.listed[node, draw.n][:size, draw.copy]:
+            place = int(word) * len(left) >> 32
+            drawn.append(left[place])
+            left[place] = left[-1]
+            left.pop()
+        return drawn
 
     def pick(self, draw: oracle.Draw, items: list[Any]) -> Any:
         """A baseline's choice; past the last query, one that ends the run."""

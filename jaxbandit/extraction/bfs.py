@@ -98,7 +98,7 @@ class Bfs:
             got=add(view, state.got, pull, outcome)[0],
             next=jnp.where(pull.asked, first + 1, state.next),
             barren=state.barren | ((jnp.arange(self.nodes) == first) & empty),
-            void=state.void | (is_above(pull.node[None], ancestors(view, state.queue))[:, 0] & empty),
+            void=state.void | (is_above(pull.node[None], ancestors(view.poset, state.queue))[:, 0] & empty),
         )
         start, child = jnp.asarray(view.poset.child_start), jnp.asarray(view.poset.child)
         begin = start[pull.node]
@@ -113,7 +113,9 @@ class Bfs:
             return done + _WIDTH, state._replace(
                 queue=state.queue.at[slot].set(node, mode="drop"),
                 filled=jnp.minimum(state.filled + jnp.sum(new, dtype=jnp.int32), self.nodes),
-                void=state.void.at[slot].set(jnp.any(is_above(barren, ancestors(view, node)), axis=1), mode="drop"),
+                void=state.void.at[slot].set(
+                    jnp.any(is_above(barren, ancestors(view.poset, node)), axis=1), mode="drop"
+                ),
                 lost=state.lost | jnp.any(new & (slot >= self.nodes)),
             )
 

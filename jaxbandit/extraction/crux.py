@@ -12,7 +12,6 @@ through how many entities were seen how often, and so a list of l entities is l 
 frequency counts.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,7 +21,8 @@ import numpy as np
 from jax import Array, lax
 
 from jaxbandit.extraction import retrieved
-from jaxbandit.extraction.estimators import ESTIMATORS
+from jaxbandit.extraction.estimators import ESTIMATORS, OF_TOTALS, Totals, totals
+from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import (
     FREE,
@@ -37,7 +37,7 @@ from jaxbandit.extraction.retrieved import (
     named,
 )
 from jaxbandit.random.draws import scale
-from jaxbandit.random.fence import once
+from jaxbandit.random.fence import once, rarely
 from jaxbandit.random.stream import substream, words
 from jaxbandit.random.trials import over_lanes
 
@@ -52,13 +52,18 @@ READINGS = {
 }
 """The readings of the text that are one of a few words; see ``Crux``."""
 
+_WIDE = 64
+"""Up to so many slots, an answer renews all estimates; else those that it changes, in blocks."""
+_BLOCK, _ROW = 16, 32
+
 
 class State(NamedTuple):
     """Of S slots for nodes, C configurations, and V columns of frequency counts.
 
     ``got``; ``sizes``: int32 (V,), the i of each column f_i; ``node``, ``specificity``: int32 (S,), of each slot, the
-    first ``filled`` of which are in use; ``f``: int32 (S, V); ``asked``: int32 (S, C), n_q; ``gain``, ``variance``:
-    float32 (S, C); ``active``: bool (S, C); ``barren``: bool (S,), whether the node gave an empty answer that counts;
+    first ``filled`` of which are in use; ``parents``: int32 (S, P), the nodes right above; ``grown``: bool (S,),
+    whether its children are in; ``f``: int32 (S, V); ``asked``: int32 (S, C), n_q; ``gain``, ``variance``: float32
+    (S, C); ``active``: bool (S, C); ``barren``: bool (S,), whether the node gave an empty answer that counts;
     ``void``: bool (S,), whether it or a node above it did.
     """
 
@@ -66,7 +71,9 @@ class State(NamedTuple):
     sizes: Array
     node: Array
     specificity: Array
+    parents: Array
     filled: Array
+    grown: Array
     f: Array
     asked: Array
     gain: Array
@@ -76,12 +83,61 @@ class State(NamedTuple):
     void: Array
 
 
+class Frontier(NamedTuple):
+    """What a lane knows of its slots that their children need; see ``State``."""
+
+    node: Array
+    specificity: Array
+    parents: Array
+    filled: Array
+    f: Array
+    void: Array
+
+
+@rarely
+def _with_children(
+    known: Frontier, poset: Poset, parents: Array, node: Array, got: Retrieved, sizes: Array, barren: Array
+) -> Frontier:
+    """With the children of ``node`` that have no slot yet. ``filled`` may end above the slots there are.
+
+    ``barren``: int32 (S,), the slots' nodes that gave an empty answer that counts, else ``FREE``.
+    """
+    start, child = jnp.asarray(poset.child_start), jnp.asarray(poset.child)
+    begin = start[node]
+    count = start[node + 1] - begin
+    column = (got.times[:, None] == sizes).astype(jnp.float32)
+    leaf = ancestors(poset, got.leaf)
+
+    def more(carry: tuple[Array, Frontier]) -> tuple[Array, Frontier]:
+        done, known = carry
+        place = done + jnp.arange(_BLOCK, dtype=jnp.int32)
+        node = jnp.where(place < count, child[jnp.minimum(begin + place, child.shape[0] - 1)], -1)
+        _, new, slot = fresh(node, known.node, known.filled)
+        held = is_above(jnp.where(new, node, FREE), leaf)
+        f = (held.T.astype(jnp.float32) @ column).astype(jnp.int32)
+        void = jnp.any(is_above(barren, ancestors(poset, node)), axis=1)
+        own = jnp.maximum(node, 0)
+        return done + _BLOCK, Frontier(
+            known.node.at[slot].set(node, mode="drop"),
+            known.specificity.at[slot].set(jnp.asarray(poset.specificity)[own], mode="drop"),
+            known.parents.at[slot].set(parents[own], mode="drop"),
+            known.filled + jnp.sum(new, dtype=jnp.int32),
+            known.f.at[slot].set(f, mode="drop"),
+            known.void.at[slot].set(void, mode="drop"),
+        )
+
+    return lax.while_loop(lambda carry: carry[0] < count, more, (jnp.int32(0), known))[1]
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Crux:
-    """Algorithm 1. ``variance_floor``: float32. All else is static; the readings are named as in ``crux``."""
+    """Algorithm 1. ``variance_floor``, ``prior``: float32; ``parents``: int32 (N, P), the nodes right above each node, ``FREE``
+    where there are no more. All else is static; the readings are named as in ``crux``."""
 
     variance_floor: Array
+    prior: Array
+    parents: Array
     estimator: str = field(metadata={"static": True})
     rows: int = field(metadata={"static": True})
     nodes: int = field(metadata={"static": True})
@@ -109,6 +165,8 @@ class Crux:
             sizes=jnp.arange(1, v + 1, dtype=jnp.int32),
             node=node,
             specificity=jnp.zeros(s, jnp.int32),
+            parents=jnp.full((s, self.parents.shape[1]), FREE, jnp.int32),
+            grown=none,
             filled=jnp.int32(1),
             f=jnp.zeros((s, v), jnp.int32),
             asked=jnp.zeros((s, c), jnp.int32),
@@ -134,9 +192,15 @@ class Crux:
         """Those of the queries ``among`` active that are not bad at round t (Algorithm 2, lines 14 to 16)."""
         if self.removal == "none":
             return state._replace(active=among)
-        sigma = self._sigma(state, t)
-        least = jnp.max(jnp.where(among, state.gain - sigma, -jnp.inf))
-        return state._replace(active=among & ~(state.gain + sigma < least))
+        sigma, r = self._sigma(state, t), self._r(state)
+        least = jnp.max(jnp.where(among, r - sigma, -jnp.inf))
+        return state._replace(active=among & ~(r + sigma < least))
+
+    def _r(self, state: State) -> Array:
+        """r of each query, (S, C): its node's estimate, and the root's as if it stood on ``prior`` answers."""
+        n = jnp.sum(state.f * state.sizes, axis=1).astype(jnp.float32)[:, None]
+        pooled = (n * state.gain + self.prior * state.gain[0]) / jnp.maximum(n + self.prior, jnp.float32(1e-30))
+        return jnp.where((self.prior > 0) & ~state.void[:, None], pooled, state.gain)
 
     def _costs(self, view: View, state: State) -> Array:
         """int32 (S, C)."""
@@ -157,7 +221,7 @@ class Crux:
         """The best query that the budget allows; of equal ones the first node's, and its first configuration."""
         cost = self._costs(view, state)
         askable = self._askable(view, state, cost)
-        score = (state.gain + self._sigma(state, state.got.queries + 1)) / cost.astype(jnp.float32)
+        score = (self._r(state) + self._sigma(state, state.got.queries + 1)) / cost.astype(jnp.float32)
         best = jnp.max(jnp.where(askable, score, -jnp.inf))
         c = len(view.configurations)
         place = state.node[:, None] * c + jnp.arange(c, dtype=jnp.int32)
@@ -172,32 +236,84 @@ class Crux:
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Count the answer at all active nodes, let the children in, renew the estimates, drop bad queries."""
         before = state
-        here = state.node == pull.node
+        here = (state.node == pull.node) & pull.asked
         t = state.got.queries + 1
         got, news = add(view, state.got, pull, outcome)
         sizes, moves, fits = self._moves(state, news)
-        member = is_above(state.node, ancestors(view, jnp.where(news.there, news.leaf, -1)))
-        f = state.f + jnp.sum(member[:, :, None] * moves[:, None, :], axis=0)
-        mine = here[:, None] & (jnp.arange(state.asked.shape[1]) == pull.configuration) & pull.asked
-        state = state._replace(
-            got=got._replace(code=jnp.where(fits, got.code, OVERFLOW)), sizes=sizes, f=f, asked=state.asked + mine
-        )
+        member = is_above(state.node, ancestors(view.poset, jnp.where(news.there, news.leaf, -1)))
+        mine = here[:, None] & (jnp.arange(state.asked.shape[1]) == pull.configuration)
+        got = got._replace(code=jnp.where(fits, got.code, OVERFLOW))
+        state = state._replace(got=got, sizes=sizes, asked=state.asked + mine)
         stale = jnp.any(member, axis=0)
         if self.empty != "ignored":
             state, ended = self._emptied(view, before, state, pull, outcome)
             stale |= ended
-        among = jnp.ones_like(state.active) if self.removal == "fresh" else state.active
-        among &= state.node[:, None] >= 0
         if self.grow:
-            state, among, new = self._grown(view, state, among, pull)
+            grows = pull.asked & ~jnp.any(here & state.grown)
+            known = Frontier(state.node, state.specificity, state.parents, state.filled, state.f, state.void)
+            barren = jnp.where(state.barren, state.node, FREE)
+            poset = jax.tree.map(jnp.asarray, view.poset)
+            after = _with_children(grows, known, known, poset, self.parents, pull.node, got, sizes, barren)
+            new = (after.node >= 0) & (state.node < 0)
             stale |= new
-        gain, variance = self._estimates(view, state.sizes, state.node, state.f, state.void)
-        state = state._replace(
-            gain=jnp.where(stale[:, None], gain, state.gain),
-            variance=jnp.where(stale[:, None], variance, state.variance),
-        )
+            overflow = jnp.where(after.filled > self.nodes, OVERFLOW, state.got.code)
+            state = state._replace(
+                got=state.got._replace(code=overflow), node=after.node, specificity=after.specificity,
+                parents=after.parents, filled=jnp.minimum(after.filled, self.nodes), f=after.f, void=after.void,
+                grown=state.grown | here,
+            )  # fmt: skip
+            entering = new
+            if self.reentry:
+                entering |= jnp.any(state.parents == pull.node, axis=1) & pull.asked
+        # A slot that is new has counted this answer already.
+        state = self._renewed(view, state, stale, jnp.where(before.node >= 0, member, False), moves)
+        if self.removal == "fresh":
+            among = jnp.broadcast_to(state.node[:, None] >= 0, state.active.shape)
+        else:
+            among = (state.active | entering[:, None]) if self.grow else state.active
         state = self._without_bad(state, among, t)
         return state._replace(active=jnp.where(pull.asked, state.active, before.active))
+
+    def _renewed(self, view: View, state: State, stale: Array, member: Array, moves: Array) -> State:
+        """With the answer counted and the estimates renewed in the slots that are stale.
+
+        ``member``: bool (k_max, S), which slots count which entity of the answer; ``moves``: see ``_moves``.
+        """
+
+        def renewed(member: Array, node: Array, f: Array, void: Array) -> tuple[Array, Array, Array]:
+            f = f + jnp.sum(member[:, :, None] * moves[:, None, :], axis=0)
+            return f, *self._estimates(view, state.sizes, node, f, void)
+
+        if self.nodes <= _WIDE:
+            f, gain, variance = renewed(member, state.node, state.f, state.void)
+            return state._replace(
+                f=f,
+                gain=jnp.where(stale[:, None], gain, state.gain),
+                variance=jnp.where(stale[:, None], variance, state.variance),
+            )
+        # The rank of each stale slot among them, by rows, as long prefix sums are slow.
+        grid = stale.reshape(-1, _ROW).astype(jnp.int32)
+        row = jnp.arange(grid.shape[0])
+        within = jnp.arange(_ROW)
+        rank = jnp.sum(jnp.where(within[None, :] < within[:, None], grid[:, None, :], 0), axis=2)
+        rank += jnp.sum(jnp.where(row[None, :] < row[:, None], jnp.sum(grid, axis=1), 0), axis=1)[:, None]
+        rank = jnp.where(stale, rank.reshape(-1), -1)
+        slots = jnp.arange(self.nodes, dtype=jnp.int32)
+        many = over_lanes(jnp.sum(stale, dtype=jnp.int32))
+
+        def more(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+            done, f, gain, variance = carry
+            here = rank[None, :] == (done + jnp.arange(_BLOCK, dtype=jnp.int32))[:, None]
+            slot = jnp.sum(jnp.where(here, slots, 0), axis=1)
+            own = renewed(member[:, slot], state.node[slot], f[slot], state.void[slot])
+            slot = jnp.where(jnp.any(here, axis=1), slot, self.nodes)
+            whole = (f, gain, variance)
+            f, gain, variance = (x.at[slot].set(new, mode="drop") for x, new in zip(whole, own, strict=True))
+            return done + _BLOCK, f, gain, variance
+
+        start = (jnp.int32(0), state.f, state.gain, state.variance)
+        _, f, gain, variance = lax.while_loop(lambda carry: carry[0] < many, more, start)
+        return state._replace(f=f, gain=gain, variance=variance)
 
     def _moves(self, state: State, news: retrieved.News) -> tuple[Array, Array, Array]:
         """The columns' sizes, and what an entity of the answer adds to them (int32, (k_max, V)): its former column
@@ -231,60 +347,20 @@ class Crux:
             here &= (known == 0) | (jnp.sum(held) < known)
 
         def below(_: None) -> Array:
-            return jnp.any(here) & jnp.any(ancestors(view, state.node) == pull.node, axis=1)
+            return jnp.any(here) & jnp.any(ancestors(view.poset, state.node) == pull.node, axis=1)
 
         ended = lax.cond(over_lanes(jnp.any(here).astype(jnp.int32)) > 0, below, lambda _: jnp.zeros_like(here), None)
         return state._replace(barren=state.barren | here, void=state.void | ended), ended
-
-    def _grown(self, view: View, state: State, among: Array, pull: Pull) -> tuple[State, Array, Array]:
-        """The children of the node asked come in; also which slots may be chosen, and which are new."""
-        start = jnp.asarray(view.poset.child_start)
-        begin, end = start[pull.node], start[pull.node + 1]
-        count = jnp.where(pull.asked, end - begin, 0)
-        child = jnp.asarray(view.poset.child)
-        width, slots = self._block(view), jnp.arange(self.nodes)
-
-        def more(carry: tuple[Array, State, Array, Array]) -> tuple[Array, State, Array, Array]:
-            done, state, among, new = carry
-            place = done + jnp.arange(width, dtype=jnp.int32)
-            node = jnp.where(place < count, child[jnp.minimum(begin + place, child.shape[0] - 1)], -1)
-            same, new_node, slot = fresh(node, state.node, state.filled)
-            enters = slots[None, :] == slot[:, None]
-            held = is_above(node, ancestors(view, state.got.leaf))
-            column = state.got.times[:, None] == state.sizes[None, :]
-            f = (held.T.astype(jnp.float32) @ column.astype(jnp.float32)).astype(jnp.int32)
-            barren = jnp.where(state.barren, state.node, FREE)
-            void = jnp.any(is_above(barren, ancestors(view, node)), axis=1)
-            entered = jnp.any(enters, axis=0)
-            old = jnp.any(same, axis=0) & self.reentry
-            overflow = jnp.any(new_node & (slot >= self.nodes))
-            specificity = jnp.asarray(view.poset.specificity)[jnp.maximum(node, 0)]
-            state = state._replace(
-                got=state.got._replace(code=jnp.where(overflow, OVERFLOW, state.got.code)),
-                node=state.node.at[slot].set(node, mode="drop"),
-                specificity=state.specificity.at[slot].set(specificity, mode="drop"),
-                filled=jnp.minimum(state.filled + jnp.sum(new_node, dtype=jnp.int32), self.nodes),
-                f=state.f.at[slot].set(f, mode="drop"),
-                void=state.void.at[slot].set(void, mode="drop"),
-            )
-            return done + width, state, among | (entered | old)[:, None], new | entered
-
-        longest = over_lanes(count)
-        carry = (jnp.int32(0), state, among, jnp.zeros(self.nodes, bool))
-        _, state, among, new = lax.while_loop(lambda carry: carry[0] < longest, more, carry)
-        return state, among, new
-
-    def _block(self, view: View) -> int:
-        return 16
 
     def _estimates(self, view: View, sizes: Array, node: Array, f: Array, void: Array) -> tuple[Array, Array]:
         """r and the variance of some nodes' queries: float32 (nodes, C) both.
 
         Args:
-            node: (nodes,); f: (nodes, V); void: (nodes,).
+            sizes: (V,); node: (nodes,); f: (nodes, V); void: (nodes,).
         """
-        gain = self._gains(view, sizes, f, lambda: self._lists(view, node, jnp.sum(f * sizes, axis=1), jnp.sum(f, 1)))
-        gain = jnp.where(void[:, None], 0, gain)
+        n, distinct = jnp.sum(f * sizes, axis=1), jnp.sum(f, axis=1)
+        ranks = self._lists(view, node, n, distinct)
+        gain = jnp.where(void[:, None], 0, self._gains(view, sizes, f, ranks))
         return gain, jnp.zeros_like(gain)
 
     def _unseen(self, view: View) -> Array:
@@ -292,32 +368,67 @@ class Crux:
         return jnp.array([k if self.unseen == "k" else 1 for k, _ in view.configurations], jnp.float32)
 
     def _lists(self, view: View, node: Array, n: Array, distinct: Array) -> Array:
-        """The draws of exclude lists: int32 (nodes, exclude_draws, l_max), draw j below ``distinct`` - j."""
-        pairs = (view.l_max + 1) // 2
-        own = substream(view.choices, LIST, node)
-        index = jnp.arange(self.exclude_draws * pairs).reshape(self.exclude_draws, pairs)
-        key = jax.tree.map(lambda x: x[:, None, None], own)
-        word = jnp.stack(words(key, n[:, None, None], index), axis=-1).reshape(*n.shape, self.exclude_draws, 2 * pairs)
-        j = jnp.arange(view.l_max, dtype=jnp.int32)
-        return once(scale(word[..., : view.l_max], jnp.maximum(distinct[:, None, None] - j, 0)))
+        """Exclude lists, as ranks of a node's entities in the order of their columns: int32 (l_max, lists, nodes).
 
-    def _gains(self, view: View, sizes: Array, f: Array, lists: Callable[[], Array]) -> Array:
-        """r of samples: float32 (samples, C)."""
-        estimate = ESTIMATORS[self.estimator]
-        after = {0: f[:, None, :]}
-        if view.l_max:
-            drawn = lists()
-            # A list takes entities one by one; up to column i there are upto[i] of them left.
-            v = jnp.arange(f.shape[1])
-            upto = jnp.sum(jnp.where(v[None, :] <= v[:, None], f[:, None, :], 0), axis=-1)[:, None, :]
-            for j in range(view.l_max):
-                upto = upto - (upto > drawn[:, :, j, None]).astype(jnp.int32)
-                after[j + 1] = jnp.diff(upto, prepend=0)
+        Each list is drawn entity by entity without replacement, so that its first l are a list of l. (Rank i is where
+        entity i was before; the last one takes the place of the one that is drawn.)
+        """
+        pairs = (view.l_max + 1) // 2
+        index = jnp.arange(pairs * self.exclude_draws).reshape(pairs, self.exclude_draws, 1)
+        word = jnp.stack(words(substream(view.choices, LIST, node), n, index), axis=1)
+        word = word.reshape(2 * pairs, self.exclude_draws, node.shape[0])[: view.l_max]
+        last = distinct - 1 - jnp.arange(view.l_max, dtype=jnp.int32)[:, None]
+        place = once(scale(word, jnp.maximum(last + 1, 0)[:, None, :]))
+        drawn: list[Array] = []
+        moved: list[Array] = []
+        for j in range(view.l_max):
+            at, end = place[j], jnp.broadcast_to(last[j], place[j].shape)
+            for i in range(j):
+                at = jnp.where(place[i] == place[j], moved[i], at)
+                end = jnp.where(place[i] == last[j], moved[i], end)
+            drawn.append(at)
+            moved.append(end)
+        return once(jnp.stack(drawn)) if drawn else place
+
+    def _gains(self, view: View, sizes: Array, f: Array, ranks: Array) -> Array:
+        """r of samples ``f`` (nodes, V), averaged over exclude lists: float32 (nodes, C)."""
+        distinct = jnp.sum(f, axis=1)
+        v = f.shape[1]
+        order = jnp.arange(v)
+        below = f.astype(jnp.float32) @ (order[:, None] < order[None, :]).astype(jnp.float32)
+        # By column; what is used as often as it is below must not be computed each time.
+        below = once(below.astype(jnp.int32).T)
+        if self.estimator in OF_TOTALS:
+            whole = Totals(*(x.astype(jnp.int32)[None, :] for x in totals(f, sizes)))
+            size = jnp.zeros_like(ranks)
+            # A loop that is written out: a sum over so long an axis would be stored before it is summed.
+            for i in range(v):
+                size += jnp.where(ranks >= below[i], sizes[i] - (sizes[i - 1] if i else 0), 0)
+            size = once(size)
+        by_length: dict[int, Array] = {}
         gains = []
         for (k, length), unseen in zip(view.configurations, self._unseen(view), strict=True):
-            rest = after[length]
-            each = jnp.where(jnp.sum(rest, axis=-1) > 0, estimate(rest, k, sizes), unseen)
-            gains.append(jnp.sum(each, axis=1) / each.shape[1])
+            if self.estimator in OF_TOTALS:
+                gone = size[:length]
+                rest = Totals(
+                    whole.n - jnp.sum(gone, axis=0),
+                    whole.distinct - length,
+                    whole.f1 - jnp.sum(gone == 1, axis=0),
+                    whole.f2 - jnp.sum(gone == 2, axis=0),
+                    whole.pairs - jnp.sum(gone * (gone - 1), axis=0),
+                )
+                # Where there are no more than so many, all are excluded.
+                rest = Totals(*(jnp.maximum(x, 0).astype(jnp.float32) for x in rest))
+                each = OF_TOTALS[self.estimator](rest, k)
+            else:
+                if length not in by_length:
+                    left = jnp.broadcast_to(f, (*ranks.shape[1:], v))
+                    for rank in ranks[:length, :, :, None]:
+                        left = left - ((rank >= below.T) & (rank < below.T + f)).astype(jnp.int32)
+                    by_length[length] = left
+                each = ESTIMATORS[self.estimator](by_length[length], k, sizes)
+            each = jnp.where(distinct > length, each, unseen)
+            gains.append(jnp.sum(each, axis=0) / each.shape[0])
         return jnp.stack(gains, axis=1)
 
     def done(self, view: View, state: State) -> Array:
@@ -327,6 +438,18 @@ class Crux:
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Retrieved.answer``; ``nodes``: how many were active (int32)."""
         return state.got.answer() | {"nodes": state.filled}
+
+
+def _parents(poset: Poset) -> np.ndarray:
+    """The nodes right above each node, (N, P), ``FREE`` where there are no more."""
+    start, child = np.asarray(poset.child_start), np.asarray(poset.child)
+    parent = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    order = np.argsort(child, kind="stable")
+    child, parent = child[order], parent[order]
+    rank = np.arange(len(child)) - np.searchsorted(child, child)
+    found = np.full((len(start) - 1, int(rank.max(initial=0)) + 1), FREE, np.int32)
+    found[child, rank] = parent
+    return found
 
 
 def crux(
@@ -341,6 +464,7 @@ def crux(
     never_asked: str = "one",
     asked_by: str = "configuration",
     variance_floor: float = 0.01,
+    prior: float = 0.0,
     exclude_draws: int = 10,
     affordable: str = "at most",
     short_list: str = "configured",
@@ -355,9 +479,11 @@ def crux(
     }  # fmt: skip
     for name, value in given.items():
         named(name, value, READINGS[name])
+    parents = _parents(problem.poset)
+    slots = min(nodes, len(parents)) if grow else 1
+    slots += -slots % (16 if slots <= _WIDE else _ROW)
     return Crux(
-        jnp.float32(variance_floor), estimator, retrieved.capacity(problem),
-        min(nodes, len(np.asarray(problem.poset.specificity))) if grow else 1, columns, grow,
+        jnp.float32(variance_floor), jnp.float32(prior), jnp.asarray(parents), estimator, retrieved.capacity(problem), slots, columns, grow,
         removal_at_start=removal_at_start,
         reentry=reentry, exclude_draws=exclude_draws, **given,
     )  # fmt: skip

@@ -101,10 +101,14 @@ def _mass(t: Totals) -> Array:
     return t.f1 / _safe(t.n)
 
 
+def good_turing_of(t: Totals, m: ArrayLike) -> Array:
+    """``good_turing`` by the totals of a sample."""
+    return jnp.asarray(m, jnp.float32) * t.f1 / _safe(t.n)
+
+
 def good_turing(f: Array, m: ArrayLike, sizes: Array | None = None) -> Array:
     """m f1 / n. See ``chao92_shen`` for the arguments."""
-    t = totals(f, sizes)
-    return jnp.asarray(m, jnp.float32) * t.f1 / _safe(t.n)
+    return good_turing_of(totals(f, sizes), m)
 
 
 def _chao92_unseen(t: Totals) -> Array:
@@ -123,6 +127,11 @@ def chao92(f: Array, sizes: Array | None = None) -> Array:
     return t.distinct + _chao92_unseen(t)
 
 
+def chao92_shen_of(t: Totals, m: ArrayLike) -> Array:
+    """``chao92_shen`` by the totals of a sample."""
+    return shen(_chao92_unseen(t), _mass(t), m)
+
+
 def chao92_shen(f: Array, m: ArrayLike, sizes: Array | None = None) -> Array:
     """Shen's formula with f0 of Chao92.
 
@@ -135,8 +144,7 @@ def chao92_shen(f: Array, m: ArrayLike, sizes: Array | None = None) -> Array:
     Returns:
         float32, the expected number of new entities, at most m.
     """
-    t = totals(f, sizes)
-    return shen(_chao92_unseen(t), _mass(t), m)
+    return chao92_shen_of(totals(f, sizes), m)
 
 
 class Curve(NamedTuple):
@@ -304,3 +312,9 @@ ESTIMATORS: dict[str, Estimator] = {
     "new-regr-same": new_regr,
 }
 """By name. ``new-regr`` takes the node's past too: K' of a logistic curve; ``new-regr-same`` takes K' = K."""
+
+OF_TOTALS: dict[str, Callable[[Totals, ArrayLike], Array]] = {
+    "good-turing": good_turing_of,
+    "chao92": chao92_shen_of,
+}
+"""Those that the totals of a sample are enough for, as functions of these."""

@@ -94,7 +94,7 @@ class GsExact:
         covered = jnp.any(held) & jnp.all(~held | jnp.any(state.got.entity[:, None] == pull.exclude, axis=1))
         empty = pull.asked & ~jnp.any(outcome.entity >= 0) & ~covered
         got, news = add(view, state.got, pull, outcome)
-        above = ancestors(view, jnp.where(news.there & (news.before == 0), news.leaf, -1))
+        above = ancestors(view.poset, jnp.where(news.there & (news.before == 0), news.leaf, -1))
         same = above[:, :, None] == state.node
         slot = jnp.sum(jnp.where(same, jnp.arange(self.nodes), 0), axis=2)
         slot = jnp.where(jnp.any(same, axis=2), slot, self.nodes)
@@ -103,7 +103,7 @@ class GsExact:
             got=got,
             known=state.known.at[slot].add(inclusion, mode="drop"),
             barren=state.barren | ((state.node == pull.node) & empty),
-            void=state.void | (is_above(pull.node[None], ancestors(view, state.node))[:, 0] & empty),
+            void=state.void | (is_above(pull.node[None], ancestors(view.poset, state.node))[:, 0] & empty),
         )
         start, child = jnp.asarray(view.poset.child_start), jnp.asarray(view.poset.child)
         begin = start[pull.node]
@@ -124,7 +124,9 @@ class GsExact:
                 specificity=state.specificity.at[slot].set(specificity, mode="drop"),
                 filled=jnp.minimum(state.filled + jnp.sum(new, dtype=jnp.int32), self.nodes),
                 known=state.known.at[slot].set(known, mode="drop"),
-                void=state.void.at[slot].set(jnp.any(is_above(barren, ancestors(view, node)), axis=1), mode="drop"),
+                void=state.void.at[slot].set(
+                    jnp.any(is_above(barren, ancestors(view.poset, node)), axis=1), mode="drop"
+                ),
             )
 
         longest = over_lanes(count)

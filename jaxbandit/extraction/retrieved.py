@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array, lax
 
 from jaxbandit.errors import BadInput
+from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
 from jaxbandit.random.stream import substream, words
 from jaxbandit.random.trials import over_lanes
@@ -26,9 +27,9 @@ FREE = -2
 """No node's number: the mark of a free slot."""
 
 
-def ancestors(view: View, node: Array) -> Array:
+def ancestors(poset: Poset, node: Array) -> Array:
     """int32 (..., A): the nodes above, themselves among them; -1 where there are no more, and for a negative node."""
-    above = jnp.asarray(view.poset.ancestors)[jnp.maximum(node, 0)]
+    above = jnp.asarray(poset.ancestors)[jnp.maximum(node, 0)]
     return jnp.where(node[..., None] >= 0, above, -1)
 
 
@@ -78,7 +79,7 @@ class Retrieved(NamedTuple):
 
     def under(self, view: View, node: Array) -> Array:
         """bool (capacity,): which of them the node holds."""
-        return is_above(node[None], ancestors(view, self.leaf))[:, 0]
+        return is_above(node[None], ancestors(view.poset, self.leaf))[:, 0]
 
     def answer(self) -> dict[str, Array]:
         """int32: distinct ``entities``, ``spent`` in units, ``queries``, ``configurations`` (how often each was asked),
@@ -105,13 +106,13 @@ def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> tuple[Retri
     rows = got.entity.shape[0]
     there = (outcome.entity >= 0) & pull.asked
     same = (outcome.entity[:, None] == got.entity[None, :]) & there[:, None]
-    known = jnp.any(same, axis=1)
-    place = jnp.sum(jnp.where(same, jnp.arange(rows, dtype=jnp.int32), 0), axis=1)
-    before = jnp.sum(jnp.where(same, got.times, 0), axis=1)
+    place = jnp.sum(jnp.where(same, jnp.arange(1, rows + 1, dtype=jnp.int32), 0), axis=1)
+    known = place > 0
+    before = jnp.where(known, got.times[jnp.maximum(place - 1, 0)], 0)
     fresh = there & ~known
     order = jnp.arange(fresh.shape[0])
     rank = jnp.sum(fresh[None, :] & (order[None, :] < order[:, None]), axis=1, dtype=jnp.int32)
-    place = jnp.where(known, place, got.size + rank)
+    place = jnp.where(known, place - 1, got.size + rank)
     fits = place < rows
     place = jnp.where(there & fits, place, rows)
     asked = pull.asked.astype(jnp.int32)
@@ -139,7 +140,7 @@ def exclude_lists(view: View, got: Retrieved, node: Array) -> Array:
     word = words(substream(view.choices, ISSUE, got.queries), 0, got.entity)[0]
     # The sign bit flipped, so that int32 orders them; the largest int32 is left to those that are not there.
     key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
-    key = jnp.where(is_above(node, ancestors(view, got.leaf)).T, key, 2**31 - 1)
+    key = jnp.where(is_above(node, ancestors(view.poset, got.leaf)).T, key, 2**31 - 1)
 
     def least(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         key, chosen = state
