@@ -16,6 +16,7 @@ from jaxbandit.extraction import Domain, Pull, Tree, domain, extraction
 from jaxbandit.extraction.answers import answer, crowd
 from jaxbandit.extraction.costs import CONFIGURATIONS, checked, number_of, table
 from jaxbandit.extraction.domains import eventbrite_like, people_like
+from jaxbandit.extraction.gain import inclusion
 from jaxbandit.extraction.table import read_domain
 from jaxbandit.random import Stream, stream, substream, words
 from tests.oracles import extraction as oracle
@@ -391,3 +392,14 @@ def test_the_expected_gain_is_the_oracles(model: str) -> None:
             padded = jnp.array(exclude + [-1] * (2 - len(exclude)), jnp.int32)
             found = float(gain(jnp.int32(number), jnp.int32(configuration), padded))
             assert abs(found - exact) < (0.05 if exclude else 5e-4), (node, k, exclude)
+
+
+@pytest.mark.parametrize("model", ["proportional", "k-largest"])
+def test_as_many_are_among_the_first_as_there_are_first(model: str) -> None:
+    """A node of more popularities than are computed one by one: the probabilities add up."""
+    built = small(300, np.random.default_rng(2).uniform(0.01, 10, 300))
+    pairs = ((5, 0), (20, 2))
+    table = inclusion(built, model, pairs)
+    root = table[:, 0].astype(np.float64)
+    assert ((root >= 0) & (root <= 1)).all()
+    np.testing.assert_allclose(root.sum(axis=0), [5, 20, 21, 22], atol=0.005)
