@@ -4,6 +4,7 @@ A query q^v(k, E) asks a crowd for k distinct entities of node v of the poset, n
 costs what ``costs`` says. An algorithm knows the poset, the costs and its budget, but no entity before it is returned.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -181,7 +182,8 @@ def extraction(
     units, costs = table(cost, pairs, domain.values.shape[1])
     reachable = costs[:, np.unique(np.asarray(domain.poset.specificity))]
     cheapest, most = Fraction(int(reachable.min()), units), Fraction(MOST_BUDGET, units)
-    if not isinstance(budget, int | float | Fraction | np.number) or not cheapest <= (exact := _exact(budget)) <= most:
+    number = isinstance(budget, int | float | Fraction | np.number) and math.isfinite(budget)
+    if not number or not cheapest <= (exact := _exact(budget)) <= most:
         raise BadInput("budget", budget, f"at least {float(cheapest):g}, the cheapest query, to {float(most):g}")
     largest = max(k for k, _ in pairs) + max(length for _, length in pairs)
     return Extraction(
