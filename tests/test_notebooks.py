@@ -54,3 +54,11 @@ def test_topk_rte(data: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: 
     )
     assert found
     assert float(found[1]) < 0.015
+
+
+def test_extraction_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAXBANDIT_FLIGHTS", raising=False)
+    printed = execute(ROOT / "notebooks" / "extraction_table.ipynb")
+    assert "To get 40% of the list, use crux removal " in printed
+    # A policy that asks the root alone hardly ever hears of the little-known, least of all where these never come up.
+    assert "With a forgetful crowd it gets +" in printed
