@@ -91,11 +91,16 @@ def _published(table: Mapping[str, Mapping[int, float]]) -> Callable[[list[Row]]
 _ENTITIES, _BUDGET = "distinct entities", "budget (cost of all queries)"
 
 
-def _studies(request: Request, problem: Params, names: Sequence[str], sweep: Params) -> list[Study]:
-    """The policies on a domain at all budgets; GSExact, which is dear, in a study of its own with fewer runs."""
+def _studies(request: Request, problem: Params, names: Sequence[str], sweep: Params, nodes: Params) -> list[Study]:
+    """The policies on a domain at all budgets; GSExact, which is dear, in a study of its own with fewer runs.
+
+    ``nodes``: what ``crux`` has room for, where it is not the default.
+    """
     problem = {**problem, "largest_budget": max(BUDGETS)}
     sweep = {"budget": BUDGETS, **sweep}
-    others = [POLICIES[name] for name in names if name != "GSExact"]
+    others = [
+        {**POLICIES[name], **(nodes if POLICIES[name]["kind"] == "crux" else {})} for name in names if name != "GSExact"
+    ]
     studies = [request.study({"problem": problem, "policy": others, "sweep": sweep})]
     if "GSExact" in names:
         fewer = {"runs": max(min(request.runs, 10), request.runs // 4)}
@@ -115,7 +120,8 @@ def _extraction(
 
     published = {name: list(points.items()) for name, points in table.items() if drawn == "k-largest"}
     axes = Axes("budget", "entities", f"{_BUDGET}; answers: {drawn}", _ENTITIES, curve, published=published)
-    return Plan(_studies(request, problem, names, {"answer_model": list(MODELS)}), _published(table), axes=axes)
+    nodes = {"nodes": 4096} if domain == "eventbrite" else {}
+    return Plan(_studies(request, problem, names, {"answer_model": list(MODELS)}, nodes), _published(table), axes=axes)
 
 
 def _both(row: Row) -> str:
@@ -132,7 +138,7 @@ def _step_cost(request: Request) -> Plan:
         return _both(row) if title(row) in _FEW else None
 
     axes = Axes("budget", "entities", _BUDGET, f"{_ENTITIES}, step cost", curve)
-    return Plan(_studies(request, problem, tuple(POLICIES), {"answer_model": list(MODELS)}), axes=axes)
+    return Plan(_studies(request, problem, tuple(POLICIES), {"answer_model": list(MODELS)}, {}), axes=axes)
 
 
 _LISTS = {"with": [[5, 0], [10, 0], [20, 0], [5, 2], [10, 5], [20, 5], [20, 10]],
