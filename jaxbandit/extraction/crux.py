@@ -501,7 +501,7 @@ def crux(
     affordable: str = "at most",
     short_list: str = "configured",
     empty: str = "unless-covered",
-    nodes: int = 1024,
+    nodes: int = 3072,
     columns: int = 48,
 ) -> Crux:
     """Algorithm 1 for a problem (or for others of the same domain and at most its budget).

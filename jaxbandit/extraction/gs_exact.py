@@ -142,7 +142,7 @@ class GsExact:
         return state.got.answer()
 
 
-def gs_exact(problem: Extraction, *, nodes: int = 1024) -> GsExact:
+def gs_exact(problem: Extraction, *, nodes: int = 3072) -> GsExact:
     """GSExact for a problem (or for others of the same domain and at most its budget) with up to ``nodes`` slots.
 
     Raises:
