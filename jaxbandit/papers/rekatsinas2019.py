@@ -91,21 +91,22 @@ def _published(table: Mapping[str, Mapping[int, float]]) -> Callable[[list[Row]]
 _ENTITIES, _BUDGET = "distinct entities", "budget (cost of all queries)"
 
 
-def _studies(request: Request, problem: Params, names: Sequence[str], sweep: Params, nodes: Params) -> list[Study]:
-    """The policies on a domain at all budgets; GSExact, which is dear, in a study of its own with fewer runs.
+_DEAR = ("GSHwang", "GSNewR", "GSExact")
 
-    ``nodes``: what ``crux`` has room for, where it is not the default.
-    """
-    problem = {**problem, "largest_budget": max(BUDGETS)}
+
+def _studies(request: Request, problem: Params, names: Sequence[str], sweep: Params) -> list[Study]:
+    """The policies on a domain at all budgets; those that are dear in a quarter of the runs, at least 6."""
     sweep = {"budget": BUDGETS, **sweep}
-    others = [
-        {**POLICIES[name], **(nodes if POLICIES[name]["kind"] == "crux" else {})} for name in names if name != "GSExact"
-    ]
-    studies = [request.study({"problem": problem, "policy": others, "sweep": sweep})]
-    if "GSExact" in names:
-        fewer = {"runs": max(min(request.runs, 10), request.runs // 4)}
-        exact = {"problem": {**problem, "informed": True}, "policy": [POLICIES["GSExact"]], "sweep": sweep}
-        studies.append(request.study(exact | fewer))
+    studies = []
+    for dear in (False, True):
+        own = [name for name in names if (name in _DEAR) == dear]
+        mapping = {
+            "problem": {**problem, "largest_budget": max(BUDGETS), "informed": "GSExact" in own},
+            "policy": [POLICIES[name] for name in own], "sweep": sweep,
+        }  # fmt: skip
+        studies.append(
+            request.study(mapping | ({"runs": max(min(request.runs, 6), request.runs // 4)} if dear else {}))
+        )
     return studies
 
 
@@ -120,8 +121,7 @@ def _extraction(
 
     published = {name: list(points.items()) for name, points in table.items() if drawn == "k-largest"}
     axes = Axes("budget", "entities", f"{_BUDGET}; answers: {drawn}", _ENTITIES, curve, published=published)
-    nodes = {"nodes": 4096} if domain == "eventbrite" else {}
-    return Plan(_studies(request, problem, names, {"answer_model": list(MODELS)}, nodes), _published(table), axes=axes)
+    return Plan(_studies(request, problem, names, {"answer_model": list(MODELS)}), _published(table), axes=axes)
 
 
 def _both(row: Row) -> str:
@@ -138,7 +138,7 @@ def _step_cost(request: Request) -> Plan:
         return _both(row) if title(row) in _FEW else None
 
     axes = Axes("budget", "entities", _BUDGET, f"{_ENTITIES}, step cost", curve)
-    return Plan(_studies(request, problem, tuple(POLICIES), {"answer_model": list(MODELS)}, {}), axes=axes)
+    return Plan(_studies(request, problem, tuple(POLICIES), {"answer_model": list(MODELS)}), axes=axes)
 
 
 _LISTS = {"with": [[5, 0], [10, 0], [20, 0], [5, 2], [10, 5], [20, 5], [20, 10]],
