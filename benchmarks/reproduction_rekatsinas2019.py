@@ -1,12 +1,13 @@
 """The published numbers of Rekatsinas et al. 2019 beside the measured ones, and who leads where, as Markdown tables.
 
-for figure in extraction-people extraction-eventbrite estimators exclude-lists step-cost; do
+for figure in extraction-people extraction-eventbrite estimators readings exclude-lists step-cost; do
     jaxbandit reproduce rekatsinas2019/$figure --out out/$figure
 done
 python -m benchmarks.reproduction_rekatsinas2019 out
 """
 
 import argparse
+import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -85,6 +86,17 @@ def _entities(rows: list[Row]) -> Iterator[str]:
     yield f"Runs: {', '.join(map(str, counts))}. Largest share of runs with an overflow: {over:g}.\n"
 
 
+def _readings(rows: list[Row]) -> Iterator[str]:
+    budgets = _values(rows, "budget")
+
+    def lines() -> Iterator[Sequence[str]]:
+        for model, removal, unseen in itertools.product(SHOWN, ("lasting", "fresh", "none"), ("k", "one")):
+            at = {"answer_model": model, "removal": removal, "unseen": unseen}
+            yield [model, removal, unseen, *(_cell(_find(rows, "entities", "GSChao", budget=b, **at)) for b in budgets)]
+
+    yield _table(["answers", "removal", "unseen", *(f"budget {budget:g}" for budget in budgets)], lines())
+
+
 def _lists(rows: list[Row]) -> Iterator[str]:
     def lines() -> Iterator[Sequence[str]]:
         for cost in ("linear", "step"):
@@ -101,26 +113,23 @@ def _lists(rows: list[Row]) -> Iterator[str]:
 def _estimates(rows: list[Row]) -> Iterator[str]:
     answers = _values(rows, "answers")
     names = list(dict.fromkeys(row["policy"] for row in rows))
-    for metric in ("bias", "error"):
 
-        def lines(metric: str = metric) -> Iterator[Sequence[str]]:
-            for domain in _values(rows, "domain"):
-                for model in SHOWN:
-                    for name in names:
-                        shown = metric if name != "true" else "gain"
-                        at = {"domain": domain, "answer_model": model, "l": 0}
-                        own = [_cell(_find(rows, shown, name, answers=n, **at), 2) for n in answers]
-                        if name != "true" or metric == "bias":
-                            yield [domain, model, "true gain" if name == "true" else name, *own]
+    def lines() -> Iterator[Sequence[str]]:
+        for domain, model, length in itertools.product(_values(rows, "domain"), SHOWN, _values(rows, "l")):
+            for name in names:
+                at = {"domain": domain, "answer_model": model, "l": length}
+                metric, shown = ("gain", "true gain") if name == "true" else ("bias", f"bias of {name}")
+                own = [_cell(_find(rows, metric, name, answers=n, **at), 2) for n in answers]
+                yield [domain, model, str(length), shown, *own]
 
-        heads = [f"{metric}, {n} answers" for n in answers]
-        yield _table(["domain", "answers", "estimator", *heads], lines())
+    yield _table(["domain", "answers", "l", "", *(f"{n} answers" for n in answers)], lines())
 
 
 SECTIONS = {
     "extraction-people": _entities,
     "extraction-eventbrite": _entities,
     "step-cost": _entities,
+    "readings": _readings,
     "exclude-lists": _lists,
     "estimators": _estimates,
 }

@@ -141,6 +141,24 @@ def _step_cost(request: Request) -> Plan:
     return Plan(_studies(request, problem, tuple(POLICIES), {"answer_model": list(MODELS)}), axes=axes)
 
 
+def _readings(request: Request) -> Plan:
+    """GSChao, by what becomes of bad queries and what a node without answers is taken to bring."""
+    problem = {"kind": "extraction/people", "largest_budget": max(BUDGETS)}
+    policy = {**POLICIES["GSChao"], "removal": ["lasting", "fresh", "none"], "unseen": ["k", "one"]}
+    sweep = {"budget": BUDGETS, "answer_model": list(MODELS)}
+
+    def curve(row: Row) -> str | None:
+        params = row["params"]
+        if params["answer_model"] != "k-largest":
+            return None
+        return f"removal {params['removal']}, unseen {params['unseen']}"
+
+    published = {"GSChao": list(PEOPLE["GSChao"].items())}
+    axes = Axes("budget", "entities", f"{_BUDGET}; answers: k-largest", f"{_ENTITIES} by GSChao", curve,
+                published=published)  # fmt: skip
+    return Plan([request.study({"problem": problem, "policy": [policy], "sweep": sweep})], axes=axes)
+
+
 _LISTS = {"with": [[5, 0], [10, 0], [20, 0], [5, 2], [10, 5], [20, 5], [20, 10]],
           "without": [[5, 0], [10, 0], [20, 0]]}  # fmt: skip
 
@@ -293,6 +311,7 @@ _ALL: Sequence[tuple[str, str, int, Callable[[Request], Plan]]] = (
     ("extraction-eventbrite-proportional", "distinct events, linear cost", 100,
      partial(_extraction, "eventbrite", EVENTBRITE, _NO_EXACT, "proportional")),
     ("estimators", "gain estimates against true gains", 400, _estimators),
+    ("readings", "readings of Algorithms 1 and 2, distinct people, linear cost", 100, _readings),
     ("exclude-lists", "what exclude lists change", 200, _exclude_lists),
     ("step-cost", "distinct people, step cost", 200, _step_cost),
 )  # fmt: skip
