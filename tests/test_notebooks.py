@@ -67,3 +67,11 @@ def test_outliers_batting(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     printed = execute(ROOT / "notebooks" / "outliers_batting.ipynb")
     assert f"careers: {'the public' if data == 'public' else 'a made-up'} table" in printed
     assert "To be exactly right in nine runs of ten, buy " in printed
+
+
+def test_extraction_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAXBANDIT_FLIGHTS", raising=False)
+    printed = execute(ROOT / "notebooks" / "extraction_table.ipynb")
+    assert "To get 40% of the list, use crux removal " in printed
+    # A policy that asks the root alone hardly ever hears of the little-known, least of all where these never come up.
+    assert "With a forgetful crowd it gets +" in printed

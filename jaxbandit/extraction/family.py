@@ -200,7 +200,7 @@ POLICIES = (
             Parameter("variance_floor", real(0, 1e6), "the least variance of a gain", 0.01),
             Parameter("prior", real(0, 1e6), "answers that the root's gain counts as at each node", 0.0),
             Parameter("exclude_draws", whole(1, 1000), "exclude lists that a gain is averaged over", 10),
-            Parameter("nodes", whole(1, 1 << 16), "room for active nodes; more is an overflow", 1024, swept=False),
+            Parameter("nodes", whole(1, 1 << 16), "room for active nodes; more is an overflow", 3072, swept=False),
         ), _crux,
     ),
     PolicyKind("root-chao", "the root's queries alone, by Chao92 and Shen", (), _root_chao),

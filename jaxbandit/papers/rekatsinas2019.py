@@ -91,16 +91,22 @@ def _published(table: Mapping[str, Mapping[int, float]]) -> Callable[[list[Row]]
 _ENTITIES, _BUDGET = "distinct entities", "budget (cost of all queries)"
 
 
+_DEAR = ("GSHwang", "GSNewR", "GSExact")
+
+
 def _studies(request: Request, problem: Params, names: Sequence[str], sweep: Params) -> list[Study]:
-    """The policies on a domain at all budgets; GSExact, which is dear, in a study of its own with fewer runs."""
-    problem = {**problem, "largest_budget": max(BUDGETS)}
+    """The policies on a domain at all budgets; those that are dear in a quarter of the runs, at least 6."""
     sweep = {"budget": BUDGETS, **sweep}
-    others = [POLICIES[name] for name in names if name != "GSExact"]
-    studies = [request.study({"problem": problem, "policy": others, "sweep": sweep})]
-    if "GSExact" in names:
-        fewer = {"runs": max(min(request.runs, 10), request.runs // 4)}
-        exact = {"problem": {**problem, "informed": True}, "policy": [POLICIES["GSExact"]], "sweep": sweep}
-        studies.append(request.study(exact | fewer))
+    studies = []
+    for dear in (False, True):
+        own = [name for name in names if (name in _DEAR) == dear]
+        mapping = {
+            "problem": {**problem, "largest_budget": max(BUDGETS), "informed": "GSExact" in own},
+            "policy": [POLICIES[name] for name in own], "sweep": sweep,
+        }  # fmt: skip
+        studies.append(
+            request.study(mapping | ({"runs": max(min(request.runs, 6), request.runs // 4)} if dear else {}))
+        )
     return studies
 
 
@@ -133,6 +139,24 @@ def _step_cost(request: Request) -> Plan:
 
     axes = Axes("budget", "entities", _BUDGET, f"{_ENTITIES}, step cost", curve)
     return Plan(_studies(request, problem, tuple(POLICIES), {"answer_model": list(MODELS)}), axes=axes)
+
+
+def _readings(request: Request) -> Plan:
+    """GSChao, by what becomes of bad queries and what a node without answers is taken to bring."""
+    problem = {"kind": "extraction/people", "largest_budget": max(BUDGETS)}
+    policy = {**POLICIES["GSChao"], "removal": ["lasting", "fresh", "none"], "unseen": ["k", "one"]}
+    sweep = {"budget": BUDGETS, "answer_model": list(MODELS)}
+
+    def curve(row: Row) -> str | None:
+        params = row["params"]
+        if params["answer_model"] != "k-largest":
+            return None
+        return f"removal {params['removal']}, unseen {params['unseen']}"
+
+    published = {"GSChao": list(PEOPLE["GSChao"].items())}
+    axes = Axes("budget", "entities", f"{_BUDGET}; answers: k-largest", f"{_ENTITIES} by GSChao", curve,
+                published=published)  # fmt: skip
+    return Plan([request.study({"problem": problem, "policy": [policy], "sweep": sweep})], axes=axes)
 
 
 _LISTS = {"with": [[5, 0], [10, 0], [20, 0], [5, 2], [10, 5], [20, 5], [20, 10]],
@@ -287,6 +311,7 @@ _ALL: Sequence[tuple[str, str, int, Callable[[Request], Plan]]] = (
     ("extraction-eventbrite-proportional", "distinct events, linear cost", 100,
      partial(_extraction, "eventbrite", EVENTBRITE, _NO_EXACT, "proportional")),
     ("estimators", "gain estimates against true gains", 400, _estimators),
+    ("readings", "readings of Algorithms 1 and 2, distinct people, linear cost", 100, _readings),
     ("exclude-lists", "what exclude lists change", 200, _exclude_lists),
     ("step-cost", "distinct people, step cost", 200, _step_cost),
 )  # fmt: skip
