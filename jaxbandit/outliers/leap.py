@@ -183,9 +183,9 @@ def above_threshold(of: Interval, k: Twofold, seen: Seen) -> Array:
 _precise_outliers = rarely(above_threshold)
 
 
-def outliers(of: Interval, k: Twofold, seen: Seen, sight: Sight) -> Array:
-    """The set of Eq. 3: bool (n,). None where all means are equal."""
-    unsure = jnp.any(jnp.abs(sight.above) <= sight.unsure) & (sight.arms.sigma > 0)
+def outliers(of: Interval, k: Twofold, seen: Seen, sight: Sight, matters: Array | bool = True) -> Array:
+    """The set of Eq. 3: bool (n,), right where it ``matters``. None where all means are equal."""
+    unsure = jnp.any(jnp.abs(sight.above) <= sight.unsure) & (sight.arms.sigma > 0) & matters
     above = _precise_outliers(unsure, sight.above > 0, of, k, seen)
     found: Array = above & (sight.arms.sigma > 0)
     return found

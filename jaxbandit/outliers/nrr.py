@@ -73,7 +73,7 @@ class NRR:
         seen = state.seen.add(counts, ones)
         made = seen.total - state.seen.total
         at = look(self.of, self.k.hi, self.k, seen)
-        found = outliers(self.of, self.k, seen, at)
+        found = outliers(self.of, self.k, seen, at, made > 0)
         changed = jnp.any(found != state.found) | first
         same = jnp.where(changed, 0, state.same + made)
         cursor = jnp.where(first, self.start, state.cursor + made)

@@ -58,14 +58,14 @@ class RR:
         moved = seen.total > state.seen.total
         cursor = jnp.where(state.seen.total == 0, self.start, state.cursor + state.extra)
         cursor = jnp.where(cursor >= self.n, cursor - self.n, cursor)
-        after = State(seen, cursor, *self._plan(seen, cursor))
+        after = State(seen, cursor, *self._plan(seen, cursor, moved))
         return select(moved, after, state)
 
-    def _plan(self, seen: Seen, cursor: Array) -> tuple[Array, Array, Array]:
+    def _plan(self, seen: Seen, cursor: Array, moved: Array) -> tuple[Array, Array, Array]:
         n, k = self.n, self.k.hi
         at = look(self.of, k, self.k, seen)
         best = jnp.max(at.slack)
-        goes_on = jnp.any(active(self.of, self.k, seen, at, jnp.abs(best) <= at.unsure))
+        goes_on = jnp.any(active(self.of, self.k, seen, at, moved & (jnp.abs(best) <= at.unsure)))
         sure = jnp.maximum(best - at.unsure, 0)
         x = sure / at.growth
         x = jnp.where(at.arms.sigma > 0, jnp.minimum(x, at.arms.sigma), x)

@@ -185,7 +185,8 @@ class WRR:
         here = turns == jnp.sum(jnp.where(turns == turn, arms, 0), dtype=jnp.int32)
         own = jnp.sum(jnp.where(here, at.slack, 0))
         close = (jnp.abs(best) <= at.unsure) | (jnp.abs(own) <= at.unsure)
-        on = active(self.of, self.k, seen, at, close)
+        # A lane that is over would be looked at closely in each step, where it ended close to the threshold.
+        on = active(self.of, self.k, seen, at, close & (state.code == RUNNING))
         counter = state.counter.after(passed, self.share)
         due = counter.after(1, self.share).ceiling()
         visiting = jnp.any(here & on & (seen.pulls < due)) & ~first
