@@ -415,6 +415,7 @@ _JOBS_AT_ONCE, _ANSWER_BYTES = 1 << 24, 1 << 30
 _STATE_BYTES = {"cpu": 1 << 27}
 _CACHE_BYTES = {"cpu": 1 << 20}
 _LANES = {"cpu": 4096}
+_VECTOR = 64
 
 
 def _run_group(
@@ -461,7 +462,7 @@ def _run_jobs(
     per_device = 1 << (-(-jobs // devices) - 1).bit_length()
     lane, answers = _shapes_of(cut, shared, knobs, checkpoints)
     _, policy = cut.join(shared, knobs)
-    width = min(lanes or _width(lane, policy, mesh), per_device)
+    width = min(lanes or _even(_width(lane, policy, mesh), -(-jobs // devices), per_device), per_device)
     carry = jax.device_put(
         _empty_lanes(lane, answers, width, per_device, devices), NamedSharding(mesh, PartitionSpec(_AXIS))
     )
@@ -494,3 +495,13 @@ def _width(lane: _Lane, policy: Policy, mesh: Mesh) -> int:
     if dense:
         room = _CACHE_BYTES.get(platform, room)
     return max(1, min(_LANES.get(platform, 1 << 16), room // max(_bytes(lane), dense)))
+
+
+def _even(most: int, jobs: int, room: int) -> int:
+    """At most ``most`` lanes: where they serve few times, as many as leave few idle the last time; whole vectors.
+
+    It depends on ``jobs`` through how often they serve alone, as each width is compiled.
+    """
+    times = -(-jobs // most)
+    width = most if times > 4 else min(most, -(-room // times))
+    return width // _VECTOR * _VECTOR or width

@@ -15,6 +15,9 @@ from jaxbandit.random.stream import Stream, substream, words
 LARGEST = 2**31 - 1
 """Counts are int32 and stop here."""
 
+_UNROLLED = 32
+"""As many thresholds are compared one by one: XLA's CPU backend makes no vectors of what surrounds a reduction."""
+
 
 def uniform(word: Array) -> Array:
     """float32, uniform on the 2^23 numbers (k + 1/2) 2^-23, each of them exact: never 0 and never 1.
@@ -153,7 +156,8 @@ def categorical(word: Array, thresholds: ArrayLike) -> Array:
     ``word`` has the shape of the leading axes, or one that broadcasts with it. The cost is proportional to k.
     """
     table = jnp.asarray(thresholds)
-    shape = jnp.broadcast_shapes(word.shape, table.shape[:-1])
-    table = jnp.broadcast_to(table, (*shape, table.shape[-1]))
-    reached = jnp.broadcast_to(jnp.minimum(word, jnp.uint32(2**32 - 2)), shape)[..., None] >= table
-    return jnp.sum(reached, axis=-1, dtype=jnp.int32)
+    word = jnp.minimum(word, jnp.uint32(2**32 - 2))
+    if table.shape[-1] <= _UNROLLED:
+        none = jnp.zeros(jnp.broadcast_shapes(word.shape, table.shape[:-1]), jnp.int32)
+        return sum(((word >= table[..., k]).astype(jnp.int32) for k in range(table.shape[-1])), none)
+    return jnp.sum(word[..., None] >= table, axis=-1, dtype=jnp.int32)
