@@ -102,8 +102,8 @@ def _folded(x: Array, pair: Callable[[Array, Array], Array], reduce: Callable[[A
 
 
 def added(x: Array) -> Array:
-    """The sum of int32 of shape (n,), n > 0."""
-    return _folded(x, jnp.add, lambda part: jnp.sum(part, dtype=jnp.int32))
+    """The sum of int32 of shape (n, ...), n > 0, over the first dimension."""
+    return _folded(x, jnp.add, lambda part: jnp.sum(part, axis=0, dtype=jnp.int32))
 
 
 def highest(x: Array) -> Array:
@@ -128,6 +128,28 @@ def places(mask: Array) -> Array:
     within = lax.population_count(word[:, None] & ((jnp.uint32(1) << lanes) - jnp.uint32(1))).astype(jnp.int32)
     before = _sums_before(lax.population_count(word).astype(jnp.int32))
     return (before[:, None] + within).reshape(-1)[:size]
+
+
+def some_places(mask: Array, room: int) -> Array:
+    """The places of the entries of ``mask`` that are set, in any order, at most ``room``; then its length. int32 of
+    shape (room,).
+
+    Bit b of word w is the entry b W + w, so that words are made side by side.
+    """
+    size = mask.shape[0]
+    width = -(-size // 32)
+    padded = jnp.pad(mask, (0, 32 * width - size)).astype(jnp.uint32)
+    word = functools.reduce(jnp.bitwise_or, [padded[b * width : (b + 1) * width] << jnp.uint32(b) for b in range(32)])
+    before = _sums_before(lax.population_count(word).astype(jnp.int32))
+    number = jnp.arange(room, dtype=jnp.int32)
+    row = added((before[:, None] <= number[None, :]).astype(jnp.int32)) - 1
+    bits, rank, bit = word[row], number - before[row], jnp.zeros(room, jnp.int32)
+    over = rank >= lax.population_count(bits).astype(jnp.int32)
+    for half in (16, 8, 4, 2, 1):
+        low = lax.population_count((bits >> bit.astype(jnp.uint32)) & jnp.uint32((1 << half) - 1)).astype(jnp.int32)
+        beyond = rank >= low
+        rank, bit = jnp.where(beyond, rank - low, rank), jnp.where(beyond, bit + half, bit)
+    return jnp.where(over, size, bit * width + row)
 
 
 def _sums_before(counts: Array) -> Array:

@@ -32,13 +32,13 @@ class Pull(NamedTuple):
     """Pull each of some arms a number of times.
 
     ``arm``: int32, shape (m,), each arm once; ``first``: how often it was pulled before, and ``times``: how often it is
-    now (int32, of shape (m,) or ()); ``used``: int32 scalar, no arm is pulled from entry ``used`` on, and 0 makes it a
-    pull of count 0.
+    now (int32, of shape (m,) or (); None for once); ``used``: int32 scalar, no arm is pulled from entry ``used`` on,
+    and 0 makes it a pull of count 0.
     """
 
     arm: Array
     first: Array
-    times: Array
+    times: Array | None
     used: Array
 
 
@@ -174,11 +174,18 @@ class Arms:
     def pull(self, key: Stream, instance: Instance, pull: Pull) -> Outcome:
         """Pulls the arms; the sum of an arm's rewards is drawn in one go from its law, or reward by reward."""
         rewards = self.rewards
+        if pull.times is None:
+            row = None if instance.rows is None else instance.rows[pull.arm]
+            some = (jnp.arange(pull.arm.shape[0], dtype=jnp.int32) < pull.used).astype(jnp.int32)
+            made = rewards.made(row, pull.first, some)
+            one = rewards.one(instance.outcomes, pull.arm, row, pull.first, instance.means[pull.arm])
+            return Outcome(made, jnp.where(made > 0, one, 0))
         blank = jnp.zeros(pull.arm.shape, jnp.int32)
         totals = jnp.zeros(pull.arm.shape, jnp.int32 if rewards.whole else jnp.float32)
         # What is one number for all arms need not be spread out.
-        spread = [field.ndim > 0 for field in (pull.first, pull.times)]
-        read = [pull.arm, *(field for field, own in zip((pull.first, pull.times), spread, strict=True) if own)]
+        counts = pull.first, pull.times
+        spread = [field.ndim > 0 for field in counts]
+        read = [pull.arm, *(field for field, own in zip(counts, spread, strict=True) if own)]
 
         def by(draw: Any) -> Callable[[Array, list[Array]], list[Array]]:
             def part(place: Array, cut: list[Array]) -> list[Array]:
@@ -186,7 +193,7 @@ class Arms:
                 own = own[::-1]
                 first, count = (
                     jnp.broadcast_to(own.pop() if has else field, arm.shape)
-                    for field, has in zip((pull.first, pull.times), spread, strict=True)
+                    for field, has in zip(counts, spread, strict=True)
                 )
                 row = None if instance.rows is None else instance.rows[arm]
                 made = rewards.made(row, first, jnp.where(place < pull.used, count, 0))

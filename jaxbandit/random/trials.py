@@ -39,6 +39,17 @@ def _(size: int, batched: list[bool], x: Array) -> tuple[Array, bool]:
     return (jnp.max(x, axis=0) if batched[0] else x), False
 
 
+@jax.custom_batching.custom_vmap
+def sum_over_lanes(x: Array) -> Array:
+    """The same, but the elementwise sum over the batch."""
+    return x
+
+
+@sum_over_lanes.def_vmap
+def _(size: int, batched: list[bool], x: Array) -> tuple[Array, bool]:
+    return (jnp.sum(x, axis=0, dtype=x.dtype) if batched[0] else x * size), False
+
+
 class _Chain(NamedTuple):
     """What is left of a word's probability, in units of 2^-30, after the first counts; the next count's probability in
     those units; and how many counts were passed."""
