@@ -52,7 +52,7 @@ CASES = (
     Case("wrr", "bernoulli-corrected", 50, 10.0, 4096, 400),
     Case("wrr", "bernoulli-corrected", 200, 30.0, 1024, 60),
     Case("nrr", "bounded", 50, 1.0, 65536, 16384),
-    Case("ib", "bounded", 50, 1.0, 512, 32),
+    Case("ib", "bounded", 50, 1.0, 2048, 64),
     Case("gold", "bounded", 100, 10.0, 1024, 64),
     Case("gold", "bernoulli-corrected", 100, 10.0, 1024, 32),
 )
@@ -80,7 +80,7 @@ def policy(rule: str, name: str, n: int) -> Any:
         sizes = map(jnp.int32, gold.sizes(n, RHO))
         return GOLD(of, Twofold.of(gold.factor(EPS)), *sizes, jnp.int32(CAP), jnp.bool_(False), jnp.bool_(True), n)
     if rule == "ib":
-        return IB(Twofold.of(K), clucb(n, DELTA, 0.5), jnp.int32(CAP), n)
+        return IB(Twofold.of(K), clucb(n, DELTA, 0.5), jnp.int32(CAP), jnp.bool_(True), n)
     of = interval(name, n, DELTA, k=K)
     if rule == "nrr":
         need = jnp.int32(patience(DELTA))

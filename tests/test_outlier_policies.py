@@ -218,7 +218,7 @@ def test_ib_is_its_oracle() -> None:
     delta, sigma = 0.1, 0.15
 
     def policy(k: float, leaping: bool) -> IB:
-        return IB(Twofold.of(k), clucb(N, delta, sigma), np.int32(CAP), N)
+        return IB(Twofold.of(k), clucb(N, delta, sigma), np.int32(CAP), np.bool_(leaping), N)
 
     compare(policy, lambda reward, k: oracles.ib(reward, N, k, delta, sigma=sigma, cap=CAP), 5, ends=False)
 

@@ -6,7 +6,7 @@ from jaxbandit.outliers.ib import IB
 from jaxbandit.outliers.intervals import Interval, clucb, interval
 from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING
 from jaxbandit.outliers.nrr import NRR
-from jaxbandit.outliers.problem import Bernoulli, One, Pull, Singles, View
+from jaxbandit.outliers.problem import Bernoulli, Chosen, Pull, Singles, View
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.wrr import WRR, rho_star
 
@@ -21,8 +21,8 @@ __all__ = [
     "RUNNING",
     "WRR",
     "Bernoulli",
+    "Chosen",
     "Interval",
-    "One",
     "Pull",
     "Singles",
     "View",

@@ -202,7 +202,7 @@ def _ib(setting: Setting, delta: float, k: float | None, scale: float) -> tuple[
     _zero_or_one(setting, "ib")
     k = setting.definition.k if k is None else k
     of = clucb(setting.arms, delta, scale)
-    return Measured(IB(Twofold.of(k), of, jnp.int32(setting.budget), setting.arms)), {"k": k}
+    return Measured(IB(Twofold.of(k), of, jnp.int32(setting.budget), jnp.bool_(True), setting.arms)), {"k": k}
 
 
 def _zero_or_one(setting: Setting, rule: str) -> None:

@@ -15,7 +15,7 @@ leaves none open: a reward is a function of its address, so all is as before.
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from jax import Array, lax
 from jaxbandit.outliers.intervals import Interval, all_equal, arm_radii, means_of
 from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING, Seen, low_bits, select
 from jaxbandit.outliers.problem import Singles, View
-from jaxbandit.outliers.twofold import Twofold
+from jaxbandit.outliers.twofold import Twofold, in_float64
 from jaxbandit.random.fence import rarely
 
 SWEEPS = 32
@@ -445,16 +445,15 @@ def _look_closely(policy: GOLD, state: State, relied: Array, last: Array, outcom
     arm = last % policy.n
     total = state.seen.total + 1
 
-    def past(precise: bool) -> Any:
-        b = policy.b if precise else policy.b.hi
+    def past(precise: bool) -> Array:
+        b = policy.b.wide() if precise else policy.b.hi
         reach = policy.of.reach_at(total, precise)
         radii, y = arm_radii(policy.of, pulls, ones, reach, precise), means_of(pulls, ones, precise)
-        own_y, own_radius = jax.tree.map(lambda v: v[arm], (y, radii))
-        return abs(y - own_y) - b * (radii + own_radius)
+        return jnp.abs(y - y[arm]) - b * (radii + radii[arm])
 
+    @in_float64
     def exactly() -> Array:
-        found: Array = past(True).hi > 0
-        return found
+        return past(True) > 0
 
     rough = past(False)
     widest = policy.b.hi * jnp.max(arm_radii(policy.of, pulls, ones, policy.of.reach_at(total)))

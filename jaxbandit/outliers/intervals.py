@@ -4,13 +4,14 @@ All radii move with the level delta'(T) = 6 delta / (pi^2 c T^2), T being all pu
 rules and n for GOLD. What they need of it is one number, the *reach*: log(1/delta') for bounded rewards, z^2 for
 Bernoulli ones. It is smooth in log T, so its Chebyshev coefficients are tabulated on the host, an octave of T each.
 
-The same formulas run on float32 and on ``Twofold``, where float32 cannot tell.
+The same formulas run in float32 and, where that cannot tell (``precise``), in float64: see ``twofold``.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import erfc, exp, log, pi, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from jaxbandit.errors import BadInput
-from jaxbandit.outliers.twofold import Number, Twofold
+from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.random.draws import wide_product
 
 NAMES = ("bounded", "bernoulli", "bernoulli-corrected")
@@ -80,12 +81,12 @@ class Arms(NamedTuple):
     ``slack``, (n,), is above 0: the sum of the radii less the distance from the threshold. It is an estimated outlier
     where ``above``, (n,), is: by how much its mean is beyond the threshold."""
 
-    means: Any
-    sigma: Any
-    radii: Any
-    theta_radius: Any
-    slack: Any
-    above: Any
+    means: Array
+    sigma: Array
+    radii: Array
+    theta_radius: Array
+    slack: Array
+    above: Array
 
 
 @jax.tree_util.register_dataclass
@@ -103,32 +104,16 @@ class Interval:
     sides: str = field(default="above", metadata={"static": True})
     rule: str = field(default="k-sigma", metadata={"static": True})
 
-    def reach_at(self, total: Array, precise: bool = False) -> Any:
+    def reach_at(self, total: Array, precise: bool = False) -> Array:
         """The reach at T = ``total`` (int32, at least 1)."""
         octave = 31 - jax.lax.clz(total)
         unit = jax.lax.bitcast_convert_type((jnp.int32(127 + 1) - octave) << 23, jnp.float32)
-        row = jax.tree.map(lambda table: table[octave], self.reach)
-        if precise:
-            return _clenshaw(row, Twofold.whole(total), unit)
-        x = total.astype(jnp.float32) * unit - 3
-        later, last = jnp.float32(0), jnp.float32(0)
+        row = _number(jax.tree.map(lambda table: table[octave], self.reach), precise)
+        x = _whole(total, precise) * unit - 3
+        later, last = x * 0, x * 0
         for j in range(_DEGREE, 0, -1):
-            later, last = (x + x) * later - last + row.hi[j], later
-        return x * later - last + row.hi[0]
-
-
-def _clenshaw(row: Twofold, total: Twofold, unit: Array) -> Twofold:
-    """The sum of the Chebyshev terms, rolled, as this is compiled often and run seldom."""
-    x = Twofold(total.hi * unit, total.lo * unit) - Twofold.of(3.0)
-    zero = Twofold(jnp.float32(0), jnp.float32(0))
-
-    def add(pair: tuple[Twofold, Twofold], term: Twofold) -> tuple[tuple[Twofold, Twofold], None]:
-        later, last = pair
-        return ((x + x) * later - last + term, later), None
-
-    (later, last), _ = jax.lax.scan(add, (zero, zero), jax.tree.map(lambda c: c[:0:-1], row))
-    found: Twofold = x * later - last + jax.tree.map(lambda c: c[0], row)
-    return found
+            later, last = (x + x) * later - last + row[j], later
+        return x * later - last + row[0]
 
 
 def interval(
@@ -176,33 +161,32 @@ def _tabulated(reach: Callable[[float], float]) -> Twofold:
     return jax.tree.map(jnp.asarray, Twofold.of(np.array(table)))  # type: ignore[no-any-return]
 
 
-def _number(value: float | Twofold, precise: bool) -> Any:
-    if isinstance(value, Twofold):
-        return value if precise else value.hi
-    return Twofold.of(value) if precise else jnp.float32(value)
+def _number(value: Twofold, precise: bool) -> Array:
+    return value.wide() if precise else value.hi
 
 
-def _whole(value: Array, precise: bool) -> Any:
-    return Twofold.whole(value) if precise else value.astype(jnp.float32)
+def _whole(value: Array, precise: bool) -> Array:
+    return value.astype(jnp.float64 if precise else jnp.float32)
 
 
-def _sqrt(x: Number) -> Any:
-    return x.sqrt() if isinstance(x, Twofold) else jnp.sqrt(jnp.maximum(x, 0))
+def _sqrt(x: Array) -> Array:
+    root: Array = jnp.sqrt(jnp.maximum(x, 0))
+    return root
 
 
-def means_of(pulls: Array, ones: Array, precise: bool = False) -> Any:
+def means_of(pulls: Array, ones: Array, precise: bool = False) -> Array:
     """The empirical means of arms that were pulled at least once."""
     return _whole(ones, precise) / _whole(pulls, precise)
 
 
-def arm_radii(of: Interval, pulls: Array, ones: Array, reach: Any, precise: bool = False) -> Any:
+def arm_radii(of: Interval, pulls: Array, ones: Array, reach: Array, precise: bool = False) -> Array:
     """beta_i of each arm: shape (n,)."""
     m = _whole(pulls, precise)
     if of.name == "bounded":
         wide = _number(of.width, precise)
         return _sqrt(wide * wide * reach / (m + m))
     s = _whole(ones, precise)
-    half = reach * _number(0.5, precise)
+    half = reach * 0.5
     weight = m + reach
     share = (s + half) * (m - s + half) / (weight * weight)
     return _sqrt(reach * share / m)
@@ -218,80 +202,48 @@ def looked_at(of: Interval, k: Twofold, pulls: Array, ones: Array, total: Array,
     y = means_of(pulls, ones, precise)
     if of.name == "bounded":
         y = y * _number(of.unit, precise)
-    number = _number(float(n), precise)
     mu = _mean(y)
     flat = all_equal(pulls, ones)
     gap = y - mu
-    sigma = _sqrt(_mean(gap * gap))
-    sigma = _pick(flat, _number(0.0, precise), sigma)
+    sigma = jnp.where(flat, 0, _sqrt(_mean(gap * gap)))
     kk = _number(k, precise)
     reach = of.reach_at(total, precise)
     radii = arm_radii(of, pulls, ones, reach, precise)
-    signs = (1.0,) if of.sides == "above" else (1.0, -1.0)
+    signs = (1, -1) if of.sides == "both" else (1,)
     if of.rule == "robust":
         centre = _median(y)
-        spread = _number(_MAD, precise) * kk * _median(abs(y - centre))
-        beta = (_number(1.0, precise) + _number(2 * _MAD, precise) * kk) * _largest(radii)
-        betas = [beta] * len(signs)
+        spread = _MAD * kk * _median(jnp.abs(y - centre))
+        betas = [(1 + 2 * _MAD * kk) * jnp.max(radii)] * len(signs)
     elif of.name == "bounded":
         centre, spread = mu, kk * sigma
-        harmonic = (_number(1.0, precise) / _whole(pulls, precise)).sum() / number
-        wide = _number(of.width, precise)
-        betas = [wide * _sqrt(_number(of.scale, precise) * harmonic * reach * _number(0.5, precise))] * len(signs)
+        harmonic = jnp.sum(1 / _whole(pulls, precise)) / n
+        betas = [_number(of.width, precise) * _sqrt(_number(of.scale, precise) * harmonic * reach * 0.5)] * len(signs)
     else:
         centre, spread = mu, kk * sigma
-        safe = _pick(flat, _number(1.0, precise), sigma)
+        safe = jnp.where(flat, 1, sigma)
         weights = kk * y / _sqrt(safe) if of.name == "bernoulli" else kk * gap / safe
-        betas = []
-        for sign in signs:
-            pieces = (_number(sign, precise) * weights + _number(1.0, precise)) * radii
-            beta = _sqrt((pieces * pieces).sum()) / number
-            betas.append(_pick(flat, _number(0.0, precise), beta))
-    slack = above = theta_radius = None
-    for sign, beta in zip(signs, betas, strict=True):
-        beyond = _number(sign, precise) * (y - centre) - spread
-        own = radii + beta - abs(beyond)
-        slack = own if slack is None else _greater(slack, own)
-        above = beyond if above is None else _greater(above, beyond)
-        theta_radius = beta if theta_radius is None else _greater(theta_radius, beta)
+        betas = [jnp.where(flat, 0, _sqrt(jnp.sum(((sign * weights + 1) * radii) ** 2)) / n) for sign in signs]
+    beyond = [sign * (y - centre) - spread for sign in signs]
+    slacks = [radii + beta - jnp.abs(x) for x, beta in zip(beyond, betas, strict=True)]
+    slack, above, theta_radius = (functools.reduce(jnp.maximum, some) for some in (slacks, beyond, betas))
     return Arms(y, sigma, radii, theta_radius, slack, above)
 
 
-def _greater(a: Any, b: Any) -> Any:
-    difference = a - b
-    return _pick((difference.hi if isinstance(difference, Twofold) else difference) > 0, a, b)
-
-
-def _sorted(x: Any) -> Any:
-    if isinstance(x, Twofold):
-        return Twofold(*jax.lax.sort((x.hi, x.lo), num_keys=2))
-    return jnp.sort(x)
-
-
-def _largest(x: Any) -> Any:
-    return jax.tree.map(lambda v: v[-1], _sorted(x)) if isinstance(x, Twofold) else jnp.max(x)
-
-
-def _median(x: Any) -> Any:
+def _median(x: Array) -> Array:
     """The mean of the two in the middle, where the number of values is even."""
-    ordered = _sorted(x)
-    n = (ordered.hi if isinstance(x, Twofold) else ordered).shape[0]
-    low, high = (jax.tree.map(lambda v, i=i: v[i], ordered) for i in ((n - 1) // 2, n // 2))
-    return (low + high) * _number(0.5, isinstance(x, Twofold))
+    ordered, n = jnp.sort(x), x.shape[0]
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) * 0.5
 
 
-def _mean(x: Number) -> Any:
+def _mean(x: Array) -> Array:
     """Of numbers from -1 to 1 along the last axis: as float32 by whole numbers, whose sum has no rounding."""
-    n = x.hi.shape[-1] if isinstance(x, Twofold) else x.shape[-1]
-    if isinstance(x, Twofold):
-        return x.sum() / Twofold.of(float(n))
+    n = x.shape[-1]
+    if x.dtype == jnp.float64:
+        return jnp.sum(x, axis=-1) / n
     bits = 30 - (n - 1).bit_length()
     units = jnp.sum((x * jnp.float32(2.0**bits)).astype(jnp.int32), axis=-1, dtype=jnp.int32)
-    return units.astype(jnp.float32) * jnp.float32(2.0**-bits / n)
-
-
-def _pick(condition: Array, yes: Any, no: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+    mean: Array = units.astype(jnp.float32) * jnp.float32(2.0**-bits / n)
+    return mean
 
 
 def equal_means(pulls: Array, ones: Array, other_pulls: Array, other_ones: Array) -> Array:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.outliers.intervals import Arms, Interval, looked_at
-from jaxbandit.outliers.twofold import Twofold
+from jaxbandit.outliers.twofold import Twofold, in_float64
 from jaxbandit.random.fence import rarely
 
 S = TypeVar("S")
@@ -157,10 +157,9 @@ def within_sweep(sight: Sight, sure: Array, most: Array, place: Array, moves: Ar
 
 
 @rarely
+@in_float64
 def _precise_active(of: Interval, k: Twofold, seen: Seen) -> Array:
-    at = looked_at(of, k, *seen, precise=True)
-    found: Array = at.slack.hi > 0
-    return found
+    return looked_at(of, k, *seen, precise=True).slack > 0
 
 
 def active(of: Interval, k: Twofold, seen: Seen, sight: Sight, matters: Array) -> Array:
@@ -173,11 +172,10 @@ _TIE = 1e-10
 """A mean this close to the threshold is taken to be equal to it: not above."""
 
 
+@in_float64
 def above_threshold(of: Interval, k: Twofold, seen: Seen) -> Array:
     """Which means are above the threshold, bool (n,), looked at closely; for means that are not all equal."""
-    at = looked_at(of, k, *seen, precise=True)
-    found: Array = at.above.hi > jnp.float32(_TIE)
-    return found
+    return looked_at(of, k, *seen, precise=True).above > _TIE
 
 
 _precise_outliers = rarely(above_threshold)

@@ -63,7 +63,7 @@ class OutlierArms:
         """The number of arms, and their levels."""
         return View(jnp.int32(self.source.arms), instance.arms.levels)
 
-    def pull(self, key: Stream, instance: Instance, pull: Any) -> Array:
+    def pull(self, key: Stream, instance: Instance, pull: Any) -> Any:
         """The sum of each arm's rewards, in units where they are not 0 and 1."""
         means, _, rows = instance.arms
         if self.rewards is None:

@@ -1,7 +1,7 @@
 """Bernoulli arms pulled in bulk: a pull is a count for every arm."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,13 +32,14 @@ class Singles(NamedTuple):
     attempts: Array
 
 
-class One(NamedTuple):
-    """One pull of one arm. ``attempt``: pulls of it before; ``made``: 1, or 0 where it is not made. All int32 scalars;
-    so is the outcome."""
+class Chosen(NamedTuple):
+    """Pulls of a few arms, whose rewards are looked at one by one. ``arms``: which, -1 for none; ``attempts``: pulls of
+    each before; ``many``: the most pulls of each that may be used. int32 scalars; the outcome has a uint32 for each
+    arm, as that of ``Singles``."""
 
-    arm: Array
-    attempt: Array
-    made: Array
+    arms: tuple[Array, ...]
+    attempts: tuple[Array, ...]
+    many: tuple[Array, ...]
 
 
 class View(NamedTuple):
@@ -87,25 +88,16 @@ class Bernoulli:
         """The number of arms."""
         return View(jnp.int32(self.p.shape[0]))
 
-    def pull(self, key: Stream, instance: Stream, pull: Pull | Singles | One) -> Array:
+    def pull(self, key: Stream, instance: Stream, pull: Pull | Singles | Chosen) -> Any:
         """The successes of each arm, or its rewards."""
-        if isinstance(pull, One):
-            hit = bernoulli(words(instance, pull.arm, pull.attempt)[0], self.p[pull.arm])
-            return hit.astype(jnp.int32) * pull.made
+        if isinstance(pull, Chosen):
+            return [
+                self._bits(instance, jnp.maximum(arm, 0), attempts, many, self.p[jnp.maximum(arm, 0)])
+                for arm, attempts, many in zip(*pull, strict=True)
+            ]
         arm = jnp.arange(self.p.shape[0])
         if isinstance(pull, Singles):
-            most = over_lanes(jnp.max(pull.counts))
-
-            def some(group: Array, bits: Array) -> Array:
-                for j in range(_UNROLLED):
-                    number = group * _UNROLLED + j
-                    hit = bernoulli(words(instance, arm, pull.attempts + number)[0], self.p)
-                    bits = bits | (hit.astype(jnp.uint32) << number.astype(jnp.uint32))
-                return bits
-
-            blank = jnp.zeros(arm.shape, jnp.uint32)
-            rewards: Array = lax.fori_loop(0, (most + _UNROLLED - 1) // _UNROLLED, some, blank)
-            return rewards
+            return self._bits(instance, arm, pull.attempts, jnp.max(pull.counts), self.p)
         if not self.on_tape:
             return few(words(instance, arm, pull.attempts)[0], self.p, pull.counts)
 
@@ -115,3 +107,17 @@ class Bernoulli:
 
         ones: Array = lax.fori_loop(0, jnp.max(pull.counts), one, jnp.zeros_like(pull.counts))
         return ones
+
+    def _bits(self, instance: Stream, arm: Array, attempts: Array, many: Array, p: Array) -> Array:
+        """Rewards one by one as bits, at least ``many``."""
+
+        def some(group: Array, bits: Array) -> Array:
+            for j in range(_UNROLLED):
+                number = group * _UNROLLED + j
+                hit = bernoulli(words(instance, arm, attempts + number)[0], p)
+                bits = bits | (hit.astype(jnp.uint32) << number.astype(jnp.uint32))
+            return bits
+
+        blank = jnp.zeros(arm.shape, jnp.uint32)
+        rewards: Array = lax.fori_loop(0, (over_lanes(many) + _UNROLLED - 1) // _UNROLLED, some, blank)
+        return rewards

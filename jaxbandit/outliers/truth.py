@@ -20,7 +20,7 @@ from jax import Array
 from jaxbandit.arms.problem import MEAN, ORDER, Drawn, Given
 from jaxbandit.laws import Normal, Quantiles
 from jaxbandit.outliers.definitions import Sizes, k_sigma_outliers, outlier_groups, robust_outliers
-from jaxbandit.outliers.twofold import Twofold
+from jaxbandit.outliers.twofold import Twofold, in_float64
 from jaxbandit.random import position, words
 from jaxbandit.random.draws import wide_product
 from jaxbandit.random.stream import Stream, stream, substream
@@ -110,7 +110,7 @@ class Labelled:
 class Judged:
     """Arms drawn afresh in each run, and judged there by k-sigma or its robust form.
 
-    Distances are compared as numbers of 44 bits: of drawn means, one in 10^11 may be too close to tell.
+    Distances are compared in float64: of drawn means, one in 10^13 may be too close to tell.
     """
 
     means: Means
@@ -126,28 +126,27 @@ class Judged:
     def draw(self, key: Stream) -> Arms:
         """See ``Source``."""
         means, rows = self.means.draw(key)
-        gap, limit = _from_median(means) if self.robust else _from_mean(means)
-        limit = self.k * limit
-        found = (gap - limit).hi > 0
-        if self.two_sided:
-            found = found | ((-gap - limit).hi > 0)
+        found = self._found(means)
         differ = jnp.any(means != means[0])
         return Arms(means, (found & differ).astype(jnp.int32), rows)
 
+    @in_float64
+    def _found(self, means: Array) -> Array:
+        gap, limit = _from_median(means) if self.robust else _from_mean(means)
+        limit = self.k.wide() * limit
+        return (jnp.abs(gap) if self.two_sided else gap) > limit
 
-def _from_mean(means: Array) -> tuple[Twofold, Twofold]:
+
+def _from_mean(means: Array) -> tuple[Array, Array]:
     """The distances from the mean, shape (n,), and the standard deviation."""
-    n = Twofold.of(float(means.shape[0]))
-    y = Twofold.whole(means)
-    gap = y - y.sum() / n
-    return gap, ((gap * gap).sum() / n).sqrt()
+    y = means.astype(jnp.float64)
+    return y - jnp.mean(y), jnp.std(y)
 
 
-def _from_median(means: Array) -> tuple[Twofold, Twofold]:
+def _from_median(means: Array) -> tuple[Array, Array]:
     """Twice the distances from the median, and of their median absolute value 1.4826 times as much."""
     gap = 2 * means - _twice_median(means)
-    wide = Twofold.whole(_twice_median(jnp.abs(gap))) * Twofold.of(1.4826 / 2)
-    return Twofold.whole(gap), wide
+    return gap.astype(jnp.float64), _twice_median(jnp.abs(gap)).astype(jnp.float64) * (1.4826 / 2)
 
 
 def _twice_median(values: Array) -> Array:
