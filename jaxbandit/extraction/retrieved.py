@@ -18,9 +18,10 @@ from jaxbandit.random.trials import over_lanes
 OK, OVERFLOW = range(2)
 """Result codes: OVERFLOW is a run that met more than its capacities hold, and left out what did not fit."""
 
-ISSUE, LIST, PICK = range(1, 4)
+ISSUE, LIST, PICK, RESAMPLE, RELIST = range(1, 6)
 """What a word of ``View.choices`` is for. ISSUE: the exclude list of a query, by its number; LIST: the lists over which
-a gain is averaged, by node; PICK: a baseline's choices."""
+a gain is averaged, by node; PICK: a baseline's choices; RESAMPLE, RELIST: bootstrap samples and their lists, likewise.
+"""
 
 
 FREE = -2
@@ -39,9 +40,13 @@ def is_above(node: Array, above: Array) -> Array:
     return found
 
 
-def capacity(problem: Extraction) -> int:
-    """Entities that a run can retrieve at most, rounded up to one of few numbers (each is compiled for)."""
-    rates = [k / min(row) for (k, _), row in zip(problem.configurations, np.asarray(problem.cost), strict=True)]
+def capacity(problem: Extraction, shorter: bool = False) -> int:
+    """Entities that a run can retrieve at most, rounded up to one of few numbers (each is compiled for).
+
+    ``shorter``: where a list that is shorter than l is paid for as it is.
+    """
+    cost = np.asarray(problem.shorter)[:, 0] if shorter else np.asarray(problem.cost)
+    rates = [k / min(row) for (k, _), row in zip(problem.configurations, cost, strict=True)]
     most = min(problem.crowd.leaf.shape[0], int(float(problem.budget) * max(rates)))
     size = 32
     while size < most:
@@ -101,8 +106,8 @@ class News(NamedTuple):
     before: Array
 
 
-def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> tuple[Retrieved, News]:
-    """After an answer; as it was where nothing was asked."""
+def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome, price: Array | None = None) -> tuple[Retrieved, News]:
+    """After an answer; as it was where nothing was asked. ``price``: what it cost, if not as its configuration does."""
     rows = got.entity.shape[0]
     there = (outcome.entity >= 0) & pull.asked
     same = (outcome.entity[:, None] == got.entity[None, :]) & there[:, None]
@@ -117,13 +122,14 @@ def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> tuple[Retri
     place = jnp.where(there & fits, place, rows)
     asked = pull.asked.astype(jnp.int32)
     mine = jnp.arange(got.used.shape[0]) == pull.configuration
-    specificity = jnp.asarray(view.poset.specificity)[pull.node]
+    if price is None:
+        price = view.cost[pull.configuration, jnp.asarray(view.poset.specificity)[pull.node]]
     got = Retrieved(
         got.entity.at[place].set(outcome.entity, mode="drop"),
         got.leaf.at[place].set(outcome.leaf, mode="drop"),
         got.times.at[place].add(1, mode="drop"),
         got.size + jnp.sum(fresh & fits, dtype=jnp.int32),
-        got.spent + asked * view.cost[pull.configuration, specificity],
+        got.spent + asked * price,
         got.queries + asked,
         got.used + jnp.where(mine, asked, 0),
         jnp.where(jnp.any(fresh & ~fits), OVERFLOW, got.code),
@@ -131,8 +137,10 @@ def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> tuple[Retri
     return got, News(there & fits, jnp.where(there, outcome.leaf, 0), before)
 
 
-def exclude_lists(view: View, got: Retrieved, node: Array) -> Array:
+def exclude_lists(view: View, got: Retrieved, node: Array, from_all: bool = False) -> Array:
     """The lists that the next query could have at some nodes: entities retrieved there, in a uniformly random order.
+
+    ``from_all`` (static): all entities retrieved, there or not.
 
     In the order of their words at (ISSUE, queries asked), each entity having its own. So the first l are a uniform
     choice of l. int32 (nodes, l_max), -1 where there is no more. ``node``: int32 (nodes,).
@@ -140,7 +148,10 @@ def exclude_lists(view: View, got: Retrieved, node: Array) -> Array:
     word = words(substream(view.choices, ISSUE, got.queries), 0, got.entity)[0]
     # The sign bit flipped, so that int32 orders them; the largest int32 is left to those that are not there.
     key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
-    key = jnp.where(is_above(node, ancestors(view.poset, got.leaf)).T, key, 2**31 - 1)
+    held = jnp.broadcast_to(got.entity >= 0, (node.shape[0], key.shape[0]))
+    if not from_all:
+        held = is_above(node, ancestors(view.poset, got.leaf)).T
+    key = jnp.where(held, key, 2**31 - 1)
 
     def least(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         key, chosen = state
@@ -154,14 +165,14 @@ def exclude_lists(view: View, got: Retrieved, node: Array) -> Array:
     return found
 
 
-def exclude_list(view: View, got: Retrieved, node: Array, length: Array) -> Array:
+def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_all: bool = False) -> Array:
     """E of the next query: ``length`` of the entities retrieved at the node, uniformly, or all where there are fewer.
 
     int32 (l_max,), -1 where there is none; see ``exclude_lists``.
     """
 
     def drawn(_: None) -> Array:
-        listed = exclude_lists(view, got, node[None])[0]
+        listed = exclude_lists(view, got, node[None], from_all)[0]
         return jnp.where(jnp.arange(view.l_max) < length, listed, -1)
 
     nothing = jnp.full(view.l_max, -1, jnp.int32)
