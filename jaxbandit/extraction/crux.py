@@ -51,8 +51,8 @@ from jaxbandit.extraction.retrieved import (
     fresh,
     is_above,
     named,
+    ranks_without_replacement,
 )
-from jaxbandit.random.draws import scale
 from jaxbandit.random.fence import once, rarely
 from jaxbandit.random.stream import substream, words
 from jaxbandit.random.trials import over_lanes
@@ -72,7 +72,7 @@ READINGS = {
 
 _WIDE = 64
 """Up to so many slots, an answer renews all estimates; else those that it changes, in blocks."""
-_BLOCK, _ROW = 16, 32
+_BLOCK = 16
 _FEW = 64
 """Nodes with more answers than this are resampled one at a time, others in blocks."""
 _OFTEN = 4
@@ -85,7 +85,9 @@ class State(NamedTuple):
     """Of S slots for nodes, C configurations, and V columns of frequency counts.
 
     ``got``; ``sizes``: int32 (V,), the i of each column f_i; ``node``, ``specificity``: int32 (S,), of each slot, the
-    first ``filled`` of which are in use; ``parents``: int32 (S, P), the nodes right above; ``grown``: bool (S,),
+    first ``filled`` of which are in use (a small domain has slots for all nodes from the beginning, so that none has to
+    be made: ``entered`` are those that are in); ``parents``: int32 (S, P), the nodes right above; ``entered``,
+    ``grown``: bool (S,), whether the node is active, and
     whether its children are in; ``f``: int32 (S, V); ``asked``: int32 (S, C), n_q; ``gain``, ``variance``: float32
     (S, C); ``active``: bool (S, C); ``barren``: bool (S,), whether the node gave an empty answer that counts;
     ``void``: bool (S,), whether it or a node above it did; ``past``: float32 (S, pairs), of ``new-regr``; ``pairs``:
@@ -98,6 +100,7 @@ class State(NamedTuple):
     specificity: Array
     parents: Array
     filled: Array
+    entered: Array
     grown: Array
     f: Array
     asked: Array
@@ -170,6 +173,7 @@ class Crux:
     nodes: int = field(metadata={"static": True})
     columns: int = field(metadata={"static": True})
     pairs: int = field(metadata={"static": True})
+    whole: int = field(metadata={"static": True})
     grow: bool = field(metadata={"static": True})
     removal: str = field(metadata={"static": True})
     removal_at_start: bool = field(metadata={"static": True})
@@ -185,20 +189,30 @@ class Crux:
     short_list: str = field(metadata={"static": True})
     empty: str = field(metadata={"static": True})
 
+    stride = 8
+
+    @property
+    def dense(self) -> bool:
+        """Where an answer renews all estimates, a step goes over all of a lane's state."""
+        return self.nodes <= _WIDE
+
     def init(self, view: View) -> State:
         """The root's queries, with nothing known."""
         s, c, v = self.nodes, len(view.configurations), self.columns
-        first = jnp.arange(s) == 0
-        node = jnp.where(first, 0, FREE)
+        place = jnp.arange(s, dtype=jnp.int32)
+        first = place == 0
+        node = jnp.where(place < self.whole, place, jnp.where(first, 0, FREE))
+        own = jnp.maximum(node, 0)
         none = jnp.zeros(s, bool)
         state = State(
             got=Retrieved.nothing(view, self.rows),
             sizes=jnp.arange(1, v + 1, dtype=jnp.int32),
             node=node,
-            specificity=jnp.zeros(s, jnp.int32),
-            parents=jnp.full((s, self.parents.shape[1]), FREE, jnp.int32),
+            specificity=jnp.asarray(view.poset.specificity, jnp.int32)[own],
+            parents=jnp.where(node[:, None] >= 0, self.parents[own], FREE),
+            filled=jnp.int32(max(self.whole, 1)),
+            entered=first,
             grown=none,
-            filled=jnp.int32(1),
             f=jnp.zeros((s, v), jnp.int32),
             asked=jnp.zeros((s, c), jnp.int32),
             gain=jnp.broadcast_to(self._unseen(view), (s, c)),
@@ -293,34 +307,41 @@ class Crux:
             state, ended = self._emptied(view, before, state, pull, outcome)
             stale |= ended
         if self.grow:
-            grows = pull.asked & ~jnp.any(here & state.grown)
-            known = Frontier(state.node, state.specificity, state.parents, state.filled, state.f, state.void)
-            barren = jnp.where(state.barren, state.node, FREE)
-            poset = jax.tree.map(jnp.asarray, view.poset)
-            after = _with_children(grows, known, known, poset, self.parents, pull.node, got, sizes, barren)
-            new = (after.node >= 0) & (state.node < 0)
+            below = jnp.any(state.parents == pull.node, axis=1) & pull.asked
+            if self.whole:
+                new = below & ~state.entered
+            else:
+                state, new = self._grown(view, state, pull)
+            state = state._replace(grown=state.grown | here, entered=state.entered | new)
             stale |= new
-            overflow = jnp.where(after.filled > self.nodes, OVERFLOW, state.got.code)
-            state = state._replace(
-                got=state.got._replace(code=overflow), node=after.node, specificity=after.specificity,
-                parents=after.parents, filled=jnp.minimum(after.filled, self.nodes), f=after.f, void=after.void,
-                grown=state.grown | here,
-            )  # fmt: skip
-            entering = new
-            if self.reentry:
-                entering |= jnp.any(state.parents == pull.node, axis=1) & pull.asked
+            entering = new | below if self.reentry else new
         if self.exclude_from == "all":
-            stale |= state.node >= 0
+            stale |= state.entered
         # A slot that is new has counted this answer already.
         state = self._renewed(view, state, stale, jnp.where(before.node >= 0, member, False), moves)
         if self.bootstrap:
             state = self._resampled(view, state, stale)
         if self.removal == "fresh":
-            among = jnp.broadcast_to(state.node[:, None] >= 0, state.active.shape)
+            among = jnp.broadcast_to(state.entered[:, None], state.active.shape)
         else:
             among = (state.active | entering[:, None]) if self.grow else state.active
         state = self._without_bad(state, among, t)
         return state._replace(active=jnp.where(pull.asked, state.active, before.active))
+
+    def _grown(self, view: View, state: State, pull: Pull) -> tuple[State, Array]:
+        """With slots for the children of the pull's node; which of them are new (bool, (S,))."""
+        grows = pull.asked & ~jnp.any((state.node == pull.node) & state.grown)
+        known = Frontier(state.node, state.specificity, state.parents, state.filled, state.f, state.void)
+        barren = jnp.where(state.barren, state.node, FREE)
+        poset = jax.tree.map(jnp.asarray, view.poset)
+        after = _with_children(grows, known, known, poset, self.parents, pull.node, state.got, state.sizes, barren)
+        overflow = jnp.where(after.filled > self.nodes, OVERFLOW, state.got.code)
+        new = (after.node >= 0) & (state.node < 0)
+        state = state._replace(
+            got=state.got._replace(code=overflow), node=after.node, specificity=after.specificity,
+            parents=after.parents, filled=jnp.minimum(after.filled, self.nodes), f=after.f, void=after.void,
+        )  # fmt: skip
+        return state, new
 
     def _renewed(self, view: View, state: State, stale: Array, member: Array, moves: Array) -> State:
         """With the answer counted and the gains renewed in the slots that are stale.
@@ -329,12 +350,12 @@ class Crux:
         """
 
         def renewed(
-            member: Array, node: Array, f: Array, void: Array, past: Past, pairs: Array
+            member: Array, entered: Array, node: Array, f: Array, void: Array, past: Past, pairs: Array
         ) -> tuple[Array, Array, Past, Array]:
-            f = f + jnp.sum(member[:, :, None] * moves[:, None, :], axis=0)
+            f = f + (member.T.astype(jnp.float32) @ moves.astype(jnp.float32)).astype(jnp.int32)
             if self.pairs:
                 curve = hwang_shen_k(f, state.sizes)
-                one = curve.known & jnp.any(member, axis=0)
+                one = curve.known & jnp.any(member, axis=0) & entered
                 here = (jnp.arange(self.pairs) == (pairs % self.pairs)[:, None]) & one[:, None]
                 n = jnp.sum(f * state.sizes, axis=1).astype(jnp.float32)
                 past = Past(jnp.where(here, n[:, None], past.n), jnp.where(here, jnp.exp(curve.log_k)[:, None], past.k))
@@ -342,12 +363,14 @@ class Crux:
             return f, self._estimates(view, state, node, f, void, past), past, pairs
 
         if self.nodes <= _WIDE:
-            f, gain, past, pairs = renewed(member, state.node, state.f, state.void, state.past, state.pairs)
+            f, gain, past, pairs = renewed(
+                member, state.entered, state.node, state.f, state.void, state.past, state.pairs
+            )
             return state._replace(f=f, gain=jnp.where(stale[:, None], gain, state.gain), past=past, pairs=pairs)
 
         def some(slot: Array, whole: Any) -> Any:
             f, _, past, pairs = jax.tree.map(lambda x: x[slot], whole)
-            return renewed(member[:, slot], state.node[slot], f, state.void[slot], past, pairs)
+            return renewed(member[:, slot], state.entered[slot], state.node[slot], f, state.void[slot], past, pairs)
 
         f, gain, past, pairs = _by_blocks(some, stale, (state.f, state.gain, state.past, state.pairs), _BLOCK)
         return state._replace(f=f, gain=gain, past=past, pairs=pairs)
@@ -412,16 +435,19 @@ class Crux:
     ) -> tuple[State, Array]:  # fmt: skip
         """After an empty answer nothing is expected at the node and below; which slots that ends (bool, (S,))."""
         here = (state.node == pull.node) & pull.asked & ~jnp.any(outcome.entity >= 0)
-        if self.empty == "unless-covered":
-            known = jnp.sum(jnp.where(here[:, None], before.f, 0))
-            held = before.got.under(view, pull.node) & jnp.any(before.got.entity[:, None] == pull.exclude, axis=1)
-            here &= (known == 0) | (jnp.sum(held) < known)
 
-        def below(_: None) -> Array:
-            return jnp.any(here) & jnp.any(ancestors(view.poset, state.node) == pull.node, axis=1)
+        def below(_: None) -> tuple[Array, Array]:
+            counts = here
+            if self.empty == "unless-covered":
+                known = jnp.sum(jnp.where(here[:, None], before.f, 0))
+                held = before.got.under(view, pull.node) & jnp.any(before.got.entity[:, None] == pull.exclude, axis=1)
+                counts &= (known == 0) | (jnp.sum(held) < known)
+            return counts, jnp.any(counts) & jnp.any(ancestors(view.poset, state.node) == pull.node, axis=1)
 
-        ended = lax.cond(over_lanes(jnp.any(here).astype(jnp.int32)) > 0, below, lambda _: jnp.zeros_like(here), None)
-        return state._replace(barren=state.barren | here, void=state.void | ended), ended
+        nothing = jnp.zeros_like(here)
+        empty = over_lanes(jnp.any(here).astype(jnp.int32)) > 0
+        counts, ended = lax.cond(empty, below, lambda _: (nothing, nothing), None)
+        return state._replace(barren=state.barren | counts, void=state.void | ended), ended
 
     def _estimates(self, view: View, state: State, node: Array, f: Array, void: Array, past: Past) -> Array:
         """The gains of some nodes' queries by their samples ``f`` (nodes, V): float32 (nodes, C)."""
@@ -444,8 +470,7 @@ class Crux:
     def _lists(self, view: View, purpose: int, node: Array, n: Array, pool: Array, copies: int) -> Array:
         """Exclude lists, as ranks among a pool: first a node's entities in the order of their columns, then others.
 
-        Each list is drawn entity by entity without replacement, so that its first l are a list of l. (Rank i is where
-        entity i was before; the last one takes the place of the one that is drawn.)
+        Each list is drawn entity by entity without replacement, so that its first l are a list of l.
 
         Args:
             purpose: of the words; node, n: int32 (nodes,), their address.
@@ -459,18 +484,7 @@ class Crux:
         index = jnp.arange(pairs * copies).reshape(pairs, copies, 1)
         word = jnp.stack(words(substream(view.choices, purpose, node), n, index), axis=1)
         word = word.reshape(2 * pairs, copies, node.shape[0])[: view.l_max]
-        last = pool - 1 - jnp.arange(view.l_max, dtype=jnp.int32)[:, None, None]
-        place = once(scale(word, jnp.maximum(last + 1, 0)))
-        drawn: list[Array] = []
-        moved: list[Array] = []
-        for j in range(view.l_max):
-            at, end = place[j], jnp.broadcast_to(last[j], place[j].shape)
-            for i in range(j):
-                at = jnp.where(place[i] == place[j], moved[i], at)
-                end = jnp.where(place[i] == last[j], moved[i], end)
-            drawn.append(at)
-            moved.append(end)
-        return once(jnp.stack(drawn)) if drawn else place
+        return ranks_without_replacement(word, pool)
 
     def _gains(self, view: View, sizes: Array, f: Array, ranks: Array, pool: Array, past: Past) -> list[Array]:
         """The gain of each configuration by samples and exclude lists.
@@ -531,7 +545,7 @@ class Crux:
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Retrieved.answer``; ``nodes``: how many were active (int32)."""
-        return state.got.answer() | {"nodes": state.filled}
+        return state.got.answer() | {"nodes": jnp.sum(state.entered, dtype=jnp.int32)}
 
 
 def _lengths(view: View) -> Array:
@@ -595,7 +609,7 @@ def crux(
     asked_by: str = "configuration",
     variance_floor: float = 0.01,
     prior: float = 0.0,
-    bootstrap: int = 10,
+    bootstrap: int = 0,
     exclude_draws: int = 10,
     exclude_from: str = "node",
     affordable: str = "at most",
@@ -634,7 +648,7 @@ def crux(
             ("actual"); or the query cannot be asked yet ("unavailable").
         empty: an empty answer sets the gain at the node and below to 0 "unless-covered", that is unless E held all that
             was retrieved there; "always"; or it is "ignored".
-        nodes: slots for active nodes, rounded up to a multiple of 16 (of 32 above 64); a run that needs more leaves
+        nodes: slots for active nodes, rounded up to a multiple of 16; a run that needs more leaves
             nodes out, with the code ``OVERFLOW``.
         columns: how many different counts entities may have at a time, at least 3, and a quarter of how often one may
             come up in a resample; likewise.
@@ -658,10 +672,11 @@ def crux(
         raise BadInput("bootstrap", bootstrap, "at least 1 for gain = bootstrap-mean")
     parents = _parents(problem.poset)
     slots = min(nodes, len(parents)) if grow else 1
-    slots += -slots % (16 if slots <= _WIDE else _ROW)
+    whole = slots if slots == len(parents) <= _WIDE else 0
+    slots += -slots % 16 if grow else 0
     return Crux(
         jnp.float32(variance_floor), jnp.float32(prior), jnp.asarray(parents), estimator,
         retrieved.capacity(problem, short_list == "actual"), slots, columns, _PAIRS if estimator == "new-regr" else 0,
-        grow, removal_at_start=removal_at_start, reentry=reentry, bootstrap=bootstrap, exclude_draws=exclude_draws,
-        **given,
+        whole, grow, removal_at_start=removal_at_start, reentry=reentry, bootstrap=bootstrap,
+        exclude_draws=exclude_draws, **given,
     )  # fmt: skip

@@ -204,7 +204,7 @@ POLICIES = (
             Parameter("reentry", flag, "a node asked again brings removed queries of its children in again", True),
             Parameter("variance_floor", real(0, 1e6), "the least variance of a gain", 0.01),
             Parameter("prior", real(0, 1e6), "answers that the root's gain counts as at each node", 0.0),
-            Parameter("bootstrap", whole(0, 1000), "resamples that a gain's variance is taken over; 0: the floor", 10),
+            Parameter("bootstrap", whole(0, 1000), "resamples that a gain's variance is taken over; 0: the floor", 0),
             Parameter("exclude_draws", whole(1, 1000), "exclude lists that a gain is averaged over", 10),
             Parameter("nodes", whole(1, 1 << 16), "room for active nodes; more is an overflow", 3072, swept=False),
         ), _crux,

@@ -3,15 +3,19 @@
 Also what every policy reports. A lane's memory is bounded: see ``capacity``.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jaxbandit.arms.prefix import places
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
+from jaxbandit.random.draws import scale
+from jaxbandit.random.fence import once
 from jaxbandit.random.stream import substream, words
 from jaxbandit.random.trials import over_lanes
 
@@ -84,7 +88,13 @@ class Retrieved(NamedTuple):
 
     def under(self, view: View, node: Array) -> Array:
         """bool (capacity,): which of them the node holds."""
-        return is_above(node[None], ancestors(view.poset, self.leaf))[:, 0]
+
+        def more(start: Array, block: int, held: Array) -> Array:
+            leaf = lax.dynamic_slice_in_dim(self.leaf, start, block)
+            here = is_above(node[None], ancestors(view.poset, leaf))[:, 0]
+            return lax.dynamic_update_slice_in_dim(held, here, start, 0)
+
+        return _over_rows(self, more, jnp.zeros(self.leaf.shape, bool))
 
     def answer(self) -> dict[str, Array]:
         """int32: distinct ``entities``, ``spent`` in units, ``queries``, ``configurations`` (how often each was asked),
@@ -96,6 +106,34 @@ class Retrieved(NamedTuple):
             "configurations": self.used,
             "code": self.code,
         }
+
+
+def _over_rows(got: Retrieved, function: Callable[[Array, int, Array], Array], start: Array) -> Array:
+    """What ``function`` (first row, how many, what was made so far) makes of the rows in use, block by block."""
+    rows = got.entity.shape[0]
+    block = next(b for b in (128, 32, rows) if rows % b == 0)
+    used = over_lanes(got.size)
+
+    def more(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        return carry[0] + block, function(carry[0], block, carry[1])
+
+    made: Array = lax.while_loop(lambda carry: carry[0] < used, more, (jnp.int32(0), start))[1]
+    return made
+
+
+def _row(got: Retrieved, entity: Array) -> Array:
+    """1 + the row that each of some entities has, 0 where it has none: int32."""
+    width = 32 if got.entity.shape[0] % 32 == 0 else 16
+
+    def more(start: Array, block: int, found: Array) -> Array:
+        for first in range(0, block, width):
+            known = lax.dynamic_slice_in_dim(got.entity, start + first, width)
+            number = start + first + jnp.arange(1, width + 1, dtype=jnp.int32)
+            found = found + jnp.where(entity[:, None] == known, number, 0)
+        return found
+
+    # Sums that stay apart to the end: one over so long an axis would be stored before it is summed.
+    return jnp.sum(_over_rows(got, more, jnp.zeros((entity.shape[0], width), jnp.int32)), axis=1)
 
 
 class News(NamedTuple):
@@ -110,8 +148,7 @@ def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome, price: Array |
     """After an answer; as it was where nothing was asked. ``price``: what it cost, if not as its configuration does."""
     rows = got.entity.shape[0]
     there = (outcome.entity >= 0) & pull.asked
-    same = (outcome.entity[:, None] == got.entity[None, :]) & there[:, None]
-    place = jnp.sum(jnp.where(same, jnp.arange(1, rows + 1, dtype=jnp.int32), 0), axis=1)
+    place = _row(got, jnp.where(there, outcome.entity, FREE))
     known = place > 0
     before = jnp.where(known, got.times[jnp.maximum(place - 1, 0)], 0)
     fresh = there & ~known
@@ -172,12 +209,45 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_al
     """
 
     def drawn(_: None) -> Array:
-        listed = exclude_lists(view, got, node[None], from_all)[0]
-        return jnp.where(jnp.arange(view.l_max) < length, listed, -1)
+        held = got.entity >= 0 if from_all else got.under(view, node)
+        up_to = places(held) + held
+        pairs = (view.l_max + 1) // 2
+        word = jnp.stack(words(substream(view.choices, ISSUE, got.queries), 0, jnp.arange(pairs)), axis=1).reshape(-1)
+        rank = ranks_without_replacement(word[: view.l_max], up_to[-1])
+        row = jnp.zeros(view.l_max, jnp.int32)
+        for bit in reversed(range(up_to.shape[0].bit_length())):
+            further = row + (1 << bit)
+            short = (further <= up_to.shape[0]) & (up_to[jnp.minimum(further, up_to.shape[0]) - 1] <= rank)
+            row = jnp.where(short, further, row)
+        number = jnp.arange(view.l_max)
+        return jnp.where((number < length) & (number < up_to[-1]), got.entity[row], -1)
 
     nothing = jnp.full(view.l_max, -1, jnp.int32)
     chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: nothing, None)
     return chosen
+
+
+def ranks_without_replacement(word: Array, pool: Array) -> Array:
+    """Of 0 ... pool - 1, as many as there are words, in the order of the draws: int32 of the shape of ``word``.
+
+    (Rank i is where i was before; the last one takes the place of the one that is drawn.)
+
+    Args:
+        word: uint32 (any, ...), the draws along the first axis.
+        pool: int32, broadcast with the other axes; draws beyond it are of no use.
+    """
+    last = pool - 1 - jnp.arange(word.shape[0], dtype=jnp.int32).reshape(-1, *[1] * (word.ndim - 1))
+    place = once(scale(word, jnp.maximum(last + 1, 0)))
+    drawn: list[Array] = []
+    moved: list[Array] = []
+    for j in range(word.shape[0]):
+        at, end = place[j], jnp.broadcast_to(last[j], place[j].shape)
+        for i in range(j):
+            at = jnp.where(place[i] == place[j], moved[i], at)
+            end = jnp.where(place[i] == last[j], moved[i], end)
+        drawn.append(at)
+        moved.append(end)
+    return once(jnp.stack(drawn)) if drawn else place
 
 
 def fresh(node: Array, known: Array, filled: Array) -> tuple[Array, Array, Array]:
