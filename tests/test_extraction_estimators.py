@@ -1,14 +1,18 @@
 """Gain estimators against their oracle, published worked values, an independent package and closed forms."""
 
+import itertools
 import math
+from collections import Counter
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, stats
 
 from jaxbandit.extraction import estimators as est
+from jaxbandit.extraction.bootstrap import bootstrap_variance, resampled, spread
+from jaxbandit.random import stream
 from tests.oracles import extraction as ex
 
 CLASSES = 24
@@ -165,3 +169,46 @@ def test_new_regr_with_a_logistic_past_equals_the_oracle():
 def test_logistic_needs_three_different_pairs():
     past = est.Past(jnp.array([[5.0, 5, 7, 0], [5, 6, 7, 0]]), jnp.array([[1.0, 2, 1, 0], [1, 2, 3, 0]]))
     assert est.logistic_fit(past).known.tolist() == [False, True]
+
+
+COPIES = 4096
+
+
+def test_resamples_have_their_law():
+    """Against all 4^4 equally likely resamples of four answers, of which one entity gave two."""
+    f = dense([{1: 2, 2: 1}])
+    own = stream(np.uint32([3]), np.uint32([1]))
+    sizes = jnp.arange(1, CLASSES + 1)
+    found, fits = jax.jit(resampled, static_argnums=(3, 4))(own, f, sizes, COPIES, 4)
+    assert bool(fits)
+    assert (np.asarray(found[0]) @ np.arange(1, 5) == 4).all()
+    law = Counter()
+    for draws in itertools.product("aabc", repeat=4):
+        law[tuple(sorted(Counter(draws).values()))] += 1 / 4**4
+    seen = Counter(tuple(i for i in range(1, 5) for _ in range(row[i - 1])) for row in np.asarray(found[0]).tolist())
+    assert set(seen) <= set(law)
+    many = [seen[key] for key in law]
+    assert stats.chisquare(many, [COPIES * p for p in law.values()]).pvalue > 1e-3
+
+
+def test_a_bootstrap_variance_is_that_of_all_resamples():
+    """Within 4.5 standard errors, by NumPy's multinomial; and of larger samples, with columns in disorder."""
+    samples = [{1: 2, 2: 1}, {1: 40, 2: 15, 3: 6, 7: 2, 20: 1}]
+    rng = np.random.default_rng(1)
+    key = stream(np.uint32(3), np.uint32(1))
+    found = np.asarray(bootstrap_variance(key, dense(samples), 10, copies=COPIES))
+    order = np.r_[0, 1, rng.permutation(np.arange(2, CLASSES))]
+    moved, fits = resampled(
+        stream(np.uint32([3]), np.uint32([2])), dense(samples[1:])[:, order], jnp.asarray(order + 1), COPIES, 96
+    )
+    assert bool(fits)
+    gains = [est.chao92_shen(moved[0], 10)]
+    for f, variance in zip([*samples, samples[1]], [*found, float(spread(gains[0])[1])], strict=True):
+        counts = np.array([i for i, many in f.items() for _ in range(many)])
+        drawn = rng.multinomial(counts.sum(), counts / counts.sum(), 4 * COPIES)
+        again = np.stack([(drawn == i).sum(axis=1) for i in range(1, 97)], axis=1)
+        gain = np.asarray(est.chao92_shen(jnp.asarray(again), 10), np.float64)
+        squares = (gain - gain.mean()) ** 2
+        assert abs(variance - squares.mean()) < 4.5 * squares.std() * math.sqrt(1.25 / COPIES), f
+    # A sample that can only come out as it is has none; nor has an empty one.
+    assert bootstrap_variance(key, dense([{5: 1}, {}]), 10).tolist() == [0, 0]

@@ -11,12 +11,13 @@ import pytest
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.bfs import bfs
+from jaxbandit.extraction.bootstrap import resampled
 from jaxbandit.extraction.crux import crux
 from jaxbandit.extraction.gs_exact import gs_exact
 from jaxbandit.extraction.poset import Tree, domain
 from jaxbandit.extraction.problem import extraction
 from jaxbandit.extraction.rand import rand
-from jaxbandit.extraction.retrieved import LIST, exclude_lists
+from jaxbandit.extraction.retrieved import LIST, RELIST, RESAMPLE, exclude_lists
 from jaxbandit.random import stream, substream, words
 from tests.oracles import extraction as oracle
 
@@ -25,6 +26,7 @@ LEAVES = [[1, 2, 3], [2, 3, 4]]
 ENTITIES = 40
 CONFIGURATIONS = ((2, 0), (4, 0), (2, 1), (4, 3))
 LISTS = 3
+COPIES = 3
 ORACLES = {
     "good-turing": oracle.good_turing,
     "chao92": oracle.chao92_shen,
@@ -65,12 +67,19 @@ def padded(entities: Any, most: int) -> np.ndarray:
 
 
 @jax.jit
-def listed(choices, node, n):
+def listed(choices, purpose, node, n):
     """The words of a node's exclude lists, (l_max or one more, LISTS)."""
     pairs = (max(length for _, length in CONFIGURATIONS) + 1) // 2
     index = jnp.arange(pairs * LISTS).reshape(pairs, 1, LISTS)
-    pair = words(substream(choices, LIST, node), n, index)
+    pair = words(substream(choices, purpose, node), n, index)
     return jnp.concatenate(pair, axis=1).reshape(2 * pairs, LISTS)
+
+
+@jax.jit
+def again(choices, node, f, sizes):
+    """The resamples of a node, (COPIES, 64)."""
+    found, fits = resampled(substream(choices, RESAMPLE, node[None]), f[None], sizes, COPIES, 64)
+    return jnp.where(fits, found[0], -1)
 
 
 class Domain:
@@ -105,7 +114,7 @@ class Script:
     """A run of the library's policy, round by round, and the same draws for the oracle."""
 
     def __init__(self, small: Domain, policy: Any, budget: float, run: int) -> None:
-        self.small, self.key = small, stream(5, np.uint32(run))
+        self.small, self.policy, self.key = small, policy, stream(5, np.uint32(run))
         self.problem = problem = small.problem(budget)
         small.units = problem.units
         state = begin(problem, policy, self.key)
@@ -119,7 +128,8 @@ class Script:
             self.outcomes.append(outcome)
             self.states.append(state)
         self.choices = problem.view(self.key, problem.draw(self.key)).choices
-        self.listed: dict[tuple[int, int], Any] = {}
+        self.listed: dict[tuple[int, int, int], Any] = {}
+        self.again: dict[tuple[int, int], Any] = {}
         self.issued: dict[int, Any] = {}
         self.since: dict[tuple[int, int], int] = {}
         for number, each in enumerate(self.states):
@@ -147,21 +157,49 @@ class Script:
             return self.issued[number][slot, :size].tolist()
         if draw.purpose == "issue":
             return [int(e) for e in self.pulls[draw.round - 1].exclude if e >= 0]
-        assert draw.purpose == "estimate"
         node = self.small.poset.place[draw.node]
-        state = self.states[self.since[node, draw.n]]
-        count = dict(zip(state.got.entity.tolist(), state.got.times.tolist(), strict=True))
-        column = {int(i): v for v, i in enumerate(state.sizes)}
-        left = sorted(items, key=lambda e: (column[count[e]], e))
-        if (node, draw.n) not in self.listed:
-            self.listed[node, draw.n] = np.asarray(listed(self.choices, np.uint32(node), np.uint32(draw.n)))
+        here = self.held(draw)
+        if draw.purpose == "estimate":
+            state = self.states[self.since[node, draw.n]]
+            count = dict(zip(state.got.entity.tolist(), state.got.times.tolist(), strict=True))
+            column = {int(i): v for v, i in enumerate(state.sizes)}
+            order = {e: column[count[e]] for e in here}
+        else:
+            assert draw.purpose == "bootstrap-exclude"
+            order = dict(zip(here, self.counts(draw), strict=True))
+        # Those that are not of the node come last.
+        left = sorted(items, key=lambda e: (order.get(e, 1000), e))
+        purpose = LIST if draw.purpose == "estimate" else RELIST
+        if (purpose, node, draw.n) not in self.listed:
+            found = listed(self.choices, np.uint32(purpose), np.uint32(node), np.uint32(draw.n))
+            self.listed[purpose, node, draw.n] = np.asarray(found)
         drawn = []
-        for word in self.listed[node, draw.n][:size, draw.copy]:
+        for word in self.listed[purpose, node, draw.n][:size, draw.copy]:
             place = int(word) * len(left) >> 32
             drawn.append(left[place])
             left[place] = left[-1]
             left.pop()
         return drawn
+
+    def held(self, draw: oracle.Draw) -> list[int]:
+        """The entities retrieved at a node when it had draw.n answers, ascending."""
+        got = self.states[self.since[self.small.poset.place[draw.node], draw.n]].got
+        return sorted(set(got.entity.tolist()) & set(self.small.poset.population(draw.node)))
+
+    def counts(self, draw: oracle.Draw) -> list[int]:
+        """The counts of a resample. Whose they are does not matter: the first entities have the largest."""
+        node = self.small.poset.place[draw.node]
+        if (node, draw.n) not in self.again:
+            state = self.states[self.since[node, draw.n]]
+            slot = state.node.tolist().index(node)
+            self.again[node, draw.n] = np.asarray(again(self.choices, np.int32(node), state.f[slot], state.sizes))
+        f = self.again[node, draw.n][draw.copy]
+        drawn = [i for i in range(len(f), 0, -1) for _ in range(f[i - 1])]
+        return drawn + [0] * (len(self.held(draw)) - len(drawn))
+
+    def resample(self, draw: oracle.Draw, counts: list[int]) -> list[int]:
+        assert sum(self.counts(draw)) == sum(counts) == draw.n
+        return self.counts(draw)
 
     def pick(self, draw: oracle.Draw, items: list[Any]) -> Any:
         """A baseline's choice; past the last query, one that ends the run."""
@@ -175,10 +213,7 @@ class Script:
         return max(items, key=lambda q: self.small.told(1).cost(*q[-2:], 2))
 
     def chance(self) -> oracle.Chance:
-        def never(*_):
-            raise AssertionError("no such choice is due")
-
-        return oracle.Chance(self.subset, never, self.pick)
+        return oracle.Chance(self.subset, self.resample, self.pick)
 
     def truth(self, node: int, configuration: int, exclude: Any, known: Any) -> Any:
         """The library's expected gain."""
@@ -189,6 +224,7 @@ class Script:
         number = self.round
         state = self.states[number]
         slot = {int(node): s for s, node in enumerate(state.node)}
+        sigma = np.asarray(self.policy._sigma(state, jnp.int32(number + 1)))
         for scored in candidates:
             node, k, length = scored.candidate
             place, c = slot[self.small.poset.place[node]], CONFIGURATIONS.index((k, length))
@@ -197,7 +233,7 @@ class Script:
                 number,
                 scored,
             )
-            assert state.variance[place, c] >= 0
+            assert sigma[place, c] == pytest.approx(scored.sigma, rel=2e-3, abs=max(self.within, 1e-4))
         known = {scored.candidate: scored for scored in candidates}
         mine = known[self.candidate(number)]
         best = oracle.first_best(candidates)
@@ -232,23 +268,41 @@ def agree_on_actions(script: Script, trace: oracle.Trace) -> None:
 
 
 CASES = [
-    ("chao92", {}),
-    ("good-turing", {"removal": "none", "unseen": "one", "never_asked": "plus-one", "affordable": "less"}),
-    ("hwang-shen", {"removal": "fresh", "asked_by": "node", "short_list": "unavailable", "empty": "ignored"}),
+    ("chao92", COPIES, {}),
+    (
+        "good-turing",
+        0,
+        {
+            "removal": "none", "unseen": "one", "never_asked": "plus-one", "affordable": "less", "exclude_from": "all",
+            "short_list": "actual",
+        },
+    ),
+    (
+        "hwang-shen",
+        COPIES,
+        {
+            "removal": "fresh", "asked_by": "node", "short_list": "unavailable", "empty": "ignored",
+            "gain": "bootstrap-mean", "exclude_from": "all",
+        },
+    ),
     (
         "new-regr-same",
+        0,
         {"reentry": False, "removal_at_start": False, "never_asked": "infinite", "empty": "always"},
     ),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("estimator", "readings"), CASES)
-def test_crux_equals_its_oracle(estimator, readings):
-    """Query for query, and each round's candidates, gains and active queries."""
+@pytest.mark.parametrize(("estimator", "copies", "readings"), CASES)
+def test_crux_equals_its_oracle(estimator, copies, readings):
+    """Query for query, and each round's candidates, gains, deviations and active queries."""
     small = Domain(0, "step" if readings else "linear")
     budget = 5 if readings else 14
-    policy = crux(small.problem(budget), estimator, exclude_draws=LISTS, **readings)
-    told = oracle.Readings(bootstrap=0, exclude_draws=LISTS, **readings)
+    policy = crux(small.problem(budget), estimator, bootstrap=copies, exclude_draws=LISTS, **readings)
+    told = oracle.Readings(
+        bootstrap=copies, exclude_draws=LISTS,
+        **readings,
+    )  # fmt: skip
     pulls, excluded, empty = 0, 0, 0
     for run in range(4):
         script = Script(small, policy, budget, run)
@@ -263,12 +317,13 @@ def test_crux_equals_its_oracle(estimator, readings):
     assert pulls > 30
     # The longer runs meet exclude lists and empty answers.
     assert not readings or excluded > 0 or empty > 0
+    assert not copies or max(state.variance.max() for state in script.states) > float(policy.variance_floor)
 
 
 def test_new_regr_with_a_past_equals_its_oracle(monkeypatch):
     """The library's past begins when a node becomes active, the oracle's with the first answer: cut to be the same."""
     small = Domain(0)
-    policy = crux(small.problem(14), "new-regr", exclude_draws=LISTS, removal="none")
+    policy = crux(small.problem(14), "new-regr", bootstrap=0, exclude_draws=LISTS, removal="none")
     script = Script(small, policy, 14, 0)
     active: dict[int, int] = {}
     for state in script.states:
@@ -292,18 +347,19 @@ def test_new_regr_with_a_past_equals_its_oracle(monkeypatch):
 
 def test_root_chao_equals_its_oracle():
     small = Domain(0)
-    policy = crux(small.problem(14), grow=False, exclude_draws=LISTS)
+    policy = crux(small.problem(14), grow=False, bootstrap=COPIES, exclude_draws=LISTS)
     script = Script(small, policy, 14, 0)
-    told = oracle.Readings(bootstrap=0, exclude_draws=LISTS)
+    told = oracle.Readings(bootstrap=COPIES, exclude_draws=LISTS)
     trace = oracle.root_chao(small.told(14), script.answer, script.chance(), told, select=script.select)
     agree(script, trace)
     agree_on_actions(script, trace)
     assert {int(p.node) for p in script.pulls} == {0}
 
 
-def test_gs_exact_equals_its_oracle():
+@pytest.mark.parametrize("reach", ["frontier", "all"])
+def test_gs_exact_equals_its_oracle(reach):
     small = Domain(0, "step")
-    policy = gs_exact(small.problem(5))
+    policy = gs_exact(small.problem(5), reach=reach)
     for run in range(2):
         script = Script(small, policy, 5, run)
 
@@ -319,7 +375,7 @@ def test_gs_exact_equals_its_oracle():
             assert mine.score >= oracle.first_best(candidates).score * (1 - 1e-4) - 1e-6
             return mine
 
-        trace = oracle.gs_exact(small.told(5), gain, script.answer, script.chance(), select=select)
+        trace = oracle.gs_exact(small.told(5), gain, script.answer, script.chance(), reach=reach, select=select)
         agree(script, trace)
         assert len(script.pulls) > 6
 
@@ -351,7 +407,7 @@ def test_capacities_are_a_result_code_and_the_budget_holds():
     """Too few slots or columns leave something out and say so; enough of them do not; no run overspends."""
     problem = extraction(Domain(0).domain, 30, configurations=CONFIGURATIONS)
     for code, room in ((1, {"nodes": 1, "columns": 3}), (0, {})):
-        found = simulate(problem, crux(problem, removal="none", exclude_draws=1, **room), runs=8, seed=1)
+        found = simulate(problem, crux(problem, removal="none", bootstrap=0, exclude_draws=1, **room), runs=8, seed=1)
         assert found["code"].max() == code
         assert found["nodes"].max() <= 16 or not room
         assert (found["spent"] <= int(problem.budget)).all()
@@ -364,6 +420,10 @@ def test_what_a_user_may_get_wrong():
     for wrong in ({"estimator": "chao"}, {"removal": "some"}, {"prior": -1}, {"columns": 2}, {"unseen": "two"}):
         with pytest.raises(BadInput, match=rf"^{next(iter(wrong))} = "):
             crux(problem, **wrong)
+    with pytest.raises(BadInput, match=r"^bootstrap = "):
+        crux(problem, gain="bootstrap-mean", bootstrap=0)
+    with pytest.raises(BadInput, match=r"^reach = all: frontier"):
+        gs_exact(problem, reach="all", nodes=3)
     with pytest.raises(BadInput, match=r"^dear = "):
         rand(problem, dear="buy")
     with pytest.raises(BadInput, match=r"^configuration = "):

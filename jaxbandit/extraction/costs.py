@@ -59,10 +59,11 @@ def number_of(configurations: Configurations, k: int, length: int) -> int:
 
 
 def table(model: str, configurations: Configurations, s_max: int) -> tuple[int, NDArray[np.int32]]:
-    """How many units a cost of 1 is, and the cost of each configuration at each specificity in units.
+    """How many units a cost of 1 is, and what each configuration costs with j entities excluded at each specificity.
 
     Returns:
-        The units, and int32 of shape (configurations, s_max + 1).
+        The units, and int32 of shape (configurations, l_max + 1, s_max + 1), in units. Where j is above l, the cost is
+        that of l.
 
     Raises:
         BadInput: for a model that does not exist.
@@ -70,6 +71,10 @@ def table(model: str, configurations: Configurations, s_max: int) -> tuple[int, 
     if model not in MODELS:
         raise BadInput("cost", model, f"one of {', '.join(MODELS)}")
     cost = {"linear": linear, "step": step}[model]
-    exact = [[cost(k, length, s, s_max) for s in range(s_max + 1)] for k, length in configurations]
-    units = math.lcm(*(c.denominator for row in exact for c in row))
-    return units, np.array([[int(c * units) for c in row] for row in exact], np.int32)
+    l_max = max(length for _, length in configurations)
+    exact = [
+        [[cost(k, min(j, length), s, s_max) for s in range(s_max + 1)] for j in range(l_max + 1)]
+        for k, length in configurations
+    ]
+    units = math.lcm(*(c.denominator for rows in exact for row in rows for c in row))
+    return units, np.array([[[int(c * units) for c in row] for row in rows] for rows in exact], np.int32)

@@ -17,7 +17,7 @@ from jaxbandit.extraction.costs import MODELS as COSTS
 from jaxbandit.extraction.crux import READINGS, crux
 from jaxbandit.extraction.domains import eventbrite_like, people_like
 from jaxbandit.extraction.estimators import ESTIMATORS
-from jaxbandit.extraction.gs_exact import gs_exact
+from jaxbandit.extraction.gs_exact import REACH, gs_exact
 from jaxbandit.extraction.poset import Domain
 from jaxbandit.extraction.problem import MOST_BUDGET, Extraction, extraction
 from jaxbandit.extraction.rand import DEAR, rand
@@ -146,7 +146,8 @@ PROBLEMS = (
 
 
 def _crux(setting: Setting, estimator: str, **readings: Any) -> tuple[Any, dict[str, Any]]:
-    return crux(setting.roomy(), estimator, **readings), {}
+    with under("policy.crux"):
+        return crux(setting.roomy(), estimator, **readings), {}
 
 
 _ROOT_COLUMNS = 128
@@ -157,10 +158,11 @@ def _root_chao(setting: Setting) -> tuple[Any, dict[str, Any]]:
     return crux(setting.roomy(), "chao92", grow=False, columns=_ROOT_COLUMNS), {}
 
 
-def _gs_exact(setting: Setting) -> tuple[Any, dict[str, Any]]:
+def _gs_exact(setting: Setting, reach: str) -> tuple[Any, dict[str, Any]]:
     if not setting.informed:
         raise BadInput("problem.informed", False, "true for gs-exact, which asks for the true gain")
-    return gs_exact(setting.roomy()), {}
+    with under("policy.gs-exact"):
+        return gs_exact(setting.roomy(), reach=reach), {}
 
 
 def _rand(leaves: bool) -> Any:
@@ -182,10 +184,13 @@ _DEAR = "a query that the budget no longer allows is"
 _HELP = {
     "removal": "whether bad queries leave for good, for the next round, or never",
     "unseen": "the gain of a node without answers: k or 1",
+    "gain": "r: the estimate by the sample, or its mean over bootstrap samples",
     "never_asked": "n_q of a query never asked: one, plus-one (n_q + 1 for all), or an infinite sigma",
     "asked_by": "whether n_q counts a query's configuration or its node",
     "affordable": "whether a query may cost at most what is left, or must cost less",
-    "short_list": "where fewer than l entities are known: all of them at the cost of l, or no such query",
+    "exclude_from": "whether lists are drawn from what was retrieved at the query's node, or from all",
+    "short_list": "where fewer than l entities are known: all of them at the cost of l, all at the cost of what is "
+    "there, or no such query",
     "empty": "whether an empty answer ends a node: unless its exclude list held all that is known, always, or never",
 }
 
@@ -199,12 +204,15 @@ POLICIES = (
             Parameter("reentry", flag, "a node asked again brings removed queries of its children in again", True),
             Parameter("variance_floor", real(0, 1e6), "the least variance of a gain", 0.01),
             Parameter("prior", real(0, 1e6), "answers that the root's gain counts as at each node", 0.0),
+            Parameter("bootstrap", whole(0, 1000), "resamples that a gain's variance is taken over; 0: the floor", 0),
             Parameter("exclude_draws", whole(1, 1000), "exclude lists that a gain is averaged over", 10),
             Parameter("nodes", whole(1, 1 << 16), "room for active nodes; more is an overflow", 3072, swept=False),
         ), _crux,
     ),
     PolicyKind("root-chao", "the root's queries alone, by Chao92 and Shen", (), _root_chao),
-    PolicyKind("gs-exact", "crux with the true gain and no sigma: how well it could do", (), _gs_exact),
+    PolicyKind("gs-exact", "crux with the true gain and no sigma: how well it could do",
+               (Parameter("reach", one_of(*REACH), "the nodes to choose from: those below nodes asked, or all",
+                          REACH[0]),), _gs_exact),
     PolicyKind("bfs", "one query a node, breadth first, not below an empty answer",
                (Parameter("configuration", _pair, "the pair [k, l] to ask; drawn at each node where left out", None,
                           swept=False),

@@ -26,8 +26,11 @@ from jaxbandit.extraction.retrieved import (
     exclude_lists,
     fresh,
     is_above,
+    named,
 )
 from jaxbandit.random.trials import over_lanes
+
+REACH = ("frontier", "all")
 
 _WIDTH = 16
 
@@ -48,17 +51,23 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class GsExact:
-    """It has no parameters. Static: ``rows``, the entities that a run can retrieve; ``nodes``: the slots."""
+    """It has no parameters. Static: ``rows``, the entities that a run can retrieve; ``nodes``: the slots; ``reach``."""
 
     rows: int = field(metadata={"static": True})
     nodes: int = field(metadata={"static": True})
+    reach: str = field(metadata={"static": True})
 
     def init(self, view: View) -> State:
-        """The root is open."""
+        """The root is open, or all nodes are."""
         zeros, none = jnp.zeros(self.nodes, jnp.int32), jnp.zeros(self.nodes, bool)
         known = jnp.zeros((self.nodes, len(gain.sizes(view.configurations))), jnp.float32)
+        got = Retrieved.nothing(view, self.rows)
+        if self.reach == "all":
+            place = jnp.arange(self.nodes, dtype=jnp.int32)
+            specificity = jnp.asarray(view.poset.specificity, jnp.int32)
+            return State(got, place, specificity, jnp.int32(self.nodes), known, none, none)
         node = jnp.full(self.nodes, FREE, jnp.int32).at[0].set(0)
-        return State(Retrieved.nothing(view, self.rows), node, zeros, jnp.int32(1), known, none, none)
+        return State(got, node, zeros, jnp.int32(1), known, none, none)
 
     def _cheap(self, view: View, state: State) -> tuple[Array, Array]:
         """The cost of each query (S, C), and whether it can be asked."""
@@ -105,6 +114,8 @@ class GsExact:
             barren=state.barren | ((state.node == pull.node) & empty),
             void=state.void | (is_above(pull.node[None], ancestors(view.poset, state.node))[:, 0] & empty),
         )
+        if self.reach == "all":
+            return state
         start, child = jnp.asarray(view.poset.child_start), jnp.asarray(view.poset.child)
         begin = start[pull.node]
         count = jnp.where(pull.asked, start[pull.node + 1] - begin, 0)
@@ -142,12 +153,18 @@ class GsExact:
         return state.got.answer()
 
 
-def gs_exact(problem: Extraction, *, nodes: int = 3072) -> GsExact:
+def gs_exact(problem: Extraction, *, reach: str = "frontier", nodes: int = 3072) -> GsExact:
     """GSExact for a problem (or for others of the same domain and at most its budget) with up to ``nodes`` slots.
 
+    ``reach``: it chooses among the root and the children of nodes asked, as Algorithm 1 does ("frontier"); or among
+    "all" nodes, which must fit into the slots.
+
     Raises:
-        BadInput: for a problem that is not ``informed``.
+        BadInput: for a problem that is not ``informed``, a reach that does not exist, and more nodes than slots.
     """
     if problem.inclusion is None:
         raise BadInput("problem", "without the true gain", "one built with informed=True")
-    return GsExact(capacity(problem), min(nodes, len(np.asarray(problem.poset.specificity))))
+    population = len(np.asarray(problem.poset.specificity))
+    if named("reach", reach, REACH) == "all" and population > nodes:
+        raise BadInput("reach", reach, f"frontier for a domain of {population:,} nodes: {nodes:,} have room")
+    return GsExact(capacity(problem), min(nodes, population), reach)

@@ -55,7 +55,8 @@ class View:
     """What an algorithm knows in one run.
 
     ``budget``: int32, in units; ``poset``; ``cost``: int32, (configurations, s_max + 1), of a configuration at a
-    specificity, in units; ``choices``: a stream for random choices of the algorithm's own. Static:
+    specificity, in units; ``shorter``: int32, (configurations, l_max + 1, s_max + 1), likewise, where fewer than l
+    entities are excluded and paid for; ``choices``: a stream for random choices of the algorithm's own. Static:
     ``configurations``: the pairs (k, l); ``units``: how many make a cost of 1; ``entities``: a number above that of
     each entity.
     """
@@ -63,6 +64,7 @@ class View:
     budget: Array
     poset: Poset
     cost: Array
+    shorter: Array
     choices: Stream
     configurations: Configurations
     units: int
@@ -121,6 +123,7 @@ class Extraction:
     poset: Poset
     crowd: Crowd
     cost: Array
+    shorter: Array
     inclusion: Array | None
     configurations: Configurations = field(metadata={"static": True})
     units: int = field(metadata={"static": True})
@@ -135,8 +138,9 @@ class Extraction:
         entities = int(self.crowd.leaf.shape[0])
         choices = substream(key, CHOICE)
         return View(
-            self.budget, self.poset, self.cost, choices, self.configurations, self.units, entities, self, instance
-        )
+            self.budget, self.poset, self.cost, self.shorter, choices, self.configurations, self.units, entities, self,
+            instance,
+        )  # fmt: skip
 
     def pull(self, key: Stream, instance: Stream, pull: Pull) -> Outcome:
         """The answer to a query: of one node's t-th query the same for all policies, as far as k and E allow."""
@@ -179,7 +183,8 @@ def extraction(
         BadInput: for models and configurations that do not exist, and a budget below the cheapest query.
     """
     pairs = checked(configurations)
-    units, costs = table(cost, pairs, domain.values.shape[1])
+    units, shorter = table(cost, pairs, domain.values.shape[1])
+    costs = np.array([shorter[c, length] for c, (_, length) in enumerate(pairs)])
     reachable = costs[:, np.unique(np.asarray(domain.poset.specificity))]
     cheapest, most = Fraction(int(reachable.min()), units), Fraction(MOST_BUDGET, units)
     number = isinstance(budget, int | float | Fraction | np.number) and math.isfinite(budget)
@@ -191,6 +196,7 @@ def extraction(
         jax.tree.map(jnp.asarray, domain.poset),
         crowd(domain, answers, largest),
         jnp.asarray(costs),
+        jnp.asarray(shorter),
         jnp.asarray(gain.inclusion(domain, answers, pairs)) if informed else None,
         pairs,
         units,

@@ -3,24 +3,29 @@
 Also what every policy reports. A lane's memory is bounded: see ``capacity``.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jaxbandit.arms.prefix import places
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
+from jaxbandit.random.draws import scale
+from jaxbandit.random.fence import once
 from jaxbandit.random.stream import substream, words
 from jaxbandit.random.trials import over_lanes
 
 OK, OVERFLOW = range(2)
 """Result codes: OVERFLOW is a run that met more than its capacities hold, and left out what did not fit."""
 
-ISSUE, LIST, PICK = range(1, 4)
+ISSUE, LIST, PICK, RESAMPLE, RELIST = range(1, 6)
 """What a word of ``View.choices`` is for. ISSUE: the exclude list of a query, by its number; LIST: the lists over which
-a gain is averaged, by node; PICK: a baseline's choices."""
+a gain is averaged, by node; PICK: a baseline's choices; RESAMPLE, RELIST: bootstrap samples and their lists, likewise.
+"""
 
 
 FREE = -2
@@ -39,9 +44,13 @@ def is_above(node: Array, above: Array) -> Array:
     return found
 
 
-def capacity(problem: Extraction) -> int:
-    """Entities that a run can retrieve at most, rounded up to one of few numbers (each is compiled for)."""
-    rates = [k / min(row) for (k, _), row in zip(problem.configurations, np.asarray(problem.cost), strict=True)]
+def capacity(problem: Extraction, shorter: bool = False) -> int:
+    """Entities that a run can retrieve at most, rounded up to one of few numbers (each is compiled for).
+
+    ``shorter``: where a list that is shorter than l is paid for as it is.
+    """
+    cost = np.asarray(problem.shorter)[:, 0] if shorter else np.asarray(problem.cost)
+    rates = [k / min(row) for (k, _), row in zip(problem.configurations, cost, strict=True)]
     most = min(problem.crowd.leaf.shape[0], int(float(problem.budget) * max(rates)))
     size = 32
     while size < most:
@@ -79,7 +88,13 @@ class Retrieved(NamedTuple):
 
     def under(self, view: View, node: Array) -> Array:
         """bool (capacity,): which of them the node holds."""
-        return is_above(node[None], ancestors(view.poset, self.leaf))[:, 0]
+
+        def more(start: Array, block: int, held: Array) -> Array:
+            leaf = lax.dynamic_slice_in_dim(self.leaf, start, block)
+            here = is_above(node[None], ancestors(view.poset, leaf))[:, 0]
+            return lax.dynamic_update_slice_in_dim(held, here, start, 0)
+
+        return _over_rows(self, more, jnp.zeros(self.leaf.shape, bool))
 
     def answer(self) -> dict[str, Array]:
         """int32: distinct ``entities``, ``spent`` in units, ``queries``, ``configurations`` (how often each was asked),
@@ -93,6 +108,34 @@ class Retrieved(NamedTuple):
         }
 
 
+def _over_rows(got: Retrieved, function: Callable[[Array, int, Array], Array], start: Array) -> Array:
+    """What ``function`` (first row, how many, what was made so far) makes of the rows in use, block by block."""
+    rows = got.entity.shape[0]
+    block = next(b for b in (128, 32, rows) if rows % b == 0)
+    used = over_lanes(got.size)
+
+    def more(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        return carry[0] + block, function(carry[0], block, carry[1])
+
+    made: Array = lax.while_loop(lambda carry: carry[0] < used, more, (jnp.int32(0), start))[1]
+    return made
+
+
+def _row(got: Retrieved, entity: Array) -> Array:
+    """1 + the row that each of some entities has, 0 where it has none: int32."""
+    width = 32 if got.entity.shape[0] % 32 == 0 else 16
+
+    def more(start: Array, block: int, found: Array) -> Array:
+        for first in range(0, block, width):
+            known = lax.dynamic_slice_in_dim(got.entity, start + first, width)
+            number = start + first + jnp.arange(1, width + 1, dtype=jnp.int32)
+            found = found + jnp.where(entity[:, None] == known, number, 0)
+        return found
+
+    # Sums that stay apart to the end: one over so long an axis would be stored before it is summed.
+    return jnp.sum(_over_rows(got, more, jnp.zeros((entity.shape[0], width), jnp.int32)), axis=1)
+
+
 class News(NamedTuple):
     """An answer, entity by entity: bool ``there``; int32 ``leaf`` and ``before``, how often it had come. (k_max,)."""
 
@@ -101,12 +144,11 @@ class News(NamedTuple):
     before: Array
 
 
-def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> tuple[Retrieved, News]:
-    """After an answer; as it was where nothing was asked."""
+def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome, price: Array | None = None) -> tuple[Retrieved, News]:
+    """After an answer; as it was where nothing was asked. ``price``: what it cost, if not as its configuration does."""
     rows = got.entity.shape[0]
     there = (outcome.entity >= 0) & pull.asked
-    same = (outcome.entity[:, None] == got.entity[None, :]) & there[:, None]
-    place = jnp.sum(jnp.where(same, jnp.arange(1, rows + 1, dtype=jnp.int32), 0), axis=1)
+    place = _row(got, jnp.where(there, outcome.entity, FREE))
     known = place > 0
     before = jnp.where(known, got.times[jnp.maximum(place - 1, 0)], 0)
     fresh = there & ~known
@@ -117,13 +159,14 @@ def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> tuple[Retri
     place = jnp.where(there & fits, place, rows)
     asked = pull.asked.astype(jnp.int32)
     mine = jnp.arange(got.used.shape[0]) == pull.configuration
-    specificity = jnp.asarray(view.poset.specificity)[pull.node]
+    if price is None:
+        price = view.cost[pull.configuration, jnp.asarray(view.poset.specificity)[pull.node]]
     got = Retrieved(
         got.entity.at[place].set(outcome.entity, mode="drop"),
         got.leaf.at[place].set(outcome.leaf, mode="drop"),
         got.times.at[place].add(1, mode="drop"),
         got.size + jnp.sum(fresh & fits, dtype=jnp.int32),
-        got.spent + asked * view.cost[pull.configuration, specificity],
+        got.spent + asked * price,
         got.queries + asked,
         got.used + jnp.where(mine, asked, 0),
         jnp.where(jnp.any(fresh & ~fits), OVERFLOW, got.code),
@@ -131,8 +174,10 @@ def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> tuple[Retri
     return got, News(there & fits, jnp.where(there, outcome.leaf, 0), before)
 
 
-def exclude_lists(view: View, got: Retrieved, node: Array) -> Array:
+def exclude_lists(view: View, got: Retrieved, node: Array, from_all: bool = False) -> Array:
     """The lists that the next query could have at some nodes: entities retrieved there, in a uniformly random order.
+
+    ``from_all`` (static): all entities retrieved, there or not.
 
     In the order of their words at (ISSUE, queries asked), each entity having its own. So the first l are a uniform
     choice of l. int32 (nodes, l_max), -1 where there is no more. ``node``: int32 (nodes,).
@@ -140,7 +185,10 @@ def exclude_lists(view: View, got: Retrieved, node: Array) -> Array:
     word = words(substream(view.choices, ISSUE, got.queries), 0, got.entity)[0]
     # The sign bit flipped, so that int32 orders them; the largest int32 is left to those that are not there.
     key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
-    key = jnp.where(is_above(node, ancestors(view.poset, got.leaf)).T, key, 2**31 - 1)
+    held = jnp.broadcast_to(got.entity >= 0, (node.shape[0], key.shape[0]))
+    if not from_all:
+        held = is_above(node, ancestors(view.poset, got.leaf)).T
+    key = jnp.where(held, key, 2**31 - 1)
 
     def least(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         key, chosen = state
@@ -154,19 +202,52 @@ def exclude_lists(view: View, got: Retrieved, node: Array) -> Array:
     return found
 
 
-def exclude_list(view: View, got: Retrieved, node: Array, length: Array) -> Array:
+def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_all: bool = False) -> Array:
     """E of the next query: ``length`` of the entities retrieved at the node, uniformly, or all where there are fewer.
 
     int32 (l_max,), -1 where there is none; see ``exclude_lists``.
     """
 
     def drawn(_: None) -> Array:
-        listed = exclude_lists(view, got, node[None])[0]
-        return jnp.where(jnp.arange(view.l_max) < length, listed, -1)
+        held = got.entity >= 0 if from_all else got.under(view, node)
+        up_to = places(held) + held
+        pairs = (view.l_max + 1) // 2
+        word = jnp.stack(words(substream(view.choices, ISSUE, got.queries), 0, jnp.arange(pairs)), axis=1).reshape(-1)
+        rank = ranks_without_replacement(word[: view.l_max], up_to[-1])
+        row = jnp.zeros(view.l_max, jnp.int32)
+        for bit in reversed(range(up_to.shape[0].bit_length())):
+            further = row + (1 << bit)
+            short = (further <= up_to.shape[0]) & (up_to[jnp.minimum(further, up_to.shape[0]) - 1] <= rank)
+            row = jnp.where(short, further, row)
+        number = jnp.arange(view.l_max)
+        return jnp.where((number < length) & (number < up_to[-1]), got.entity[row], -1)
 
     nothing = jnp.full(view.l_max, -1, jnp.int32)
     chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: nothing, None)
     return chosen
+
+
+def ranks_without_replacement(word: Array, pool: Array) -> Array:
+    """Of 0 ... pool - 1, as many as there are words, in the order of the draws: int32 of the shape of ``word``.
+
+    (Rank i is where i was before; the last one takes the place of the one that is drawn.)
+
+    Args:
+        word: uint32 (any, ...), the draws along the first axis.
+        pool: int32, broadcast with the other axes; draws beyond it are of no use.
+    """
+    last = pool - 1 - jnp.arange(word.shape[0], dtype=jnp.int32).reshape(-1, *[1] * (word.ndim - 1))
+    place = once(scale(word, jnp.maximum(last + 1, 0)))
+    drawn: list[Array] = []
+    moved: list[Array] = []
+    for j in range(word.shape[0]):
+        at, end = place[j], jnp.broadcast_to(last[j], place[j].shape)
+        for i in range(j):
+            at = jnp.where(place[i] == place[j], moved[i], at)
+            end = jnp.where(place[i] == last[j], moved[i], end)
+        drawn.append(at)
+        moved.append(end)
+    return once(jnp.stack(drawn)) if drawn else place
 
 
 def fresh(node: Array, known: Array, filled: Array) -> tuple[Array, Array, Array]:
