@@ -17,7 +17,7 @@ from jax import Array
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Quantiles, Uniform
 from jaxbandit.random import binomial, categorical, exponential, position, thresholds
-from jaxbandit.random.fence import once
+from jaxbandit.random.fence import once, side_by_side
 from jaxbandit.random.race import chase_at, chase_on_tape, race_at, race_on_tape, trial, trial_at
 from jaxbandit.random.stream import Stream, substream, words
 
@@ -25,7 +25,7 @@ from jaxbandit.random.stream import Stream, substream, words
 ENTITY, COUNT, ORDER, OUTCOME, CHOICE, RANK = range(1, 7)
 
 
-LONGEST_RUN = 8
+LONGEST_RUN = 16
 """The most entities of a ``Walk``'s run."""
 
 
@@ -221,24 +221,18 @@ class Cleaning:
 
     def walk(self, key: Stream, instance: Instance, pull: Walk) -> Stroll:
         """The outcome of a ``Walk``: a word an operation, on tape and in production alike."""
-        entity, attempt, last = pull.entity, pull.attempt, pull.successes == 1
-        made, zero = pull.cleans, jnp.int32(0)
-        cleans, gained, clean = zero, zero, zero
-        for number in range(LONGEST_RUN + 1):
-            if number:
-                made = jnp.where((number <= pull.length) & (clean == 0), 1, 0)
-                place = jnp.clip(pull.place + (number - 1), 0, jnp.maximum(instance.entities - 1, 0))
-                entity, attempt = self.in_random_order(key, place), jnp.int32(0)
-                last = self.has_one(key, entity)
-            word = words(instance.outcomes, entity, attempt)[0]
-            won = made * trial(word, self.sc_probability(key, entity)).astype(jnp.int32)
-            gained = gained | (won << number)
-            clean = clean | jnp.where((won == 1) & last, 1 if number == 0 else 2, 0)
-            cleans = cleans + made
-        bits, count = LONGEST_RUN + 1, (LONGEST_RUN + 1).bit_length()
-        packed = once((clean << (bits + count)) | (cleans << bits) | gained)
-        cleans, clean = (packed >> bits) & ((1 << count) - 1), packed >> (bits + count)
-        return Stroll(cleans, packed & ((1 << bits) - 1), clean == 1, clean == 2)
+        first = trial_at(instance.outcomes, pull.entity, pull.attempt, self.sc_probability(key, pull.entity), pull.cleans)
+        run = _first_operations(self, key, instance, pull.place)
+        cleans, gained = pull.cleans, first
+        first_clean, last_clean = (first == 1) & (pull.successes == 1), jnp.bool_(False)
+        for number, drawn in enumerate(run):
+            made = (number < pull.length) & ~first_clean & ~last_clean
+            gained = gained | jnp.where(made, (drawn & 1) << (number + 1), 0)
+            last_clean = last_clean | (made & (drawn == 3))
+            cleans = cleans + made.astype(jnp.int32)
+        count = (LONGEST_RUN + 1).bit_length()
+        packed = once((((gained << count) | cleans) << 2) | (first_clean.astype(jnp.int32) << 1) | last_clean.astype(jnp.int32))
+        return Stroll((packed >> 2) & ((1 << count) - 1), packed >> (count + 2), packed & 2 > 0, packed & 1 > 0)
 
     def best(self, key: Stream, entities: Array, rank: Array, height: Array) -> tuple[Array, Array, Array]:
         """See ``View.best``. The greatest of many independent draws come in order by Renyi's representation.
@@ -270,6 +264,14 @@ class Cleaning:
     def sc_probability(self, key: Stream, entity: Array) -> Array:
         """The hidden sc-probability of an entity (uint32, units of 2^-32)."""
         return self.sc.draw(words(key, ENTITY, entity)[1])
+
+
+@side_by_side(LONGEST_RUN)
+def _first_operations(number: Array, model: Cleaning, key: Stream, instance: Instance, place: Array) -> Array:
+    """The first operation on the entity at ``place`` + ``number``: 1 if it succeeds, 3 if the entity is clean then."""
+    entity = model.in_random_order(key, jnp.clip(place + number, 0, jnp.maximum(instance.entities - 1, 0)))
+    won = trial(words(instance.outcomes, entity, 0)[0], model.sc_probability(key, entity))
+    return jnp.where(won, jnp.where(model.has_one(key, entity), 3, 1), 0)
 
 
 @jax.tree_util.register_dataclass

@@ -30,6 +30,36 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
     return plain
 
 
+def side_by_side(count: int) -> Callable[[Callable[..., Array]], Callable[..., tuple[Array, ...]]]:
+    """``f(*operands)``: ``function(number, *operands)`` of numbers 0 to ``count`` - 1 (int32), each computed once.
+
+    Under ``vmap`` they are rows of one array, made by one kernel: of many values in one kernel that are used together,
+    XLA's CPU backend makes functions, calls them again and again, and uses no vectors. Nor does it where there are
+    fewer than 16 rows, whose loop is unrolled. Operands are trees; the last one is as in ``computed_once``.
+    """
+
+    def decorate(function: Callable[..., Array]) -> Callable[..., tuple[Array, ...]]:
+        numbers = jnp.arange(count, dtype=jnp.int32)
+
+        @jax.custom_batching.custom_vmap
+        def plain(*operands: Any) -> tuple[Array, ...]:
+            return tuple(jax.vmap(function, (0, *[None] * len(operands)))(numbers, *operands))
+
+        @plain.def_vmap
+        def batch(size: int, batched: list[Any], *operands: Any) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
+            axes = jax.tree.map(lambda has: 0 if has else None, batched)
+            lanes = jax.vmap(function, (None, *axes), axis_size=size)
+            rows = jax.vmap(lanes, (0, *[None] * len(operands)))
+            shape = jax.eval_shape(rows, numbers, *operands)
+            nothing = lambda *_: jnp.zeros(shape.shape, shape.dtype)  # noqa: E731
+            some = operands[-1].reshape(-1)[0] >= 0
+            return tuple(lax.cond(some, rows, nothing, numbers, *operands)), (True,) * count
+
+        return plain
+
+    return decorate
+
+
 @computed_once
 def once(x: Array) -> Array:
     """``x`` (int32, never negative), computed once however often it is used."""
