@@ -16,7 +16,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.laws import Uniform
 from jaxbandit.outliers.definitions import outlier_groups
 from jaxbandit.outliers.family import FAMILY, METRICS, _fits, _rules, plan
-from jaxbandit.outliers.measured import PARTS, SHARES, Measured, OutlierArms, View
+from jaxbandit.outliers.measured import PARTS, Measured, OutlierArms, View
 from jaxbandit.outliers.problem import Pull
 from jaxbandit.outliers.truth import Arms, Definition, Judged, Labelled, Mixture, injected, source
 from jaxbandit.random import stream
@@ -127,7 +127,7 @@ def test_metrics_against_brute_force() -> None:
         assert value["ranking"] == ahead
         assert value["outliers"] == len(truth)
         assert value["pulls"] == pulls.sum()
-        for share in SHARES:
+        for share in (0, 10, 25, 50, 75, 90, 100):
             enough = [x for x in sorted(pulls) if (pulls <= x).mean() >= share / 100]
             assert value[f"pulls_{share}"] == enough[0]
 

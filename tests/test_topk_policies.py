@@ -249,6 +249,19 @@ def test_lucb_does_not_depend_on_windows_nor_lanes() -> None:
         np.testing.assert_array_equal(values, expected[name], name)
 
 
+def test_a_run_shows_what_it_chose() -> None:
+    """By the user's rows, though runs number them in a random order."""
+    means = np.linspace(0.2, 0.8, 9)
+    answers = simulate(arms(90, given(means), Bernoulli(), show_chosen=True), uniform(3), runs=30, seed=3)
+    chosen = answers["chosen"][0]
+    assert chosen.shape == (30, 9)
+    assert (chosen.sum(1) == 3).all()
+    regret = np.sort(means)[-3:].sum() - chosen @ means
+    units = answers["regret_high"][0] * 4096.0 + answers["regret_low"][0]
+    np.testing.assert_allclose(regret, units / 2**24, atol=1e-6)
+    assert chosen[:, -1].mean() > 0.5 > chosen[:, 0].mean()
+
+
 def test_pulls_are_of_arms_that_exist() -> None:
     """A guard of the tests themselves: the sequence of a first step."""
     pull = lucb(2).ask(*_begin(5))

@@ -52,7 +52,8 @@ class Outcome(NamedTuple):
 
 class Instance(NamedTuple):
     """One run's own draws. ``means``: int32, shape (arms,), on the scale of ``Arms``; ``rows``: the user's row of each
-    arm (int32, shape (arms,)), where rewards depend on it; ``outcomes``: the key of the rewards."""
+    arm (int32, shape (arms,)), where rewards depend on it or the choice is shown; ``outcomes``: the key of the
+    rewards."""
 
     means: Array
     rows: Array | None
@@ -93,13 +94,18 @@ class View:
         int32 scalars: ``wanted``, how many are chosen; ``regret_high`` and ``regret_low``, the sum of the means of as
         many best arms less that of the chosen, as high * 2^12 + low in units of 2^-24 of the scale; of the chosen,
         ``right`` are above the last of the best, and ``level`` equal to it; ``ties`` arms are, with ``room`` for some.
+        Where ``Arms.show_chosen``, ``chosen`` too: the choice by the user's row (bool, shape (arms,)).
         """
         means, one = self._instance.means, chosen.astype(jnp.int32)
         wanted = added(one)
         top, least = best(means, wanted, jnp.ones(means.shape, bool))
         above, level = means > least, (means == least).astype(jnp.int32)
         ahead = top.astype(jnp.int32) - one
-        return {
+        shown = {}
+        if self._problem.show_chosen:
+            blank = jnp.zeros(chosen.shape, bool)
+            shown["chosen"] = blank.at[self._instance.rows].set(chosen, unique_indices=True)
+        return shown | {
             "wanted": wanted,
             "regret_high": added(ahead * (means >> 12)),
             "regret_low": added(ahead * (means & 4095)),
@@ -155,17 +161,19 @@ class Arms:
 
     Means are on a scale that is cut into 2^24 units: [0, 1] where rewards are bounded, else as ``rewards`` says.
     ``on_tape`` (static): each reward has a random word of its own, so that the size of a pull changes nothing.
+    ``show_chosen`` (static): a run that chooses arms tells which (``View.measured``), a byte an arm and run.
     """
 
     budget: Array
     means: Given | Drawn
     rewards: Rewards
     on_tape: bool = field(default=False, metadata={"static": True})
+    show_chosen: bool = field(default=False, metadata={"static": True})
 
     def draw(self, key: Stream) -> Instance:
         """The means, and the key of the rewards."""
         means, rows = self.means.draw(key)
-        return Instance(means, rows if self.rewards.by_row else None, substream(key, OUTCOME))
+        return Instance(means, rows if self.rewards.by_row or self.show_chosen else None, substream(key, OUTCOME))
 
     def view(self, key: Stream, instance: Instance) -> View:
         """What an algorithm may know of the run."""
@@ -219,7 +227,9 @@ class Arms:
         return Outcome(made, total)
 
 
-def arms(budget: int, means: Given | Drawn, rewards: Rewards, *, on_tape: bool = False) -> Arms:
+def arms(
+    budget: int, means: Given | Drawn, rewards: Rewards, *, on_tape: bool = False, show_chosen: bool = False
+) -> Arms:
     """A problem of arms, checked.
 
     Args:
@@ -227,6 +237,7 @@ def arms(budget: int, means: Given | Drawn, rewards: Rewards, *, on_tape: bool =
         means: see ``given`` and ``Drawn``.
         rewards: see ``jaxbandit.arms.rewards``.
         on_tape: draw each reward by itself, for tests against single-step programs.
+        show_chosen: have ``simulate`` give which arms each run chose, as ``chosen`` (bool, by the row of ``means``).
 
     Raises:
         BadInput: for a budget or a number of arms out of range.
@@ -235,7 +246,7 @@ def arms(budget: int, means: Given | Drawn, rewards: Rewards, *, on_tape: bool =
         raise BadInput("budget", budget, f"a whole number from 0 to {MOST_PULLS}")
     if not 1 <= means.arms <= MOST_ARMS:
         raise BadInput("arms", means.arms, f"1 to {MOST_ARMS} arms")
-    return Arms(jnp.asarray(budget, jnp.int32), means, rewards, on_tape)
+    return Arms(jnp.asarray(budget, jnp.int32), means, rewards, on_tape, show_chosen)
 
 
 def given(means: Any, low: float = 0.0, width: float = 1.0, *, shuffled: bool = True) -> Given:

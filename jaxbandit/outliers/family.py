@@ -11,13 +11,14 @@ import numpy as np
 
 from jaxbandit.arms.models import BUDGET, Model, problems
 from jaxbandit.arms.problem import Drawn
+from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Replay, Rewards
 from jaxbandit.errors import BadInput
 from jaxbandit.outliers.gold import GOLD, factor, sizes
 from jaxbandit.outliers.ib import IB
 from jaxbandit.outliers.intervals import NAMES, Interval, clucb, interval
 from jaxbandit.outliers.leap import DECIDED
-from jaxbandit.outliers.measured import MOST_PARTED, PARTS, SHARES, Measured, OutlierArms
+from jaxbandit.outliers.measured import MOST_PARTED, PARTS, Measured, OutlierArms
 from jaxbandit.outliers.nrr import NRR, patience
 from jaxbandit.outliers.planning import table
 from jaxbandit.outliers.rr import RR
@@ -300,17 +301,7 @@ METRICS = (
     Metric("ranking", "share of runs that rank outliers first", _count("ranked"), binary=True),
     Metric("capped", "share of runs that the cap ended", _capped, binary=True, lower_is_better=True),
     Metric("outliers", "outliers there are", _count("wanted")),
-    *(
-        Metric(
-            f"pulls_{share}",
-            {0: "least pulls of an arm", 100: "most pulls of an arm"}.get(
-                share, f"pulls of an arm, {share} % quantile"
-            ),
-            _count(f"pulls_{share}"),
-            lower_is_better=True,
-        )
-        for share in SHARES
-    ),
+    *pulls_of_arms(lower_is_better=True),
 )
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.arms.pulls import percentiles
 from jaxbandit.arms.rewards import Rewards
 from jaxbandit.outliers.problem import OUTCOME, Bernoulli
 from jaxbandit.outliers.truth import OUTLYING, Arms, Source
@@ -16,9 +17,6 @@ from jaxbandit.random.trials import UNITS, over_lanes
 
 COIN = OUTLYING + 1
 """What the words are for that round rewards."""
-
-SHARES = (0, 10, 25, 50, 75, 90, 100)
-"""The percentiles of an arm's pulls that are kept."""
 
 
 class Instance(NamedTuple):
@@ -123,22 +121,19 @@ class Measured:
     def answer(self, view: View, state: Any) -> dict[str, Array]:
         """int32 scalars: ``code``, ``pulls``; ``wanted`` outliers there are, ``found`` are said to be, of which
         ``hits`` are; ``ranked`` (bool): outliers come first, those of higher levels before the others, where the rule
-        ranks arms by its ``scores``, or else by whether it says so; ``pulls_0`` ... ``pulls_100``: percentiles of an
-        arm's pulls (the least that at least so many percent of the arms do not exceed).
+        ranks arms by its ``scores``, or else by whether it says so; ``arms.pulls.percentiles``.
         """
         told, levels = self.rule.answer(view, state), view.levels
         said = told["outliers"]
         place = told.get("scores", (~said).astype(jnp.int32))
         wrong = (levels[:, None] > levels[None, :]) & (place[:, None] >= place[None, :])
         ordered, n = jnp.sort(told["arm_pulls"]), levels.shape[0]
-        found = {
+        return {
             "code": told["code"],
             "pulls": told["pulls"],
             "wanted": jnp.sum(levels > 0, dtype=jnp.int32),
             "found": jnp.sum(said, dtype=jnp.int32),
             "hits": jnp.sum(said & (levels > 0), dtype=jnp.int32),
             "ranked": ~jnp.any(wrong),
+            **percentiles(n, lambda rank: ordered[rank - 1]),
         }
-        for share in SHARES:
-            found[f"pulls_{share}"] = ordered[max(1, -(-share * n // 100)) - 1]
-        return found

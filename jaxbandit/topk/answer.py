@@ -7,9 +7,7 @@ from jax import Array
 
 from jaxbandit.arms.prefix import best
 from jaxbandit.arms.problem import View
-
-SHARES = (0, 10, 25, 50, 75, 90, 100)
-"""The percentiles of an arm's pulls that are kept."""
+from jaxbandit.arms.pulls import percentiles
 
 
 def answer(
@@ -25,12 +23,10 @@ def answer(
         stopped: bool scalar, whether a rule that stops by itself did; none for a rule of a fixed budget.
 
     Returns:
-        int32 scalars: ``View.measured``'s, ``pulls``, and ``pulls_0`` ... ``pulls_100``, the percentiles of an arm's
-        pulls (the least that at least so many percent of the arms do not exceed). ``stopped``, where it is given.
+        ``View.measured``'s, and int32 scalars: ``pulls``, those of ``percentiles``, and ``stopped``, where it is given.
     """
     found = view.measured(chosen) | {"pulls": pulls}
-    for share in SHARES:
-        found[f"pulls_{share}"] = ranked(view.arms - max(1, -(-share * view.arms // 100)) + 1)
+    found |= percentiles(view.arms, lambda rank: ranked(view.arms - rank + 1))
     return found if stopped is None else found | {"stopped": stopped}
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from jaxbandit.arms.models import BUDGET, Model, problems
 from jaxbandit.arms.problem import MOST_ARMS, Arms, arms
+from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Gaussian
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, flag, one_of, real, whole
-from jaxbandit.topk.answer import SHARES
 from jaxbandit.topk.halving import sequential_halving
 from jaxbandit.topk.lucb import ODD, lucb
 from jaxbandit.topk.optmai import optmai, printed_beta
@@ -219,16 +219,7 @@ METRICS = (
     Metric("expected_precision", "precision (equal arms at the cut: a random top K)", _expected_precision),
     Metric("exact", "probability of a set of K best arms", _exact, binary=True),
     Metric("pulls", "pulls used", _count("pulls"), lower_is_better=True),
-    *(
-        Metric(
-            f"pulls_{share}",
-            {0: "least pulls of an arm", 100: "most pulls of an arm"}.get(
-                share, f"pulls of an arm, {share} % quantile"
-            ),
-            _count(f"pulls_{share}"),
-        )
-        for share in SHARES
-    ),
+    *pulls_of_arms(lower_is_better=False),
     Metric("stopped", "share of runs that a stopping rule ended", _stopped, binary=True),
 )
 

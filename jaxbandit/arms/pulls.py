@@ -1,0 +1,36 @@
+"""How often the arms of a run were pulled: percentiles, as every family of arms gives them."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jax import Array
+
+from jaxbandit.registry import Metric
+
+_SHARES = (0, 10, 25, 50, 75, 90, 100)
+
+
+def percentiles(arms: int, ranked: Callable[[int], Array]) -> dict[str, Array]:
+    """``pulls_0`` ... ``pulls_100``: the least number of pulls that at least so many percent of the arms do not exceed.
+
+    Args:
+        arms: how many there are.
+        ranked: the k-th smallest number of pulls of an arm (int32 scalar), by k from 1 to ``arms``.
+    """
+    return {f"pulls_{share}": ranked(max(1, -(-share * arms // 100))) for share in _SHARES}
+
+
+def metrics(*, lower_is_better: bool) -> tuple[Metric, ...]:
+    """The same as metrics."""
+    names = {0: "least pulls of an arm", 100: "most pulls of an arm"}
+
+    def metric(share: int) -> Metric:
+        name = f"pulls_{share}"
+        return Metric(
+            name,
+            names.get(share, f"pulls of an arm, {share} % quantile"),
+            lambda setting, answers: answers[name].astype(np.float64),
+            lower_is_better=lower_is_better,
+        )
+
+    return tuple(map(metric, _SHARES))
