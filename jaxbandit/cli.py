@@ -183,11 +183,11 @@ class Tune:
         identity = {"tune": study.canonical()}
         if self.out is not None:
             folder.check(self.out, identity)
-        rows = [
-            cast(Row, {**row, "params": {**params, **row["params"]}})
-            for setting, params in study.settings()
-            for row in study.family.tune(setting)
-        ]
+        rows, start = [], time.monotonic()
+        for setting, params in study.settings():
+            for row in study.family.tune(setting):
+                rows.append(cast(Row, {**row, "params": {**params, **row["params"]}}))
+                _say(f"{time.monotonic() - start:.0f} s: {row['policy']}, {row['metric']} = {row['mean']:.6g}")
         if self.out is not None:
             with folder.claimed(self.out, identity, facts()):
                 folder.write(self.out / folder.SUMMARY, dumps(rows))

@@ -1,6 +1,6 @@
 """What a family offers to study files and the command line: its problems, policies and metrics, by name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -91,8 +91,8 @@ class Family:
     metrics: tuple[Metric, ...]
     common: tuple[str, ...] = field(default=())
     """Problem parameters that are reported in every row (a budget)."""
-    tune: Callable[[Any], list[dict[str, Any]]] | None = None
-    """From a setting to the best parameters found for it, as summary rows."""
+    tune: Callable[[Any], Iterable[dict[str, Any]]] | None = None
+    """From a setting to the best parameters found for it, as summary rows, which may come one by one."""
     fingerprint: str = ""
     """What else the results depend on, where names do not tell: of a family made of a user's objects."""
 

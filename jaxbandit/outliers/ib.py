@@ -123,8 +123,7 @@ class IB:
         unclear, pair = self._glance(some, state.left, y, radii)
         needed = unclear & ~opening & (state.code == RUNNING)
         move: _Move = _closely(needed, _Move(state.left, *pair, jnp.bool_(False)), self, some, state.left)
-        stuck = jnp.where(all_equal(some.pulls, some.ones), FLAT, CAPPED)
-        code = jnp.where(move.ended, DECIDED, jnp.where(opening | (seen.total < self.cap), RUNNING, stuck))
+        code = jnp.where(move.ended, DECIDED, jnp.where(opening | (seen.total < self.cap), RUNNING, CAPPED))
         chosen, others = self._candidates(some, move, y, y + radii)
         following = select(opening, self._opening(seen.total), chosen)
         after = State(seen, move.left, following, others, code.astype(jnp.int32))
@@ -179,13 +178,14 @@ class IB:
         top = _highest(upper, others)
         rival = first(others & (upper == top))
         pulls, rival_pulls = seen.pulls[best], seen.pulls[rival]
-        all_ = _Candidate(arms, arms, arms, seen.pulls, seen.ones, y, radii)
-        gap, unsure = _gap(all_, jax.tree.map(lambda x: x[rival], all_))
-        unclear = unclear | jnp.any(others & (upper >= top - _UNSURE * (1 + top)) & (gap > -unsure))
+        near = others & ~_alike(seen, rival) & (upper >= top - _UNSURE * (1 + top))
+        second = first(near)
+        doubtful = jnp.any(near & ~_alike(seen, second)) | ~_above(self.of, seen, rival, second)
+        unclear = unclear | (near[second] & doubtful)
         lower = y[best] - radii[best]
         over = top - lower <= _UNSURE * (1 + top)
         chosen = (pulls < rival_pulls) | ((pulls == rival_pulls) & (best < rival))
-        return unclear | over | ~jnp.any(others), (jnp.where(chosen, best, rival), jnp.where(chosen, rival, best))
+        return unclear | over | (top == 0), (jnp.where(chosen, best, rival), jnp.where(chosen, rival, best))
 
     def _candidates(self, seen: Seen, move: _Move, y: Array, upper: Array) -> tuple[tuple[Array, ...], _Others]:
         """The pair, and the arms with the highest upper bounds but for these."""
@@ -210,7 +210,9 @@ class IB:
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``leap.answer``."""
-        return answer(self.of, self.k, state.seen, state.code)
+        some = jnp.maximum(state.seen.pulls, 1)
+        flat = (state.code == CAPPED) & all_equal(some, state.seen.ones)
+        return answer(self.of, self.k, state.seen, jnp.where(flat, FLAT, state.code))
 
 
 def _highest(x: Array, among: Array) -> Array:
@@ -249,23 +251,23 @@ def _ahead(one: _Candidate, other: _Candidate) -> Array:
     return jnp.where(jnp.abs(gap) > _UNSURE, gap > 0, close)
 
 
-def _gap(one: _Candidate, other: _Candidate) -> tuple[Array, Array]:
-    """By how much one upper bound is above another, 0 only where both arms had the same rewards, and the distance that
-    cannot be trusted below.
+def _alike(seen: Seen, arm: Array) -> Array:
+    """Which arms had the same pulls and rewards as this one."""
+    return (seen.pulls == seen.pulls[arm]) & (seen.ones == seen.ones[arm])
 
-    What is equal in both cancels: errors are of the size of the differences.
-    """
-    cross = one.ones * other.pulls - other.ones * one.pulls
-    scale = one.pulls.astype(jnp.float32) * other.pulls.astype(jnp.float32)
-    rough = one.mean - other.mean
-    exact = jnp.abs(rough) * scale < 2.0**30
-    means = jnp.where(exact, cross.astype(jnp.float32) / scale, rough)
-    fewer = (other.pulls - one.pulls).astype(jnp.float32)
-    # 1 / sqrt(m) - 1 / sqrt(m'), times what both radii have in common.
-    radii = one.radius * other.radius * fewer / ((one.radius + other.radius) * jnp.sqrt(scale))
-    unsure = jnp.where(exact, 2.0**-20 * (jnp.abs(means) + jnp.abs(radii)), _UNSURE * (1 + one.mean + one.radius))
-    alike = (one.pulls == other.pulls) & (one.ones == other.ones)
-    return jnp.where(alike, 0, means + radii), jnp.where(alike, 0, unsure)
+
+@in_float64
+def _above(of: Interval, seen: Seen, one: Array, other: Array) -> Array:
+    """Whether the upper bound of ``one`` is surely above that of ``other``. They share a reach in float32, so little of
+    its error is left in their difference."""
+    reach = of.reach_at(seen.total).astype(jnp.float64)
+    y, radii = [], []
+    for arm in (one, other):
+        pulls, ones = seen.pulls[arm], seen.ones[arm]
+        y.append(means_of(pulls, ones, precise=True))
+        radii.append(arm_radii(of, pulls, ones, reach, precise=True))
+    gap = radii[0] - radii[1]
+    return y[0] - y[1] + gap > _UNSURE * jnp.abs(gap)
 
 
 @computed_once
