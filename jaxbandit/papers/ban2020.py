@@ -23,7 +23,7 @@ RHO, EPS, SIDES = 0.9, [2.5, 5.0], ["upper", "intermediate"]
 SIZES = [20, 50, 100]
 """Of the paper's 20, 50, 100, 200 and 400 arms those that take minutes."""
 
-CAP = 2_000_000
+CAP = 500_000
 """The paper states none. Rules that look for k-sigma would not end on some of these arms."""
 
 SAVED = {"ban2020/fig3": 0.82, "ban2020/fig4": 0.89, "ban2020/fig5": 0.78}
