@@ -144,13 +144,13 @@ class EpsilonGreedy:
         over_first = (jnp.minimum(old, part) == 0) & (part != old)
         over_second = (jnp.maximum(old, part) == 2) & (part != old)
         border = jnp.where(up, certain, certain - 1), jnp.where(up, positive, positive - 1)
-        one = jnp.where(jnp.where(up, over_second, ~over_first), border[1], border[0])
-        two = jnp.where(up, border[0], border[1])
-        crossings = over_first.astype(jnp.int32) + over_second.astype(jnp.int32)
         row, capacity = jnp.stack(after), rows.shape[0]
+        one = jnp.where(jnp.where(up, over_second, ~over_first), border[1], border[0])
+        one, two = (once(jnp.clip(place, 0, capacity - 1)) for place in (one, jnp.where(up, border[0], border[1])))
+        crossings = once(over_first.astype(jnp.int32) + over_second.astype(jnp.int32))
         # One read and one write: of two, XLA would copy the array in between.
         places = jnp.stack([slot, one, two])
-        first, second, last = rows[jnp.clip(jnp.stack([one, two, grown - 1]), 0, capacity - 1)]
+        first, second, last = rows[jnp.stack([one, two, once(jnp.clip(grown - 1, 0, capacity - 1))])]
         end = jnp.where(clean & ~new, last, row)
         values = jnp.stack([jnp.where(crossings == 0, end, first), jnp.where(crossings == 1, end, second), end])
         write = jnp.stack([moved, crossings > 0, crossings > 1])

@@ -221,7 +221,9 @@ class Cleaning:
 
     def walk(self, key: Stream, instance: Instance, pull: Walk) -> Stroll:
         """The outcome of a ``Walk``: a word an operation, on tape and in production alike."""
-        first = trial_at(instance.outcomes, pull.entity, pull.attempt, self.sc_probability(key, pull.entity), pull.cleans)
+        first = trial_at(
+            instance.outcomes, pull.entity, pull.attempt, self.sc_probability(key, pull.entity), pull.cleans
+        )
         run = _first_operations(self, key, instance, pull.place)
         cleans, gained = pull.cleans, first
         first_clean, last_clean = (first == 1) & (pull.successes == 1), jnp.bool_(False)
@@ -231,7 +233,9 @@ class Cleaning:
             last_clean = last_clean | (made & (drawn == 3))
             cleans = cleans + made.astype(jnp.int32)
         count = (LONGEST_RUN + 1).bit_length()
-        packed = once((((gained << count) | cleans) << 2) | (first_clean.astype(jnp.int32) << 1) | last_clean.astype(jnp.int32))
+        packed = once(
+            (((gained << count) | cleans) << 2) | (first_clean.astype(jnp.int32) << 1) | last_clean.astype(jnp.int32)
+        )
         return Stroll((packed >> 2) & ((1 << count) - 1), packed >> (count + 2), packed & 2 > 0, packed & 1 > 0)
 
     def best(self, key: Stream, entities: Array, rank: Array, height: Array) -> tuple[Array, Array, Array]:
