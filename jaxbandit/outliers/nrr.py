@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.outliers.intervals import Interval, means_of
+from jaxbandit.outliers.intervals import Interval, mean, means_of
 from jaxbandit.outliers.leap import RUNNING, Seen, clear, code_of, cyclic, look, outliers, select
 from jaxbandit.outliers.problem import Once, View
 from jaxbandit.outliers.twofold import Twofold
@@ -56,7 +56,7 @@ class NRR:
     @property
     def dense(self) -> int:
         """About how many bytes of a lane a step works on."""
-        return 80 * self.n
+        return 160 * self.n
 
     def init(self, view: View) -> State:
         """Each arm once."""
@@ -95,11 +95,11 @@ class NRR:
         unit = self.of.unit.hi
         old, new = (unit * means_of(jnp.maximum(x.pulls, 1), x.ones) for x in (state.seen, later))
         # From the mean on, so that what moves it hardly moves sigma.
-        mu = jnp.sum(old) / n
+        mu = mean(old)
         start, end = old - mu, new - mu
         gain, growth = end - start, end * end - start * start
-        up, down, wider, narrower = (jnp.sum(jnp.maximum(x, 0)) / n for x in (gain, -gain, growth, -growth))
-        square = jnp.sum(start * start) / n
+        up, down, wider, narrower = (mean(jnp.maximum(x, 0)) for x in (gain, -gain, growth, -growth))
+        square = mean(start * start)
         least_sigma = jnp.sqrt(jnp.maximum(square - narrower - jnp.square(jnp.maximum(up, down)), 0))
         most_sigma = jnp.sqrt(square + wider)
         unsure = clear(n, k, least_sigma) + jnp.float32(2.0**-18) * (1 + k / jnp.maximum(least_sigma, 1e-3))
