@@ -51,7 +51,7 @@ CASES = (
     Case("rr", "bounded", 50, 10.0, 3000, 16),
     Case("wrr", "bernoulli-corrected", 50, 10.0, 4096, 400),
     Case("wrr", "bernoulli-corrected", 200, 30.0, 1024, 60),
-    Case("nrr", "bounded", 50, 1.0, 65536, 16384),
+    Case("nrr", "bounded", 50, 1.0, 262144, 65536),
     Case("ib", "bounded", 50, 1.0, 2048, 64),
     Case("gold", "bounded", 100, 10.0, 1024, 64),
     Case("gold", "bernoulli-corrected", 100, 10.0, 1024, 32),

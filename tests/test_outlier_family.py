@@ -1,5 +1,6 @@
 """The outlier family from study file to rows: labels, generators and metrics against brute force, and each policy."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from jaxbandit.arms.problem import Drawn, Given, given
 from jaxbandit.arms.rewards import Bounded
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Uniform
+from jaxbandit.outliers import family
 from jaxbandit.outliers.definitions import outlier_groups
 from jaxbandit.outliers.family import FAMILY, METRICS, _fits, _rules, plan
 from jaxbandit.outliers.measured import PARTS, Measured, OutlierArms, View
@@ -261,7 +263,7 @@ def test_bad_input_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert not (tmp_path / "out").exists()
 
 
-def test_a_planning_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_planning_table() -> None:
     problem = {"kind": "outliers/bernoulli", "means": {"list": OUTLIER}, "k": 2.0, "budget": 5000}
     rows = plan(problem, runs=20, rules=[{"kind": "rr", "interval": "bernoulli-corrected"}])
     found = {row["metric"]: row for row in rows}
@@ -277,6 +279,25 @@ def test_a_planning_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         plan(problem, runs=1)
     with pytest.raises(BadInput, match=r"problem\.kind = outliers/odd: one of outliers/synthetic"):
         plan({"kind": "outliers/odd"})
+
+
+def test_tune_says_each_row_when_it_comes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kind,) = (kind for kind in family.POLICIES if kind.name == "nrr")
+    monkeypatch.setattr(family, "_rules", lambda: iter([(kind, {}), (kind, {"delta": 0.01})]))
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'runs = 1\n[problem]\nkind = "outliers/synthetic"\nn = 6\nbudget = 1000\n[[policy]]\nkind = "nrr"\n'
+    )
+    assert cli.main(["tune", str(study), "--out", str(tmp_path / "plan")]) == 0
+    table, said = capsys.readouterr()
+    rows = json.loads((tmp_path / "plan" / "summary.json").read_text())
+    assert [row["metric"] for row in rows] == ["pulls", "pulls_of_19_in_20", "correct", "capped"] * 2
+    assert rows[0]["mean"] < rows[4]["mean"]  # a hundred pulls without a change, and not ten
+    assert len(said.splitlines()) == len(rows)
+    assert f"nrr, pulls = {rows[0]['mean']:.6g}" in said
+    assert "pulls_of_19_in_20" in table
 
 
 def test_rules_that_are_planned() -> None:

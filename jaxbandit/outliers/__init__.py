@@ -6,7 +6,7 @@ from jaxbandit.outliers.ib import IB
 from jaxbandit.outliers.intervals import Interval, clucb, interval
 from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING
 from jaxbandit.outliers.nrr import NRR
-from jaxbandit.outliers.problem import Bernoulli, Chosen, Pull, Singles, View
+from jaxbandit.outliers.problem import Bernoulli, Chosen, Once, Pull, Singles, View
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.wrr import WRR, rho_star
 
@@ -23,6 +23,7 @@ __all__ = [
     "Bernoulli",
     "Chosen",
     "Interval",
+    "Once",
     "Pull",
     "Singles",
     "View",

@@ -202,10 +202,10 @@ def looked_at(of: Interval, k: Twofold, pulls: Array, ones: Array, total: Array,
     y = means_of(pulls, ones, precise)
     if of.name == "bounded":
         y = y * _number(of.unit, precise)
-    mu = _mean(y)
+    mu = mean(y)
     flat = all_equal(pulls, ones)
     gap = y - mu
-    sigma = jnp.where(flat, 0, _sqrt(_mean(gap * gap)))
+    sigma = jnp.where(flat, 0, _sqrt(mean(gap * gap)))
     kk = _number(k, precise)
     reach = of.reach_at(total, precise)
     radii = arm_radii(of, pulls, ones, reach, precise)
@@ -235,15 +235,15 @@ def _median(x: Array) -> Array:
     return (ordered[(n - 1) // 2] + ordered[n // 2]) * 0.5
 
 
-def _mean(x: Array) -> Array:
+def mean(x: Array) -> Array:
     """Of numbers from -1 to 1 along the last axis: as float32 by whole numbers, whose sum has no rounding."""
     n = x.shape[-1]
     if x.dtype == jnp.float64:
         return jnp.sum(x, axis=-1) / n
     bits = 30 - (n - 1).bit_length()
     units = jnp.sum((x * jnp.float32(2.0**bits)).astype(jnp.int32), axis=-1, dtype=jnp.int32)
-    mean: Array = units.astype(jnp.float32) * jnp.float32(2.0**-bits / n)
-    return mean
+    found: Array = units.astype(jnp.float32) * jnp.float32(2.0**-bits / n)
+    return found
 
 
 def equal_means(pulls: Array, ones: Array, other_pulls: Array, other_ones: Array) -> Array:

@@ -1,8 +1,9 @@
 """Naive Round-Robin (NRR): Zhuang, Wang and Wang, "Identifying Outlier Arms in Multi-Armed Bandit", NIPS 2017, section
 5.2: all arms in turn, until the estimated set was the same after each of the last 1/delta pulls.
 
-A leap is up to n pulls, one an arm. What the threshold is after each of them follows from prefix sums. If no mean, old
-or new, comes near the values that it takes, the set stays as it was; else the first of the pulls alone is made.
+A leap is up to n pulls, one an arm. All that moves the mean up, and all that moves it down, bound what it is after each
+of them, and so do such sums of squares for sigma. If no mean, old or new, comes near the values that the threshold may
+take, the set stays as it was; else the first of the pulls alone is made.
 """
 
 import math
@@ -14,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.outliers.intervals import Interval, means_of
-from jaxbandit.outliers.leap import RUNNING, Seen, answer, clear, code_of, cyclic, look, outliers, prefix_sums, select
-from jaxbandit.outliers.problem import Pull, View
+from jaxbandit.outliers.intervals import Interval, mean, means_of
+from jaxbandit.outliers.leap import RUNNING, Seen, clear, code_of, cyclic, look, outliers, select
+from jaxbandit.outliers.problem import Once, View
 from jaxbandit.outliers.twofold import Twofold
 
 
@@ -49,22 +50,28 @@ class NRR:
     leaping: Array
     n: int = field(metadata={"static": True})
 
-    stride: ClassVar[int] = 4
+    # A run is a first sweep and, nearly always, one leap.
+    stride: ClassVar[int] = 2
+
+    @property
+    def dense(self) -> int:
+        """About how many bytes of a lane a step works on."""
+        return 160 * self.n
 
     def init(self, view: View) -> State:
         """Each arm once."""
         zero = jnp.int32(0)
         return State(Seen.nothing(self.n), zero, zero, jnp.zeros(self.n, bool), jnp.int32(RUNNING))
 
-    def ask(self, view: View, state: State) -> Pull:
+    def ask(self, view: View, state: State) -> Once:
         """The next arms, once each."""
         most = jnp.minimum(self.need - state.same, self.cap - state.seen.total)
         most = jnp.where(self.leaping & (self.of.rule == "k-sigma"), most, 1)
         most = jnp.where(state.seen.total == 0, self.n, most)
         count = (cyclic(self.n, state.cursor) < most).astype(jnp.int32)
-        return Pull(jnp.where(state.code == RUNNING, count, 0), state.seen.pulls)
+        return Once(jnp.where(state.code == RUNNING, count, 0), state.seen.pulls)
 
-    def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
+    def tell(self, view: View, state: State, pull: Once, outcome: Array) -> State:
         """Looks whether the set has changed; up to the last pull it surely had not."""
         first = state.seen.total == 0
         alone = ~first & ~self._stays(state, pull.counts, outcome)
@@ -84,27 +91,27 @@ class NRR:
     def _stays(self, state: State, counts: Array, outcome: Array) -> Array:
         """Whether the set surely stays the same while these arms are pulled."""
         n, k = self.n, self.k.hi
-        turns = jnp.arange(n, dtype=jnp.int32)
-        arms = state.cursor + turns
-        arms = jnp.where(arms >= n, arms - n, arms)
         later = state.seen.add(counts, outcome)
         unit = self.of.unit.hi
-        old, new = (unit * means_of(jnp.maximum(x.pulls, 1), x.ones)[arms] for x in (state.seen, later))
-        gains = prefix_sums(jnp.stack([new - old, new * new - old * old])[:, None])[:, 0]
-        mu, square = (jnp.sum(x) + gain for x, gain in zip((old, old * old), gains, strict=True))
-        # Before each pull; what is after the last one is looked at anyway.
-        mu, square = mu / n, square / n
-        sigma = jnp.sqrt(jnp.maximum(square - mu * mu, 0))
-        unsure = clear(n, k, jnp.min(sigma)) + jnp.float32(2.0**-18) * (1 + k / jnp.maximum(jnp.min(sigma), 1e-3))
+        old, new = (unit * means_of(jnp.maximum(x.pulls, 1), x.ones) for x in (state.seen, later))
+        # From the mean on, so that what moves it hardly moves sigma.
+        mu = mean(old)
+        start, end = old - mu, new - mu
+        gain, growth = end - start, end * end - start * start
+        up, down, wider, narrower = (mean(jnp.maximum(x, 0)) for x in (gain, -gain, growth, -growth))
+        square = mean(start * start)
+        least_sigma = jnp.sqrt(jnp.maximum(square - narrower - jnp.square(jnp.maximum(up, down)), 0))
+        most_sigma = jnp.sqrt(square + wider)
+        unsure = clear(n, k, least_sigma) + jnp.float32(2.0**-18) * (1 + k / jnp.maximum(least_sigma, 1e-3))
         beyond = jnp.zeros(n, bool)
         within = jnp.zeros(n, bool)
         for sign in (1, -1) if self.of.sides == "both" else (1,):
-            limits = sign * mu + k * sigma
-            least, most = jnp.min(limits) - unsure, jnp.max(limits) + unsure
+            back, forth = (down, up) if sign > 0 else (up, down)
+            least, most = sign * mu - back + k * least_sigma - unsure, sign * mu + forth + k * most_sigma + unsure
             low, high = jnp.minimum(sign * old, sign * new), jnp.maximum(sign * old, sign * new)
             beyond = beyond | (low > most)
             within = within | ((high >= least) & (low <= most))
-        return jnp.all(beyond | ~within) & (jnp.min(sigma) > 0)
+        return jnp.all(beyond | ~within) & (least_sigma > 0)
 
     def done(self, view: View, state: State) -> Array:
         """The set has not changed for long enough, or the cap is reached."""
@@ -112,4 +119,5 @@ class NRR:
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``leap.answer``."""
-        return answer(self.of, self.k, state.seen, state.code)
+        seen = state.seen
+        return {"outliers": state.found, "arm_pulls": seen.pulls, "pulls": seen.total, "code": state.code}

@@ -24,6 +24,13 @@ class Pull(NamedTuple):
     attempts: Array
 
 
+class Once(NamedTuple):
+    """As ``Pull``, no arm being pulled twice: one word decides a reward, on tape or not."""
+
+    counts: Array
+    attempts: Array
+
+
 class Singles(NamedTuple):
     """Pulls whose rewards are looked at one by one: as ``Pull``, and fewer may be used than were drawn. Reward j of the
     outcome is bit j of the arm's word: uint32, shape (n,)."""
@@ -88,7 +95,7 @@ class Bernoulli:
         """The number of arms."""
         return View(jnp.int32(self.p.shape[0]))
 
-    def pull(self, key: Stream, instance: Stream, pull: Pull | Singles | Chosen) -> Any:
+    def pull(self, key: Stream, instance: Stream, pull: Pull | Once | Singles | Chosen) -> Any:
         """The successes of each arm, or its rewards."""
         if isinstance(pull, Chosen):
             return [
@@ -98,6 +105,9 @@ class Bernoulli:
         arm = jnp.arange(self.p.shape[0])
         if isinstance(pull, Singles):
             return self._bits(instance, arm, pull.attempts, jnp.max(pull.counts), self.p)
+        if isinstance(pull, Once):
+            hit = bernoulli(words(instance, arm, pull.attempts)[0], self.p)
+            return hit.astype(jnp.int32) * pull.counts
         if not self.on_tape:
             return few(words(instance, arm, pull.attempts)[0], self.p, pull.counts)
 
