@@ -46,7 +46,7 @@ def measure(name: str, repeats: int, quick: bool) -> Row:
     domain = build()
     problem = extraction(domain, BUDGET, answers=answers)
     policy = crux(problem)
-    readings = {"removal": policy.removal, "bootstrap": 0}
+    readings = {"removal": policy.removal, "bootstrap": policy.bootstrap}
     of = numpy_extraction.arrays(domain, problem)
     runs = [max(2, size // 16) if quick else size for size in sizes]
 

@@ -48,7 +48,8 @@ class Policy(Protocol):
     make before the engine looks which of them are over (int, 32 where there is none). ``scratch``, of its class too,
     names the fields of its state whose contents do not matter when a run begins: the engine leaves those of the lane's
     last run there. One whose steps go over all of its state may have ``dense``, true, or how many bytes of a lane a
-    step works on, where that is more: there are no more lanes at once than a processor's cache holds.
+    step works on, where that is more: there are no more lanes at once than a processor's cache holds. One may
+    also say how many ``lanes`` at once are enough on a CPU.
     """
 
     def init(self, view: Any) -> Tree:
@@ -494,7 +495,8 @@ def _width(lane: _Lane, policy: Policy, mesh: Mesh) -> int:
     dense = int(getattr(policy, "dense", 0))
     if dense:
         room = _CACHE_BYTES.get(platform, room)
-    return max(1, min(_LANES.get(platform, 1 << 16), room // max(_bytes(lane), dense)))
+    most = int(getattr(policy, "lanes", _LANES["cpu"])) if platform == "cpu" else _LANES.get(platform, 1 << 16)
+    return max(1, min(most, room // max(_bytes(lane), dense)))
 
 
 def _even(most: int, jobs: int, room: int) -> int:

@@ -152,6 +152,20 @@ def some_places(mask: Array, room: int) -> Array:
     return jnp.where(over, size, bit * width + row)
 
 
+def nth(up_to: Array, rank: Array) -> Array:
+    """Where the set entries of these ranks are, from 0; beyond the end where there are fewer. int32, ``rank``'s shape.
+
+    ``up_to``: int32 (n,), how many entries are set up to each one and with it (``places(mask) + mask``).
+    """
+    size = up_to.shape[0]
+    found = jnp.zeros_like(rank)
+    for bit in reversed(range(size.bit_length())):
+        further = found + (1 << bit)
+        short = (further <= size) & (up_to[jnp.minimum(further, size) - 1] <= rank)
+        found = jnp.where(short, further, found)
+    return found
+
+
 def _sums_before(counts: Array) -> Array:
     size = counts.shape[0]
     width = min(size, 32)

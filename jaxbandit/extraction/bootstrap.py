@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from jaxbandit.extraction.estimators import Estimator, chao92_shen
 from jaxbandit.random.draws import LARGEST, scale
-from jaxbandit.random.fence import once
+from jaxbandit.random.fence import once_in_blocks as fenced
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.random.trials import over_lanes
 
@@ -32,16 +32,18 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
         key: of each sample, (samples,). The draws of its copy c are the words (n, index) with index = c, copies + c,
             2 copies + c ...: two draws each.
         f: int32 (samples, V), its frequency counts.
-        sizes: int32 (V,), the i of each column f_i, all different.
+        sizes: int32 (V,) or (samples, V), the i of each column f_i, all different.
         copies: how many resamples (static).
         columns: of the result, which are of the sizes 1 ... ``columns`` (static).
 
     Returns:
-        int32 (samples, copies, columns); and bool, whether no entity came up more often than there are columns.
+        int32 (samples, copies, columns); and bool (samples,), whether no entity came up more often than there are
+        columns.
     """
+    sizes = jnp.broadcast_to(sizes, f.shape)
     n, distinct = jnp.sum(f * sizes, axis=1), jnp.sum(f, axis=1)
     longest, most = over_lanes(jnp.max(n, initial=0)), over_lanes(jnp.max(distinct, initial=0))
-    below = once(before(f))
+    below = fenced(before(f))
     bounds = Stream(key.high[:, None, None], key.low[:, None, None])
     copy = jnp.arange(copies, dtype=jnp.int32)
     size = jnp.arange(1, columns + 1, dtype=jnp.int32)
@@ -54,9 +56,9 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
         for v in range(f.shape[1]):
             within = rank - below[:, v, None]
             mine = (within >= 0) & (within < f[:, v, None])
-            times += jnp.where(mine, sizes[v], 0)
-            start += sizes[v] * jnp.clip(within, 0, f[:, v, None])
-        times, start = once(times), once(start)
+            times += jnp.where(mine, sizes[:, v, None], 0)
+            start += sizes[:, v, None] * jnp.clip(within, 0, f[:, v, None])
+        times, start = fenced(times), fenced(start)
 
         def draws(carry: tuple[Array, Array]) -> tuple[Array, Array]:
             done, count = carry
@@ -64,7 +66,7 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
             index = (number[::2] // 2) * copies + copy
             pair = jnp.stack(words(bounds, n[:, None, None], index), axis=2)
             place = scale(pair.reshape(f.shape[0], _DRAWS, copies), n[:, None, None])
-            place = once(jnp.where(number < n[:, None, None], place, LARGEST))
+            place = fenced(jnp.where(number < n[:, None, None], place, LARGEST))
             for i in range(_DRAWS):
                 # Unsigned, so that what lies before an entity's answers is far beyond them.
                 inside = (place[:, i, :, None] - start[:, None, :]).astype(jnp.uint32) < times[:, None, :].astype(
@@ -77,9 +79,9 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
         _, count = lax.while_loop(lambda carry: carry[0] < longest, draws, (jnp.int32(0), none))
         for e in range(_ENTITIES):
             found += (count[:, :, e, None] == size).astype(jnp.int32)
-        return first + _ENTITIES, found, fits & jnp.all(count <= columns)
+        return first + _ENTITIES, found, fits & jnp.all(count <= columns, axis=(1, 2))
 
-    nothing = (jnp.int32(0), jnp.zeros((f.shape[0], copies, columns), jnp.int32), jnp.bool_(True))
+    nothing = (jnp.int32(0), jnp.zeros((f.shape[0], copies, columns), jnp.int32), jnp.ones(f.shape[0], bool))
     _, found, fits = lax.while_loop(lambda carry: carry[0] < most, entities, nothing)
     return found, fits
 

@@ -12,9 +12,9 @@ through how many entities were seen how often, and so a list of l entities is l 
 frequency counts.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,13 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import places
+from jaxbandit.arms.packed import packed
+from jaxbandit.arms.prefix import nth, places
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import retrieved
 from jaxbandit.extraction.bootstrap import before, resampled, spread
 from jaxbandit.extraction.estimators import (
     ESTIMATORS,
     OF_TOTALS,
+    Logistic,
     Past,
     Totals,
     hwang_shen_k,
@@ -46,15 +48,14 @@ from jaxbandit.extraction.retrieved import (
     RESAMPLE,
     Retrieved,
     add,
-    ancestors,
+    contains,
     exclude_list,
-    fresh,
-    is_above,
     named,
     ranks_without_replacement,
 )
-from jaxbandit.random.fence import once, rarely
-from jaxbandit.random.stream import substream, words
+from jaxbandit.random.fence import once_in_blocks as fenced
+from jaxbandit.random.fence import rarely
+from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.random.trials import over_lanes
 
 READINGS = {
@@ -72,9 +73,13 @@ READINGS = {
 
 _WIDE = 64
 """Up to so many slots, an answer renews all estimates; else those that it changes, in blocks."""
-_BLOCK = 16
-_FEW = 64
-"""Nodes with more answers than this are resampled one at a time, others in blocks."""
+_BLOCK = 64
+"""Slots of all lanes whose estimates are renewed at a time."""
+_CHILDREN, _NEW, _ROW, _PART = 32, 16, 64, 256
+"""At a time: a node's children that are looked up, slots that are made, and slots of a lane that are searched and
+scored."""
+_FEW, _FEW_BLOCK, _MANY_BLOCK = 64, 32, 4
+"""Nodes with more answers than this are resampled in other blocks than those with few."""
 _OFTEN = 4
 """In a resample an entity may come up this many times as often as there are columns."""
 _PAIRS = 64
@@ -82,22 +87,22 @@ _PAIRS = 64
 
 
 class State(NamedTuple):
-    """Of S slots for nodes, C configurations, and V columns of frequency counts.
+    """Of S slots for nodes, C configurations, V columns of frequency counts, and A attributes.
 
     ``got``; ``sizes``: int32 (V,), the i of each column f_i; ``node``, ``specificity``: int32 (S,), of each slot, the
     first ``filled`` of which are in use (a small domain has slots for all nodes from the beginning, so that none has to
-    be made: ``entered`` are those that are in); ``parents``: int32 (S, P), the nodes right above; ``entered``,
-    ``grown``: bool (S,), whether the node is active, and
-    whether its children are in; ``f``: int32 (S, V); ``asked``: int32 (S, C), n_q; ``gain``, ``variance``: float32
-    (S, C); ``active``: bool (S, C); ``barren``: bool (S,), whether the node gave an empty answer that counts;
-    ``void``: bool (S,), whether it or a node above it did; ``past``: float32 (S, pairs), of ``new-regr``; ``pairs``:
-    int32 (S,), how many there were.
+    be made); ``spans``: int32 (A, 2, S), see ``Tree.spans``; ``parents``: int32 (P, S), the nodes right above;
+    ``entered``, ``grown``: bool (S,), whether the node is active, and whether its children are; ``f``: int32 (S, V);
+    ``asked``: int32 (C, S), n_q; ``gain``, ``variance``: float32 (C, S); ``active``: bool (C, S); ``barren``: bool
+    (S,), whether the node gave an empty answer that counts; ``void``: bool (S,), whether it or a node above it did;
+    ``past``: float32 (S, pairs), of ``new-regr``; ``pairs``: int32 (S,), how many there were.
     """
 
     got: Retrieved
     sizes: Array
     node: Array
     specificity: Array
+    spans: Array
     parents: Array
     filled: Array
     entered: Array
@@ -114,47 +119,35 @@ class State(NamedTuple):
 
 
 class Frontier(NamedTuple):
-    """What a lane knows of its slots that their children need; see ``State``."""
+    """The nodes of a lane's slots, and how many they are; see ``State``."""
 
     node: Array
-    specificity: Array
-    parents: Array
     filled: Array
-    f: Array
-    void: Array
 
 
 @rarely
-def _with_children(
-    known: Frontier, poset: Poset, parents: Array, node: Array, got: Retrieved, sizes: Array, barren: Array
-) -> Frontier:
-    """With the children of ``node`` that have no slot yet. ``filled`` may end above the slots there are.
-
-    ``barren``: int32 (S,), the slots' nodes that gave an empty answer that counts, else ``FREE``.
-    """
-    start, child = jnp.asarray(poset.child_start), jnp.asarray(poset.child)
+def _with_children(known: Frontier, start: Array, child: Array, node: Array) -> Frontier:
+    """With the children of ``node`` that have no slot yet. ``filled`` may end above the slots there are."""
     begin = start[node]
     count = start[node + 1] - begin
-    column = (got.times[:, None] == sizes).astype(jnp.float32)
-    leaf = ancestors(poset, got.leaf)
+    width = min(known.node.shape[0], _ROW)
 
     def more(carry: tuple[Array, Frontier]) -> tuple[Array, Frontier]:
         done, known = carry
-        place = done + jnp.arange(_BLOCK, dtype=jnp.int32)
+        place = done + jnp.arange(_CHILDREN, dtype=jnp.int32)
         node = jnp.where(place < count, child[jnp.minimum(begin + place, child.shape[0] - 1)], -1)
-        _, new, slot = fresh(node, known.node, known.filled)
-        held = is_above(jnp.where(new, node, FREE), leaf)
-        f = (held.T.astype(jnp.float32) @ column).astype(jnp.int32)
-        void = jnp.any(is_above(barren, ancestors(poset, node)), axis=1)
-        own = jnp.maximum(node, 0)
-        return done + _BLOCK, Frontier(
-            known.node.at[slot].set(node, mode="drop"),
-            known.specificity.at[slot].set(jnp.asarray(poset.specificity)[own], mode="drop"),
-            known.parents.at[slot].set(parents[own], mode="drop"),
-            known.filled + jnp.sum(new, dtype=jnp.int32),
-            known.f.at[slot].set(f, mode="drop"),
-            known.void.at[slot].set(void, mode="drop"),
-        )
+
+        def look(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            start, found = carry
+            some = lax.dynamic_slice_in_dim(known.node, start, width)
+            return start + width, found | (node[:, None] == some)
+
+        nowhere = (jnp.int32(0), jnp.zeros((_CHILDREN, width), bool))
+        _, found = lax.while_loop(lambda carry: carry[0] < known.filled, look, nowhere)
+        new = (node >= 0) & ~jnp.any(found, axis=1)
+        slot = jnp.where(new, known.filled + places(new), 2**30)
+        filled = known.filled + jnp.sum(new, dtype=jnp.int32)
+        return done + _CHILDREN, Frontier(known.node.at[slot].set(node, mode="drop"), filled)
 
     return lax.while_loop(lambda carry: carry[0] < count, more, (jnp.int32(0), known))[1]
 
@@ -174,6 +167,7 @@ class Crux:
     columns: int = field(metadata={"static": True})
     pairs: int = field(metadata={"static": True})
     whole: int = field(metadata={"static": True})
+    pools: bool = field(metadata={"static": True})
     grow: bool = field(metadata={"static": True})
     removal: str = field(metadata={"static": True})
     removal_at_start: bool = field(metadata={"static": True})
@@ -189,12 +183,7 @@ class Crux:
     short_list: str = field(metadata={"static": True})
     empty: str = field(metadata={"static": True})
 
-    stride = 8
-
-    @property
-    def dense(self) -> bool:
-        """Where an answer renews all estimates, a step goes over all of a lane's state."""
-        return self.nodes <= _WIDE
+    stride, lanes = 8, 32
 
     def init(self, view: View) -> State:
         """The root's queries, with nothing known."""
@@ -203,21 +192,22 @@ class Crux:
         first = place == 0
         node = jnp.where(place < self.whole, place, jnp.where(first, 0, FREE))
         own = jnp.maximum(node, 0)
-        none = jnp.zeros(s, bool)
+        there, none = node >= 0, jnp.zeros(s, bool)
         state = State(
             got=Retrieved.nothing(view, self.rows),
             sizes=jnp.arange(1, v + 1, dtype=jnp.int32),
             node=node,
             specificity=jnp.asarray(view.poset.specificity, jnp.int32)[own],
-            parents=jnp.where(node[:, None] >= 0, self.parents[own], FREE),
-            filled=jnp.int32(max(self.whole, 1)),
+            spans=jnp.where(there, jnp.moveaxis(jnp.asarray(view.poset.spans)[own], 0, 2), 0),
+            parents=jnp.where(there, self.parents[own].T, FREE),
+            filled=jnp.sum(there, dtype=jnp.int32),
             entered=first,
             grown=none,
             f=jnp.zeros((s, v), jnp.int32),
-            asked=jnp.zeros((s, c), jnp.int32),
-            gain=jnp.broadcast_to(self._unseen(view), (s, c)),
-            variance=jnp.zeros((s, c), jnp.float32),
-            active=jnp.broadcast_to(first[:, None], (s, c)),
+            asked=jnp.zeros((c, s), jnp.int32),
+            gain=jnp.broadcast_to(self._unseen(view)[:, None], (c, s)),
+            variance=jnp.zeros((c, s), jnp.float32),
+            active=jnp.broadcast_to(first, (c, s)),
             barren=none,
             void=none,
             past=Past(*[jnp.zeros((s, self.pairs), jnp.float32)] * 2),
@@ -225,38 +215,66 @@ class Crux:
         )
         return self._without_bad(state, state.active, jnp.int32(1)) if self.removal_at_start else state
 
+    def _over_slots(self, state: State, function: Callable[[Any, State], Any], start: Any) -> Any:
+        """``start`` after ``function`` (what was made so far, the state of some slots) of all slots in use."""
+        width = min(self.nodes, _PART)
+        if width == self.nodes:
+            return function(start, state)
+        ends = {"node", "specificity", "asked", "gain", "variance", "active", "void"}
+
+        def more(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+            begin, made = carry
+            part: dict[str, Any] = {
+                name: lax.dynamic_slice_in_dim(getattr(state, name), begin, width, -1) for name in ends
+            }
+            f = lax.dynamic_slice_in_dim(state.f, begin, width)
+            return begin + width, function(made, state._replace(**part, f=f))
+
+        used = over_lanes(state.filled)
+        return lax.while_loop(lambda carry: carry[0] < used, more, (jnp.int32(0), start))[1]
+
     def _sigma(self, state: State, t: Array) -> Array:
-        """sigma(q, t), (S, C)."""
+        """sigma(q, t), (C, S)."""
         times = state.asked
         if self.asked_by == "node":
-            times = jnp.broadcast_to(jnp.sum(times, axis=1, keepdims=True), times.shape)
+            times = jnp.broadcast_to(jnp.sum(times, axis=0), times.shape)
         often = times + 1 if self.never_asked == "plus-one" else jnp.maximum(times, 1)
-        log_t = jnp.log(t.astype(jnp.float32))
-        sigma = jnp.sqrt(jnp.maximum(state.variance, self.variance_floor) * log_t / often.astype(jnp.float32))
+        v = jnp.maximum(state.variance, self.variance_floor) if self.bootstrap else self.variance_floor
+        sigma = jnp.sqrt(v * jnp.log(t.astype(jnp.float32)) / often.astype(jnp.float32))
         return jnp.where(times == 0, jnp.inf, sigma) if self.never_asked == "infinite" else sigma
 
     def _without_bad(self, state: State, among: Array, t: Array) -> State:
         """Those of the queries ``among`` active that are not bad at round t (Algorithm 2, lines 14 to 16)."""
+        state = state._replace(active=among)
         if self.removal == "none":
-            return state._replace(active=among)
-        sigma, r = self._sigma(state, t), self._r(state)
-        least = jnp.max(jnp.where(among, r - sigma, -jnp.inf))
-        return state._replace(active=among & ~(r + sigma < least))
+            return state
+        root = state.gain[:, :1]
 
-    def _r(self, state: State) -> Array:
-        """r of each query, (S, C): its node's estimate, and the root's as if it stood on ``prior`` answers."""
-        n = jnp.sum(state.f * state.sizes, axis=1).astype(jnp.float32)[:, None]
-        pooled = (n * state.gain + self.prior * state.gain[0]) / jnp.maximum(n + self.prior, jnp.float32(1e-30))
-        return jnp.where((self.prior > 0) & ~state.void[:, None], pooled, state.gain)
+        def least(most: Array, part: State) -> Array:
+            lower = jnp.where(part.active, self._r(part, root) - self._sigma(part, t), -jnp.inf)
+            return functools.reduce(jnp.maximum, list(lower), most)
+
+        lowest = jnp.full(min(self.nodes, _PART), -jnp.inf)
+        bound = jnp.max(self._over_slots(state, least, lowest))
+        bad = self._r(state, root) + self._sigma(state, t) < bound
+        return state._replace(active=among & ~bad)
+
+    def _r(self, state: State, root: Array) -> Array:
+        """r of each query, (C, S): its node's estimate, and the root's (C, 1) as if it stood on ``prior`` answers."""
+        if not self.pools:
+            return state.gain
+        n = jnp.sum(state.f * state.sizes, axis=1).astype(jnp.float32)
+        pooled = (n * state.gain + self.prior * root) / (n + self.prior)
+        return jnp.where(state.void, state.gain, pooled)
 
     def _costs(self, view: View, state: State) -> Array:
-        """int32 (S, C)."""
+        """int32 (C, S)."""
         if self.short_list == "actual":
-            lengths = jnp.minimum(_lengths(view), self._listable(state)[:, None])
-            return view.shorter[jnp.arange(lengths.shape[1]), lengths, state.specificity[:, None]]
+            lengths = jnp.minimum(_lengths(view)[:, None], self._listable(state))
+            return view.shorter[jnp.arange(lengths.shape[0])[:, None], lengths, state.specificity]
         cost = jnp.zeros(state.active.shape, jnp.int32)
         for s in range(view.cost.shape[1]):
-            cost = jnp.where(state.specificity[:, None] == s, view.cost[None, :, s], cost)
+            cost = jnp.where(state.specificity == s, view.cost[:, s, None], cost)
         return cost
 
     def _listable(self, state: State) -> Array:
@@ -268,19 +286,31 @@ class Crux:
         left = view.budget - state.got.spent
         allowed = cost <= left if self.affordable == "at most" else cost < left
         if self.short_list == "unavailable":
-            allowed &= _lengths(view) <= self._listable(state)[:, None]
+            allowed &= _lengths(view)[:, None] <= self._listable(state)
         return state.active & allowed & (left > 0)
 
     def ask(self, view: View, state: State) -> Pull:
         """The best query that the budget allows; of equal ones the first node's, and its first configuration."""
-        cost = self._costs(view, state)
-        askable = self._askable(view, state, cost)
-        score = (self._r(state) + self._sigma(state, state.got.queries + 1)) / cost.astype(jnp.float32)
-        best = jnp.max(jnp.where(askable, score, -jnp.inf))
-        c = len(view.configurations)
-        place = state.node[:, None] * c + jnp.arange(c, dtype=jnp.int32)
-        place = jnp.min(jnp.where(askable & (score == best), place, 2**31 - 1))
-        asked = jnp.any(askable)
+        c, nowhere = len(view.configurations), jnp.int32(2**31 - 1)
+        root, t = state.gain[:, :1], state.got.queries + 1
+
+        def better(best: tuple[Array, Array], part: State) -> tuple[Array, Array]:
+            cost = self._costs(view, part)
+            askable = self._askable(view, part, cost)
+            score = (self._r(part, root) + self._sigma(part, t)) / cost.astype(jnp.float32)
+            most, place = best
+            for number in range(c):
+                own = part.node * c + number
+                take = (score[number] > most) | ((score[number] == most) & (own < place))
+                take &= askable[number]
+                most, place = jnp.where(take, score[number], most), jnp.where(take, own, place)
+            return most, place
+
+        width = min(self.nodes, _PART)
+        nothing = (jnp.full(width, -jnp.inf, jnp.float32), jnp.broadcast_to(nowhere, width))
+        most, place = self._over_slots(state, better, nothing)
+        place = jnp.min(jnp.where(most == jnp.max(most), place, nowhere))
+        asked = place < nowhere
         place = jnp.where(asked, place, 0)
         node, configuration = place // c, place % c
         length = jnp.where(asked, _lengths(view)[configuration], 0)
@@ -298,116 +328,151 @@ class Crux:
             price = view.shorter[pull.configuration, length, jnp.asarray(view.poset.specificity)[pull.node]]
         got, news = add(view, state.got, pull, outcome, price)
         sizes, moves, fits = self._moves(state, news)
-        member = is_above(state.node, ancestors(view.poset, jnp.where(news.there, news.leaf, -1)))
-        mine = here[:, None] & (jnp.arange(state.asked.shape[1]) == pull.configuration)
+        mine = here & (jnp.arange(state.asked.shape[0])[:, None] == pull.configuration)
         got = got._replace(code=jnp.where(fits, got.code, OVERFLOW))
         state = state._replace(got=got, sizes=sizes, asked=state.asked + mine)
-        stale = jnp.any(member, axis=0)
-        if self.empty != "ignored":
-            state, ended = self._emptied(view, before, state, pull, outcome)
-            stale |= ended
+        position = jnp.asarray(view.poset.spans)[news.leaf, :, 0].T
+        position = jnp.where(news.there, position, -1)
+        stale = jnp.zeros_like(here)
+        for number in range(view.k_max):
+            stale |= contains(state.spans, position[:, number, None])
         if self.grow:
-            below = jnp.any(state.parents == pull.node, axis=1) & pull.asked
-            if self.whole:
-                new = below & ~state.entered
-            else:
-                state, new = self._grown(view, state, pull)
+            if not self.whole:
+                state = self._grown(view, state, pull)
+            below = jnp.any(state.parents == pull.node, axis=0) & pull.asked
+            new = below & ~state.entered
             state = state._replace(grown=state.grown | here, entered=state.entered | new)
             stale |= new
-            entering = new | below if self.reentry else new
+            entering = below if self.reentry else new
+        if self.empty != "ignored":
+            state = self._emptied(before, state, pull, outcome, here)
+            stale |= state.void & ~before.void
         if self.exclude_from == "all":
             stale |= state.entered
         # A slot that is new has counted this answer already.
-        state = self._renewed(view, state, stale, jnp.where(before.node >= 0, member, False), moves)
+        state = self._renewed(view, state, stale, before.node >= 0, position, moves)
         if self.bootstrap:
             state = self._resampled(view, state, stale)
         if self.removal == "fresh":
-            among = jnp.broadcast_to(state.entered[:, None], state.active.shape)
+            among = jnp.broadcast_to(state.entered, state.active.shape)
         else:
-            among = (state.active | entering[:, None]) if self.grow else state.active
+            among = (state.active | entering) if self.grow else state.active
         state = self._without_bad(state, among, t)
         return state._replace(active=jnp.where(pull.asked, state.active, before.active))
 
-    def _grown(self, view: View, state: State, pull: Pull) -> tuple[State, Array]:
-        """With slots for the children of the pull's node; which of them are new (bool, (S,))."""
+    def _grown(self, view: View, state: State, pull: Pull) -> State:
+        """With slots for the children of the pull's node."""
         grows = pull.asked & ~jnp.any((state.node == pull.node) & state.grown)
-        known = Frontier(state.node, state.specificity, state.parents, state.filled, state.f, state.void)
-        barren = jnp.where(state.barren, state.node, FREE)
+        known = Frontier(state.node, state.filled)
         poset = jax.tree.map(jnp.asarray, view.poset)
-        after = _with_children(grows, known, known, poset, self.parents, pull.node, state.got, state.sizes, barren)
-        overflow = jnp.where(after.filled > self.nodes, OVERFLOW, state.got.code)
+        after = _with_children(grows, known, known, poset.child_start, poset.child, pull.node)
         new = (after.node >= 0) & (state.node < 0)
-        state = state._replace(
-            got=state.got._replace(code=overflow), node=after.node, specificity=after.specificity,
-            parents=after.parents, filled=jnp.minimum(after.filled, self.nodes), f=after.f, void=after.void,
-        )  # fmt: skip
-        return state, new
 
-    def _renewed(self, view: View, state: State, stale: Array, member: Array, moves: Array) -> State:
+        def made(rows: list[Array], node: Array, lane: tuple[Array, ...], shared: tuple[Poset, Array]) -> list[Array]:
+            sizes, position, times, size = lane
+            poset, parents = shared
+            spans = jnp.asarray(poset.spans)[node]
+            width = 32 if times.shape[1] % 32 == 0 else 16
+
+            def count(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+                start, f = carry
+                there = lax.dynamic_slice_in_dim(position, start, width, 2)
+                held = contains(jnp.moveaxis(spans, 0, 2)[:, :, :, None], jnp.moveaxis(there, 0, 1))
+                often = fenced(jnp.where(held, lax.dynamic_slice_in_dim(times, start, width, 1), 0))
+                for row in range(width):
+                    f += (often[:, row, None] == sizes).astype(jnp.int32)
+                return start + width, f
+
+            used = jnp.max(size)
+            _, f = lax.while_loop(lambda carry: carry[0] < used, count, (jnp.int32(0), jnp.zeros_like(rows[0])))
+            low, high = spans[:, :, 0], spans[:, :, 1]
+            return [f, jnp.asarray(poset.specificity)[node], low, high, parents[node]]
+
+        lane = (state.sizes, state.got.position, state.got.times, state.got.size)
+        written = [state.f, state.specificity, state.spans[:, 0], state.spans[:, 1], state.parents]
+        f, specificity, low, high, parents = packed(
+            made, _NEW, new, written, (0, 0, 1, 1, 1), after.node, lane, (poset, self.parents)
+        )
+        code = jnp.where(after.filled > self.nodes, OVERFLOW, state.got.code)
+        return state._replace(
+            got=state.got._replace(code=code), node=after.node, specificity=specificity, parents=parents,
+            spans=jnp.stack([low, high], axis=1), filled=jnp.minimum(after.filled, self.nodes), f=f,
+        )  # fmt: skip
+
+    def _renewed(self, view: View, state: State, stale: Array, counts: Array, position: Array, moves: Array) -> State:
         """With the answer counted and the gains renewed in the slots that are stale.
 
-        ``member``: bool (k_max, S), which slots count which entity of the answer; ``moves``: see ``_moves``.
+        ``counts``: bool (S,), in which slots it is to be counted; ``position``: int32 (A, k_max), of its entities, -1
+        where there is none; ``moves``: see ``_moves``.
         """
 
-        def renewed(
-            member: Array, entered: Array, node: Array, f: Array, void: Array, past: Past, pairs: Array
-        ) -> tuple[Array, Array, Past, Array]:
-            f = f + (member.T.astype(jnp.float32) @ moves.astype(jnp.float32)).astype(jnp.int32)
+        def renewed(rows: list[Array], read: tuple[Array, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
+            f, _gain, past_n, past_k, pairs = rows
+            node, entered, counts, void, spans = read
+            sizes, moves, position, size, choices = lane
+            member = contains(jnp.moveaxis(spans, 0, 2)[:, :, :, None], jnp.moveaxis(position, 0, 1))
+            member = fenced((member & counts[:, None]).astype(jnp.int32))
+            for number in range(position.shape[2]):
+                f = f + member[:, number, None] * moves[:, number]
+            f = fenced(f)
             if self.pairs:
-                curve = hwang_shen_k(f, state.sizes)
-                one = curve.known & jnp.any(member, axis=0) & entered
+                curve = jax.vmap(hwang_shen_k)(f, sizes)
+                one = curve.known & jnp.any(member > 0, axis=1) & entered
                 here = (jnp.arange(self.pairs) == (pairs % self.pairs)[:, None]) & one[:, None]
-                n = jnp.sum(f * state.sizes, axis=1).astype(jnp.float32)
-                past = Past(jnp.where(here, n[:, None], past.n), jnp.where(here, jnp.exp(curve.log_k)[:, None], past.k))
+                n = jnp.sum(f * sizes, axis=1).astype(jnp.float32)
+                past_n = jnp.where(here, n[:, None], past_n)
+                past_k = jnp.where(here, jnp.exp(curve.log_k)[:, None], past_k)
                 pairs = pairs + one
-            return f, self._estimates(view, state, node, f, void, past), past, pairs
+            n, known = jnp.sum(f * sizes, axis=1), jnp.sum(f, axis=1)
+            pool = (known + self._elsewhere(size, known))[None]
+            ranks = self._lists(view, choices, LIST, node, n, pool, self.exclude_draws)
+            gains = self._gains(view, sizes, f[None], ranks, pool, Past(past_n, past_k))
+            mean = jnp.stack([jnp.sum(each, axis=0) / each.shape[0] for each in gains], axis=1)
+            return [f, jnp.where(void[:, None], 0, mean), past_n, past_k, pairs]
 
-        if self.nodes <= _WIDE:
-            f, gain, past, pairs = renewed(
-                member, state.entered, state.node, state.f, state.void, state.past, state.pairs
-            )
-            return state._replace(f=f, gain=jnp.where(stale[:, None], gain, state.gain), past=past, pairs=pairs)
+        written = [state.f, state.gain, state.past.n, state.past.k, state.pairs]
+        read = (state.node, state.entered, counts, state.void, jnp.moveaxis(state.spans, 2, 0))
+        lane = (state.sizes, moves, position, state.got.size, view.choices)
+        f, gain, past_n, past_k, pairs = packed(
+            renewed, self._block(_BLOCK), stale, written, (0, 1, 0, 0, 0), read, lane
+        )
+        return state._replace(f=f, gain=gain, past=Past(past_n, past_k), pairs=pairs)
 
-        def some(slot: Array, whole: Any) -> Any:
-            f, _, past, pairs = jax.tree.map(lambda x: x[slot], whole)
-            return renewed(member[:, slot], state.entered[slot], state.node[slot], f, state.void[slot], past, pairs)
-
-        f, gain, past, pairs = _by_blocks(some, stale, (state.f, state.gain, state.past, state.pairs), _BLOCK)
-        return state._replace(f=f, gain=gain, past=past, pairs=pairs)
+    def _block(self, most: int) -> int:
+        """How many slots of all lanes to look at together: few where each has long rows."""
+        return most if self.estimator in OF_TOTALS else 16
 
     def _resampled(self, view: View, state: State, stale: Array) -> State:
         """With the variances of the slots that are stale, and their gains if these are means over resamples."""
         answers = jnp.sum(state.f * state.sizes, axis=1)
         stale &= (answers > 0) & ~state.void
-        whole = state.gain, jnp.where(state.void[:, None], 0, state.variance), state.got.code
+        written = [state.gain, jnp.where(state.void, 0, state.variance), jnp.ones_like(stale)]
+        read = (state.node, state.f, state.past)
+        lane = (state.sizes, state.got.size, view.choices)
         for many in (False, True):
-            columns = _OFTEN * self.columns if many else _FEW
+            columns, block = (_OFTEN * self.columns, _MANY_BLOCK) if many else (_FEW, _FEW_BLOCK)
 
-            def some(slot: Array, whole: Any, columns: int = columns) -> Any:
-                gain, variance, fits = self._bootstrapped(view, state, slot, columns)
-                if self.gain == "sample":
-                    gain = state.gain[slot]
-                return gain, variance, jnp.where(fits, whole[2], OVERFLOW)
+            def resampled_(
+                rows: list[Array], read: tuple[Any, ...], lane: tuple[Any, ...], _: Any, columns: int = columns
+            ) -> list[Array]:
+                node, f, past = read
+                sizes, size, choices = lane
+                key = substream(choices, RESAMPLE, node)
+                again, fits = resampled(key, f, sizes, self.bootstrap, columns)
+                again = jnp.moveaxis(again, 1, 0)
+                n, distinct = jnp.sum(f * sizes, axis=1), jnp.sum(again, axis=2)
+                pool = distinct + self._elsewhere(size, jnp.sum(f, axis=1))
+                ranks = self._lists(view, choices, RELIST, node, n, pool, self.bootstrap)
+                dense = jnp.broadcast_to(jnp.arange(1, columns + 1, dtype=jnp.int32), (len(node), columns))
+                gains = self._gains(view, dense, again, ranks, pool, past)
+                mean, variance = (jnp.stack(some, axis=1) for some in zip(*map(spread, gains), strict=True))
+                return [rows[0] if self.gain == "sample" else mean, variance, fits]
 
             here = stale & ((answers > _FEW) == many)
-            whole = _by_blocks(some, here, whole, 1 if many else _BLOCK)
-        gain, variance, code = whole
+            written = packed(resampled_, self._block(block), here, written, (1, 1, 0), read, lane)
+        gain, variance, fits = written
+        code = jnp.where(jnp.all(fits), state.got.code, OVERFLOW)
         return state._replace(gain=gain, variance=variance, got=state.got._replace(code=code))
-
-    def _bootstrapped(self, view: View, state: State, slot: Array, columns: int) -> tuple[Array, Array, Array]:
-        """Over the resamples of some slots: the mean gains and their variances, float32 (slots, C) both; and whether
-        an entity never came up more than ``columns`` times in one."""
-        f, node = state.f[slot], state.node[slot]
-        again, fits = resampled(substream(view.choices, RESAMPLE, node), f, state.sizes, self.bootstrap, columns)
-        again = jnp.moveaxis(again, 1, 0)
-        n, distinct = jnp.sum(f * state.sizes, axis=1), jnp.sum(again, axis=2)
-        pool = distinct + self._elsewhere(state, f)
-        ranks = self._lists(view, RELIST, node, n, pool, self.bootstrap)
-        sizes = jnp.arange(1, columns + 1, dtype=jnp.int32)
-        past = jax.tree.map(lambda x: x[slot], state.past)
-        gains = self._gains(view, sizes, again, ranks, pool, past)
-        mean, variance = zip(*map(spread, gains), strict=True)
-        return jnp.stack(mean, axis=1), jnp.stack(variance, axis=1), fits
 
     def _moves(self, state: State, news: retrieved.News) -> tuple[Array, Array, Array]:
         """The columns' sizes, and what an entity of the answer adds to them (int32, (k_max, V)): its former column
@@ -430,50 +495,52 @@ class Crux:
         moves = gains.astype(jnp.int32) - loses.astype(jnp.int32)
         return sizes, moves, jnp.all(jnp.any(gains, axis=1) | ~news.there)
 
-    def _emptied(
-        self, view: View, before: State, state: State, pull: Pull, outcome: Outcome
-    ) -> tuple[State, Array]:  # fmt: skip
-        """After an empty answer nothing is expected at the node and below; which slots that ends (bool, (S,))."""
-        here = (state.node == pull.node) & pull.asked & ~jnp.any(outcome.entity >= 0)
+    def _emptied(self, before: State, state: State, pull: Pull, outcome: Outcome, here: Array) -> State:
+        """After an empty answer nothing is expected at the node and below."""
+        empty = pull.asked & ~jnp.any(outcome.entity >= 0)
 
-        def below(_: None) -> tuple[Array, Array]:
-            counts = here
+        def barren(_: None) -> Array:
+            counts = here & empty
             if self.empty == "unless-covered":
                 known = jnp.sum(jnp.where(here[:, None], before.f, 0))
-                held = before.got.under(view, pull.node) & jnp.any(before.got.entity[:, None] == pull.exclude, axis=1)
+                span = jnp.sum(jnp.where(here, before.spans, 0), axis=2)[:, :, None]
+                held = contains(span, before.got.position)
+                held &= jnp.any(before.got.entity[:, None] == pull.exclude, axis=1)
                 counts &= (known == 0) | (jnp.sum(held) < known)
-            return counts, jnp.any(counts) & jnp.any(ancestors(view.poset, state.node) == pull.node, axis=1)
+            return state.barren | counts
 
-        nothing = jnp.zeros_like(here)
-        empty = over_lanes(jnp.any(here).astype(jnp.int32)) > 0
-        counts, ended = lax.cond(empty, below, lambda _: (nothing, nothing), None)
-        return state._replace(barren=state.barren | counts, void=state.void | ended), ended
+        def void(barren: Array) -> Array:
+            up_to = places(barren) + barren
 
-    def _estimates(self, view: View, state: State, node: Array, f: Array, void: Array, past: Past) -> Array:
-        """The gains of some nodes' queries by their samples ``f`` (nodes, V): float32 (nodes, C)."""
-        n, distinct = jnp.sum(f * state.sizes, axis=1), jnp.sum(f, axis=1)
-        pool = (distinct + self._elsewhere(state, f))[None]
-        ranks = self._lists(view, LIST, node, n, pool, self.exclude_draws)
-        gains = self._gains(view, state.sizes, f[None], ranks, pool, past)
-        mean = jnp.stack([jnp.sum(each, axis=0) / each.shape[0] for each in gains], axis=1)
-        return jnp.where(void[:, None], 0, mean)
+            def below(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+                number, void = carry
+                span = state.spans[:, :, jnp.minimum(nth(up_to, number), barren.shape[0] - 1)]
+                return number + 1, void | ((number < up_to[-1]) & contains(span[:, :, None], state.spans[:, 0]))
 
-    def _elsewhere(self, state: State, f: Array) -> Array:
-        """How many entities a list may have that were not retrieved at a node: int32, of ``f``'s leading axes."""
-        known = jnp.sum(f, axis=-1)
-        return state.got.size - known if self.exclude_from == "all" else jnp.zeros_like(known)
+            many = over_lanes(up_to[-1])
+            return lax.while_loop(lambda carry: carry[0] < many, below, (jnp.int32(0), state.void))[1]
+
+        some = lax.cond(over_lanes(empty.astype(jnp.int32)) > 0, barren, lambda _: state.barren, None)
+        any_ = over_lanes(jnp.any(some).astype(jnp.int32)) > 0
+        return state._replace(barren=some, void=lax.cond(any_, void, lambda _: state.void, some))
+
+    def _elsewhere(self, size: Array, known: Array) -> Array:
+        """How many entities a list may have beside those ``known`` at a node; ``size``: retrieved in all."""
+        return size - known if self.exclude_from == "all" else jnp.zeros_like(known)
 
     def _unseen(self, view: View) -> Array:
         """The gain of a node without answers, (C,)."""
         return jnp.array([k if self.unseen == "k" else 1 for k, _ in view.configurations], jnp.float32)
 
-    def _lists(self, view: View, purpose: int, node: Array, n: Array, pool: Array, copies: int) -> Array:
+    def _lists(
+        self, view: View, choices: Stream, purpose: int, node: Array, n: Array, pool: Array, copies: int
+    ) -> Array:
         """Exclude lists, as ranks among a pool: first a node's entities in the order of their columns, then others.
 
         Each list is drawn entity by entity without replacement, so that its first l are a list of l.
 
         Args:
-            purpose: of the words; node, n: int32 (nodes,), their address.
+            choices, purpose: of the words, the stream of each node's lane; node, n: int32 (nodes,), their address.
             pool: int32 (1 or copies, nodes), how many there are.
             copies: lists of each node.
 
@@ -482,15 +549,15 @@ class Crux:
         """
         pairs = (view.l_max + 1) // 2
         index = jnp.arange(pairs * copies).reshape(pairs, copies, 1)
-        word = jnp.stack(words(substream(view.choices, purpose, node), n, index), axis=1)
+        word = jnp.stack(words(substream(choices, purpose, node), n, index), axis=1)
         word = word.reshape(2 * pairs, copies, node.shape[0])[: view.l_max]
-        return ranks_without_replacement(word, pool)
+        return ranks_without_replacement(word, pool, fenced)
 
     def _gains(self, view: View, sizes: Array, f: Array, ranks: Array, pool: Array, past: Past) -> list[Array]:
         """The gain of each configuration by samples and exclude lists.
 
         Args:
-            sizes: int32 (V,); f: int32 (1 or lists, nodes, V): one sample for all lists, or one for each.
+            sizes: int32 (nodes, V); f: int32 (1 or lists, nodes, V): one sample for all lists, or one for each.
             ranks, pool: see ``_lists``.
             past: of the nodes.
 
@@ -500,17 +567,17 @@ class Crux:
         distinct = jnp.sum(f, axis=2)
         v = f.shape[2]
         # By column; what is used as often as it is below must not be computed each time.
-        below = once(jnp.moveaxis(before(f), 2, 0))
+        below = fenced(jnp.moveaxis(before(f), 2, 0))
         if self.estimator in OF_TOTALS:
             whole = Totals(*(x.astype(jnp.int32) for x in totals(f, sizes)))
             size = jnp.zeros_like(ranks)
             # A loop that is written out: a sum over so long an axis would be stored before it is summed.
             for i in range(v):
-                size += jnp.where(ranks >= below[i], sizes[i] - (sizes[i - 1] if i else 0), 0)
+                size += jnp.where(ranks >= below[i], sizes[:, i] - (sizes[:, i - 1] if i else 0), 0)
             if self.exclude_from == "all":
                 size = jnp.where(ranks < distinct, size, 0)
-            size = once(size)
-        estimate = ESTIMATORS.get(self.estimator, partial(new_regr, curve=logistic_fit(past) if self.pairs else None))
+            size = fenced(size)
+        curve = logistic_fit(past) if self.pairs else None
         by_length: dict[int, Array] = {}
         gains = []
         for (k, length), unseen in zip(view.configurations, self._unseen(view), strict=True):
@@ -535,8 +602,19 @@ class Crux:
                         left = left - ((rank >= under) & (rank < under + f)).astype(jnp.int32)
                     by_length[length] = left
                 some = jnp.sum(by_length[length], axis=2) > 0
-                each = estimate(by_length[length], k, sizes)
+                each = self._estimated(by_length[length], k, sizes, curve)
             gains.append(jnp.where((pool > length) & some, each, unseen))
+        return gains
+
+    def _estimated(self, f: Array, k: int, sizes: Array, curve: Logistic | None) -> Array:
+        """The gain of k answers by the estimator, of samples (lists, nodes, V)."""
+
+        def one(f: Array, sizes: Array, curve: Logistic | None) -> Array:
+            if self.estimator == "new-regr":
+                return new_regr(f, k, sizes, curve)
+            return ESTIMATORS[self.estimator](f, k, sizes)
+
+        gains: Array = jax.vmap(one, in_axes=(1, 0, 0), out_axes=1)(f, sizes, curve)
         return gains
 
     def done(self, view: View, state: State) -> Array:
@@ -551,36 +629,6 @@ class Crux:
 def _lengths(view: View) -> Array:
     """l of each configuration, int32 (C,)."""
     return jnp.array([length for _, length in view.configurations], jnp.int32)
-
-
-def _by_blocks(function: Callable[[Array, Any], Any], mask: Array, whole: Any, block: int) -> Any:
-    """``whole``, with the rows of the set slots replaced by what ``function`` makes of them, some slots at a time.
-
-    Args:
-        function: takes some slots (int32 (block,), slot 0 where there are no more) and ``whole``, and returns their
-            rows; a scalar of ``whole`` as it is then.
-        mask: bool (S,).
-        whole: a tree of arrays of S rows, and of scalars.
-        block: static.
-    """
-    rank = jnp.where(mask, places(mask), -1)
-    slots = jnp.arange(mask.shape[0], dtype=jnp.int32)
-    many = over_lanes(jnp.sum(mask, dtype=jnp.int32))
-
-    def more(carry: tuple[Array, Any]) -> tuple[Array, Any]:
-        done, whole = carry
-        here = rank[None, :] == (done + jnp.arange(block, dtype=jnp.int32))[:, None]
-        slot = jnp.sum(jnp.where(here, slots, 0), axis=1)
-        there = jnp.any(here, axis=1)
-        own = function(slot, whole)
-        slot = jnp.where(there, slot, mask.shape[0])
-
-        def merged(x: Array, new: Array) -> Array:
-            return x.at[slot].set(new, mode="drop") if x.ndim else jnp.where(jnp.any(there), new, x)
-
-        return done + block, jax.tree.map(merged, whole, own)
-
-    return lax.while_loop(lambda carry: carry[0] < many, more, (jnp.int32(0), whole))[1]
 
 
 def _parents(poset: Poset) -> np.ndarray:
@@ -648,7 +696,7 @@ def crux(
             ("actual"); or the query cannot be asked yet ("unavailable").
         empty: an empty answer sets the gain at the node and below to 0 "unless-covered", that is unless E held all that
             was retrieved there; "always"; or it is "ignored".
-        nodes: slots for active nodes, rounded up to a multiple of 16; a run that needs more leaves
+        nodes: slots for active nodes, rounded up to a multiple of 16 (of 256 above 64); a run that needs more leaves
             nodes out, with the code ``OVERFLOW``.
         columns: how many different counts entities may have at a time, at least 3, and a quarter of how often one may
             come up in a resample; likewise.
@@ -673,10 +721,13 @@ def crux(
     parents = _parents(problem.poset)
     slots = min(nodes, len(parents)) if grow else 1
     whole = slots if slots == len(parents) <= _WIDE else 0
-    slots += -slots % 16 if grow else 0
+    if slots > _WIDE:
+        slots += -slots % _PART
+    elif grow:
+        slots += -slots % 16
     return Crux(
         jnp.float32(variance_floor), jnp.float32(prior), jnp.asarray(parents), estimator,
         retrieved.capacity(problem, short_list == "actual"), slots, columns, _PAIRS if estimator == "new-regr" else 0,
-        whole, grow, removal_at_start=removal_at_start, reentry=reentry, bootstrap=bootstrap,
+        whole, prior > 0, grow, removal_at_start=removal_at_start, reentry=reentry, bootstrap=bootstrap,
         exclude_draws=exclude_draws, **given,
     )  # fmt: skip

@@ -36,6 +36,21 @@ class Tree:
             columns.append(np.where(last > 0, self.parent[last], -1).astype(np.int32))
         return np.stack(columns, axis=1)
 
+    def spans(self) -> NDArray[np.int32]:
+        """int32, shape (n, 2): each node's place in a preorder, and how many nodes are at it and below.
+
+        A node is below another if its place is among those that begin at the other's.
+        """
+        size = np.ones(len(self.parent), np.int32)
+        for node in range(len(size) - 1, 0, -1):
+            size[self.parent[node]] += size[node]
+        place, free = np.zeros_like(size), np.ones_like(size)
+        for node in range(1, len(size)):
+            place[node] = free[self.parent[node]]
+            free[self.parent[node]] += size[node]
+            free[node] = place[node] + 1
+        return np.stack([place, size], axis=1)
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -45,7 +60,8 @@ class Poset:
     ``specificity``: (N,), how many attributes a node fixes; ``ancestors``: (N, A), the node and all above it,
     ascending, -1 where there are no more; ``child_start`` (N + 1,) and ``child`` (M,): the direct descendants of node v
     are ``child[child_start[v]:child_start[v + 1]]``, by attribute and then by tree node; ``leaves``: (L,), the nodes
-    without descendants, ascending.
+    without descendants, ascending; ``spans``: (N, attributes, 2), see ``Tree.spans``: a node is below another if it is
+    in each attribute.
     """
 
     specificity: ArrayLike
@@ -53,6 +69,7 @@ class Poset:
     child_start: ArrayLike
     child: ArrayLike
     leaves: ArrayLike
+    spans: ArrayLike
 
 
 @dataclass(frozen=True)
@@ -160,6 +177,7 @@ def domain(
         child_start=child_start,
         child=child,
         leaves=np.flatnonzero(np.diff(child_start) == 0).astype(np.int32),
+        spans=np.stack([tree.spans()[values[:, a]] for a, tree in enumerate(trees)], axis=1),
     )
     return Domain(trees, poset, values, numbers_of(sites)[site_of], weight, names)
 

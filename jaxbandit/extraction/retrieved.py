@@ -3,6 +3,7 @@
 Also what every policy reports. A lane's memory is bounded: see ``capacity``.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import places
+from jaxbandit.arms.prefix import nth, places
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
@@ -44,6 +45,16 @@ def is_above(node: Array, above: Array) -> Array:
     return found
 
 
+def contains(span: Array, position: Array) -> Array:
+    """bool: whether places in the trees (attributes, ...) are at or below nodes of the spans (attributes, 2, ...)."""
+    inside = [
+        (own - low).astype(jnp.uint32) < size.astype(jnp.uint32)
+        for own, low, size in zip(position, span[:, 0], span[:, 1], strict=True)
+    ]
+    found: Array = functools.reduce(jnp.logical_and, inside)
+    return found
+
+
 def capacity(problem: Extraction, shorter: bool = False) -> int:
     """Entities that a run can retrieve at most, rounded up to one of few numbers (each is compiled for).
 
@@ -67,12 +78,14 @@ def named(field: str, value: str, allowed: tuple[str, ...]) -> str:
 
 class Retrieved(NamedTuple):
     """int32. ``entity``, ``leaf``, ``times``: (capacity,), of each entity in the order of retrieval: its number, where
-    it sits (-1 in free rows), how often it came; ``size``: how many they are; ``spent``: in units of the budget;
+    it sits (-1 in free rows), how often it came; ``position``: (attributes, capacity), the leaf's places in the trees
+    (see ``Tree.spans``; -1 in free rows); ``size``: how many they are; ``spent``: in units of the budget;
     ``queries``: asked; ``used``: (configurations,), how often each was asked; ``code``: see ``OVERFLOW``."""
 
     entity: Array
     leaf: Array
     times: Array
+    position: Array
     size: Array
     spent: Array
     queries: Array
@@ -84,17 +97,12 @@ class Retrieved(NamedTuple):
         """Before the first query."""
         zero, free = jnp.int32(0), jnp.full(rows, -1, jnp.int32)
         used = jnp.zeros(len(view.configurations), jnp.int32)
-        return cls(free, free, jnp.zeros(rows, jnp.int32), zero, zero, zero, used, zero)
+        position = jnp.full((np.shape(view.poset.spans)[1], rows), -1, jnp.int32)
+        return cls(free, free, jnp.zeros(rows, jnp.int32), position, zero, zero, zero, used, zero)
 
     def under(self, view: View, node: Array) -> Array:
         """bool (capacity,): which of them the node holds."""
-
-        def more(start: Array, block: int, held: Array) -> Array:
-            leaf = lax.dynamic_slice_in_dim(self.leaf, start, block)
-            here = is_above(node[None], ancestors(view.poset, leaf))[:, 0]
-            return lax.dynamic_update_slice_in_dim(held, here, start, 0)
-
-        return _over_rows(self, more, jnp.zeros(self.leaf.shape, bool))
+        return contains(jnp.asarray(view.poset.spans)[node][:, :, None], self.position)
 
     def answer(self) -> dict[str, Array]:
         """int32: distinct ``entities``, ``spent`` in units, ``queries``, ``configurations`` (how often each was asked),
@@ -108,32 +116,26 @@ class Retrieved(NamedTuple):
         }
 
 
-def _over_rows(got: Retrieved, function: Callable[[Array, int, Array], Array], start: Array) -> Array:
-    """What ``function`` (first row, how many, what was made so far) makes of the rows in use, block by block."""
+def _row(got: Retrieved, entity: Array) -> Array:
+    """1 + the row that each of some entities has, 0 where it has none: int32.
+
+    By blocks of the rows in use, in sums that stay apart to the end: one over so long an axis would be slow.
+    """
     rows = got.entity.shape[0]
-    block = next(b for b in (128, 32, rows) if rows % b == 0)
+    width = 32 if rows % 32 == 0 else 16
+    block = next(b for b in (4 * width, width) if rows % b == 0)
     used = over_lanes(got.size)
 
     def more(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        return carry[0] + block, function(carry[0], block, carry[1])
-
-    made: Array = lax.while_loop(lambda carry: carry[0] < used, more, (jnp.int32(0), start))[1]
-    return made
-
-
-def _row(got: Retrieved, entity: Array) -> Array:
-    """1 + the row that each of some entities has, 0 where it has none: int32."""
-    width = 32 if got.entity.shape[0] % 32 == 0 else 16
-
-    def more(start: Array, block: int, found: Array) -> Array:
+        start, found = carry
         for first in range(0, block, width):
             known = lax.dynamic_slice_in_dim(got.entity, start + first, width)
             number = start + first + jnp.arange(1, width + 1, dtype=jnp.int32)
             found = found + jnp.where(entity[:, None] == known, number, 0)
-        return found
+        return start + block, found
 
-    # Sums that stay apart to the end: one over so long an axis would be stored before it is summed.
-    return jnp.sum(_over_rows(got, more, jnp.zeros((entity.shape[0], width), jnp.int32)), axis=1)
+    nothing = (jnp.int32(0), jnp.zeros((entity.shape[0], width), jnp.int32))
+    return jnp.sum(lax.while_loop(lambda carry: carry[0] < used, more, nothing)[1], axis=1)
 
 
 class News(NamedTuple):
@@ -165,6 +167,7 @@ def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome, price: Array |
         got.entity.at[place].set(outcome.entity, mode="drop"),
         got.leaf.at[place].set(outcome.leaf, mode="drop"),
         got.times.at[place].add(1, mode="drop"),
+        got.position.at[:, place].set(jnp.asarray(view.poset.spans)[outcome.leaf, :, 0].T, mode="drop"),
         got.size + jnp.sum(fresh & fits, dtype=jnp.int32),
         got.spent + asked * price,
         got.queries + asked,
@@ -214,20 +217,15 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_al
         pairs = (view.l_max + 1) // 2
         word = jnp.stack(words(substream(view.choices, ISSUE, got.queries), 0, jnp.arange(pairs)), axis=1).reshape(-1)
         rank = ranks_without_replacement(word[: view.l_max], up_to[-1])
-        row = jnp.zeros(view.l_max, jnp.int32)
-        for bit in reversed(range(up_to.shape[0].bit_length())):
-            further = row + (1 << bit)
-            short = (further <= up_to.shape[0]) & (up_to[jnp.minimum(further, up_to.shape[0]) - 1] <= rank)
-            row = jnp.where(short, further, row)
         number = jnp.arange(view.l_max)
-        return jnp.where((number < length) & (number < up_to[-1]), got.entity[row], -1)
+        return jnp.where((number < length) & (number < up_to[-1]), got.entity[nth(up_to, rank)], -1)
 
     nothing = jnp.full(view.l_max, -1, jnp.int32)
     chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: nothing, None)
     return chosen
 
 
-def ranks_without_replacement(word: Array, pool: Array) -> Array:
+def ranks_without_replacement(word: Array, pool: Array, fence: Callable[[Array], Array] = once) -> Array:
     """Of 0 ... pool - 1, as many as there are words, in the order of the draws: int32 of the shape of ``word``.
 
     (Rank i is where i was before; the last one takes the place of the one that is drawn.)
@@ -235,9 +233,10 @@ def ranks_without_replacement(word: Array, pool: Array) -> Array:
     Args:
         word: uint32 (any, ...), the draws along the first axis.
         pool: int32, broadcast with the other axes; draws beyond it are of no use.
+        fence: computes int32 once.
     """
     last = pool - 1 - jnp.arange(word.shape[0], dtype=jnp.int32).reshape(-1, *[1] * (word.ndim - 1))
-    place = once(scale(word, jnp.maximum(last + 1, 0)))
+    place = fence(scale(word, jnp.maximum(last + 1, 0)))
     drawn: list[Array] = []
     moved: list[Array] = []
     for j in range(word.shape[0]):
@@ -247,7 +246,7 @@ def ranks_without_replacement(word: Array, pool: Array) -> Array:
             end = jnp.where(place[i] == last[j], moved[i], end)
         drawn.append(at)
         moved.append(end)
-    return once(jnp.stack(drawn)) if drawn else place
+    return fence(jnp.stack(drawn)) if drawn else place
 
 
 def fresh(node: Array, known: Array, filled: Array) -> tuple[Array, Array, Array]:

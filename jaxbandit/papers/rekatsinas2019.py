@@ -142,21 +142,24 @@ def _step_cost(request: Request) -> Plan:
 
 
 def _readings(request: Request) -> Plan:
-    """GSChao, by what becomes of bad queries and what a node without answers is taken to bring."""
+    """GSChao, by what becomes of bad queries, what a node without answers is taken to bring, and the bootstrap."""
     problem = {"kind": "extraction/people", "largest_budget": max(BUDGETS)}
-    policy = {**POLICIES["GSChao"], "removal": ["lasting", "fresh", "none"], "unseen": ["k", "one"]}
+    removal = {**POLICIES["GSChao"], "removal": ["lasting", "fresh", "none"]}
+    policies = [{**removal, "unseen": ["k", "one"]}, {**removal, "bootstrap": 10}]
     sweep = {"budget": BUDGETS, "answer_model": list(MODELS)}
 
     def curve(row: Row) -> str | None:
         params = row["params"]
         if params["answer_model"] != "k-largest":
             return None
+        if params.get("bootstrap"):
+            return f"removal {params['removal']}, bootstrap"
         return f"removal {params['removal']}, unseen {params['unseen']}"
 
     published = {"GSChao": list(PEOPLE["GSChao"].items())}
     axes = Axes("budget", "entities", f"{_BUDGET}; answers: k-largest", f"{_ENTITIES} by GSChao", curve,
                 published=published)  # fmt: skip
-    return Plan([request.study({"problem": problem, "policy": [policy], "sweep": sweep})], axes=axes)
+    return Plan([request.study({"problem": problem, "policy": policies, "sweep": sweep})], axes=axes)
 
 
 _LISTS = {"with": [[5, 0], [10, 0], [20, 0], [5, 2], [10, 5], [20, 5], [20, 10]],

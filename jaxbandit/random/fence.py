@@ -66,6 +66,10 @@ def once(x: Array) -> Array:
     return x
 
 
+once_in_blocks = jax.vmap(once)
+"""The same for what is not under ``vmap``, such as the functions of ``packed``: of arrays with a first axis."""
+
+
 def rarely(function: Callable[..., Any]) -> Callable[..., Any]:
     """``f(needed, otherwise, *operands)``: ``function(*operands)`` where needed, else ``otherwise``.
 
