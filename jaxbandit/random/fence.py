@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 
@@ -39,7 +40,7 @@ def side_by_side(count: int) -> Callable[[Callable[..., Array]], Callable[..., t
     """
 
     def decorate(function: Callable[..., Array]) -> Callable[..., tuple[Array, ...]]:
-        numbers = jnp.arange(count, dtype=jnp.int32)
+        numbers = np.arange(count, dtype=np.int32)  # no array of JAX, whose backend an import must not start
 
         @jax.custom_batching.custom_vmap
         def plain(*operands: Any) -> tuple[Array, ...]:
