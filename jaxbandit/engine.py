@@ -210,7 +210,10 @@ def _chunk(
         running = jnp.sum(~at_end & (lanes.job >= 0), dtype=jnp.int32)
         # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
         due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
-        lanes, queue = lax.cond(due, refill, lambda *same: same, lanes, queue)
+        # A loop of one turn or none: through a condition, XLA would copy the lanes each time.
+        _, lanes, queue = lax.while_loop(
+            lambda carry: carry[0], lambda carry: (jnp.bool_(False), *refill(*carry[1:])), (due, lanes, queue)
+        )
         return number + 1, lanes, queue
 
     def unfinished(carry: tuple[Array, _Lane, _Queue]) -> Array:
@@ -276,8 +279,9 @@ def _empty_lanes(
 
 
 _CPU_OPTIONS = {
-    # A step's kernels are too short to be worth splitting among threads; the devices are what runs in parallel.
+    # A step's kernels are too short to be worth dividing among threads; the devices are what runs in parallel.
     "xla_cpu_multi_thread_eigen": False,
+    "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
     # XLA uses half of a wide vector unit unless told; a processor without one splits the vectors again.
     "xla_cpu_prefer_vector_width": 512,
 }

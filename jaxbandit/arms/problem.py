@@ -218,7 +218,8 @@ class Arms:
 
         made, total = in_blocks(by(few), pull.used, [blank, totals], read)
         if rewards.most is not None and not self.on_tape:
-            beyond = over_lanes(highest(made)) > rewards.most
+            largest = highest(pull.times) if spread[1] else pull.times
+            beyond = over_lanes(jnp.where(pull.used > 0, largest, 0)) > rewards.most
             total = lax.cond(
                 beyond,
                 lambda: in_blocks(by(many), pull.used, [blank, total], read)[1],
