@@ -36,7 +36,7 @@ _UNSURE = 2.0**-21
 _EXACT = 2**26
 """Up to so many pulls, means that are closer than ``_UNSURE`` are compared exactly: see ``_ahead``."""
 
-_STOP, _OVER, _UNROLLED = CANDIDATES, 2**30, 1
+_STOP, _OVER, _UNROLLED = CANDIDATES, 2**30, 4
 
 
 class _Others(NamedTuple):
@@ -84,7 +84,7 @@ class IB:
     @property
     def dense(self) -> int:
         """About how many bytes of a lane a step works on."""
-        return 2048 - 800 + 16 * self.n
+        return 256 + 16 * self.n
 
     def init(self, view: View) -> State:
         """The first arms."""
