@@ -36,7 +36,7 @@ _UNSURE = 2.0**-21
 _EXACT = 2**26
 """Up to so many pulls, means that are closer than ``_UNSURE`` are compared exactly: see ``_ahead``."""
 
-_STOP, _OVER, _UNROLLED = CANDIDATES, 2**30, 1
+_STOP, _OVER = CANDIDATES, 2**30
 
 
 class _Others(NamedTuple):
@@ -84,7 +84,7 @@ class IB:
     @property
     def dense(self) -> int:
         """About how many bytes of a lane a step works on."""
-        return 2048 - 800 + 16 * self.n
+        return 256 + 16 * self.n
 
     def init(self, view: View) -> State:
         """The first arms."""
@@ -146,18 +146,13 @@ class IB:
         def one(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             number, low, high = carry
             found = _next(*of_lane, *state.arms, *pull.attempts, *ones, *outcome, low, high, number)
-            goes = (found < _STOP) & (number < many)
+            goes = found < _STOP
             place = jnp.where(goes, jnp.int32(1) << (8 * (found & 3)), 0)
             low, high = low + jnp.where(found < 4, place, 0), high + jnp.where(found < 4, 0, place)
             return jnp.where(goes, number + 1, _OVER), low, high
 
-        def some(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            for _ in range(_UNROLLED):
-                carry = one(carry)
-            return carry
-
         start = (jnp.int32(1), jnp.int32(1), jnp.int32(0))
-        _, low, high = lax.while_loop(lambda carry: carry[0] < many, some, start)
+        _, low, high = lax.while_loop(lambda carry: carry[0] < many, one, start)
         return [_made(low, high, j) for j in range(CANDIDATES)]
 
     def _glance(self, seen: Seen, left: Array, y: Array, radii: Array) -> tuple[Array, tuple[Array, Array]]:
