@@ -18,7 +18,8 @@ class BadInput(ValueError):
         self.field, self.value, self.allowed = field, value, allowed
         shown = value if isinstance(value, str) else repr(value)
         shown = " ".join(str(shown).split())
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        # The end of a long path says which file it is.
+        shown = shown if len(shown) <= 80 else f"{shown[:38]}...{shown[-39:]}"
         super().__init__(f"{field} = {shown}: {allowed}")
 
 

@@ -34,7 +34,13 @@ def _one_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Not ``tmp_path``, whose name is long: the line would have it shortened."""
+    return tmp_path_factory.mktemp("it")
+
+
+@pytest.fixture
+def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Gives a study to a verb, checks how it is refused, and returns the line."""
     files = {
         "claims.csv": b"flight,time\na,1\na,2\nb,1\n",
@@ -50,20 +56,20 @@ def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...,
         "rewards.csv": b"arm,reward\na,1\nb,nan\n",
     }
     for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    (tmp_path / "folder").mkdir()
+        (folder / name).write_bytes(content)
+    (folder / "folder").mkdir()
 
     def run(problem: str, policy: str = EE, head: str = "runs = 3\n", verb: str = "run") -> str:
-        study = tmp_path / "study.toml"
+        study = folder / "study.toml"
         study.write_text(f"{head}\n[problem]\n{problem}\n[[policy]]\n{policy}")
-        before = contents(tmp_path)
-        assert cli.main([verb, str(study), "--out", str(tmp_path / "out")]) == 2
+        before = contents(folder)
+        assert cli.main([verb, str(study), "--out", str(folder / "out")]) == 2
         out, said = capsys.readouterr()
         assert out == ""
         assert said.count("\n") == 1
         assert said.startswith("jaxbandit: ")
-        assert before == contents(tmp_path)
-        return said.removeprefix("jaxbandit: ").replace(f"{tmp_path}/", "").rstrip("\n")
+        assert before == contents(folder)
+        return said.removeprefix("jaxbandit: ").replace(f"{folder}/", "").rstrip("\n")
 
     return run
 
@@ -247,11 +253,11 @@ def test_what_policies_cannot_do(refused: Callable[..., str]) -> None:
 
 
 def test_a_folder_with_another_study(
-    refused: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    refused: Callable[..., str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = tmp_path / "first.toml"
+    first = folder / "first.toml"
     first.write_text(f"runs = 2\n[problem]\n{SYNTHETIC}budget = 3\nentities = 9\n[[policy]]\n{EE}t = 1\nq = 0.5\n")
-    assert cli.main(["run", str(first), "--out", str(tmp_path / "out")]) == 0
+    assert cli.main(["run", str(first), "--out", str(folder / "out")]) == 0
     capsys.readouterr()
     for verb, why in (
         ("run", "one of this study or a part of it; problem differs in the study it holds"),
