@@ -428,6 +428,18 @@ def test_capacities_are_a_result_code_and_the_budget_holds():
         assert (found["entities"] > 0).all()
 
 
+def test_queries_without_exclude_lists():
+    """With no l above 0 nothing is excluded, and gains are those of the sample alone: exclude_draws changes nothing."""
+    problem = extraction(Domain(0).domain, 14, configurations=[(1, 0), (3, 0)])
+    once, often = (
+        simulate(problem, crux(problem, bootstrap=2, exclude_draws=draws), runs=8, seed=1) for draws in (1, 3)
+    )
+    for name, values in once.items():
+        assert np.array_equal(values, often[name]), name
+    assert (once["queries"] == once["configurations"].sum(axis=-1)).all()
+    assert (once["entities"] > 0).all()
+
+
 def test_runs_do_not_depend_on_their_neighbours():
     """However many lanes there are, some of which get empty answers when others do not."""
     problem = extraction(Domain(0).domain, 14, configurations=CONFIGURATIONS)

@@ -210,6 +210,8 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_al
 
     int32 (l_max,), -1 where there is none; see ``exclude_lists``.
     """
+    if not view.l_max:
+        return jnp.zeros(0, jnp.int32)
 
     def drawn(_: None) -> Array:
         held = got.entity >= 0 if from_all else got.under(view, node)
@@ -235,6 +237,8 @@ def ranks_without_replacement(word: Array, pool: Array, fence: Callable[[Array],
         pool: int32, broadcast with the other axes; draws beyond it are of no use.
         fence: computes int32 once.
     """
+    if not word.shape[0]:
+        return word.astype(jnp.int32)
     last = pool - 1 - jnp.arange(word.shape[0], dtype=jnp.int32).reshape(-1, *[1] * (word.ndim - 1))
     place = fence(scale(word, jnp.maximum(last + 1, 0)))
     drawn: list[Array] = []
@@ -246,7 +250,7 @@ def ranks_without_replacement(word: Array, pool: Array, fence: Callable[[Array],
             end = jnp.where(place[i] == last[j], moved[i], end)
         drawn.append(at)
         moved.append(end)
-    return fence(jnp.stack(drawn)) if drawn else place
+    return fence(jnp.stack(drawn))
 
 
 def fresh(node: Array, known: Array, filled: Array) -> tuple[Array, Array, Array]:

@@ -24,6 +24,8 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
             operand if has else jnp.broadcast_to(jnp.asarray(operand), (size, *jnp.shape(operand)))
             for operand, has in zip(operands, batched, strict=True)
         ]
+        if not full[-1].size:
+            return function(*full), True
         shape = jax.eval_shape(function, *full)
         nothing = lambda *_: jnp.zeros(shape.shape, shape.dtype)  # noqa: E731
         return lax.cond(full[-1].reshape(-1)[0] >= 0, function, nothing, *full), True
