@@ -314,7 +314,7 @@ _ALL: Sequence[tuple[str, str, int, Callable[[Request], Plan]]] = (
     ("extraction-eventbrite-proportional", "distinct events, linear cost", 100,
      partial(_extraction, "eventbrite", EVENTBRITE, _NO_EXACT, "proportional")),
     ("estimators", "gain estimates against true gains", 400, _estimators),
-    ("readings", "readings of Algorithms 1 and 2, distinct people, linear cost", 100, _readings),
+    ("readings", "readings of the algorithms, linear cost", 100, _readings),
     ("exclude-lists", "what exclude lists change", 200, _exclude_lists),
     ("step-cost", "distinct people, step cost", 200, _step_cost),
 )  # fmt: skip
