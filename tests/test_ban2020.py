@@ -70,6 +70,7 @@ def test_the_best_k_and_what_gold_saves() -> None:
     assert made.rows is not None
     more = made.rows(made_up())
     assert not where(more, "saved", "gold", n=100)
+    assert not where(more, "best_pulls", "wrr", n=100)
     (saved,) = where(more, "saved", "gold", over="wrr", n=20)
     assert saved["mean"] == 0.75
     (mean,) = where(more, "mean_saved", "gold", over="wrr")

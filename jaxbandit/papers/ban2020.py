@@ -57,10 +57,13 @@ def best(rows: Sequence[Row]) -> Iterator[dict[str, Row]]:
 
 
 def _at_best(metrics: Sequence[str], found: Sequence[Row]) -> list[Row]:
-    """``best_...`` rows; k is among their params where the rule has one."""
+    """``best_...`` rows; k is among their params where the rule has one. No pulls of a rule that is never right: it may
+    end at once."""
     more = []
     for of in best(found):
         for metric in metrics:
+            if metric == "pulls" and not of["ranking"]["mean"]:
+                continue
             row = of[metric]
             k = {"k": row["params"]["k"]} if "k" in row["params"] else {}
             more.append(Row(**{**row, "params": {**_of(row), **k}, "metric": f"best_{metric}"}))
@@ -68,15 +71,13 @@ def _at_best(metrics: Sequence[str], found: Sequence[Row]) -> list[Row]:
 
 
 def _savings(figure: str, rows: Sequence[Row]) -> list[Row]:
-    """What GOLD saves of the pulls of others, each at its best k: on each problem where that is right at times (a rule
-    that never is may end at once), and on average over these."""
+    """What GOLD saves of the pulls of others, each at its best k: on each problem where that is right at times, and on
+    average over these."""
     more = []
     for over in dict.fromkeys(row["policy"] for row in rows if row["policy"] != "gold"):
         saved = []
         for gold in where(rows, "best_pulls", "gold"):
             for other in where(rows, "best_pulls", over, **_of(gold)):
-                if not where(rows, "best_ranking", over, **_of(gold))[0]["mean"]:
-                    continue
                 value, half = ratio(gold, other)
                 saved.append(1 - value)
                 more.append(computed("gold", {**_of(gold), "over": over}, "saved", 1 - value, gold["runs"], half))
@@ -155,7 +156,8 @@ def _real(figure: str, arms: int, many: int, request: Request) -> Plan:
         for policy in dict.fromkeys(row["policy"] for row in found):
             for measure in measures:
                 more.append(average(where(each, f"best_{measure}", policy), "performance", {"measure": measure}))
-            more.append(average(where(each, "best_pulls", policy), "pulls_over_cases", {}))
+            if taken := where(each, "best_pulls", policy):
+                more.append(average(taken, "pulls_over_cases", {}))
         return [*each, *more, *_savings(figure, each)]
 
     axes = Axes("measure", "performance", "", "mean over test cases", by_policy)
