@@ -19,6 +19,7 @@ from jax import Array, lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.errors import BadInput
+from jaxbandit.random.fence import where_due
 from jaxbandit.random.stream import Stream, stream
 
 Tree = Any
@@ -210,10 +211,7 @@ def _chunk(
         running = jnp.sum(~at_end & (lanes.job >= 0), dtype=jnp.int32)
         # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
         due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
-        # A loop of one turn or none: through a condition, XLA would copy the lanes each time.
-        _, lanes, queue = lax.while_loop(
-            lambda carry: carry[0], lambda carry: (jnp.bool_(False), *refill(*carry[1:])), (due, lanes, queue)
-        )
+        lanes, queue = where_due(due, lambda both: refill(*both), (lanes, queue))
         return number + 1, lanes, queue
 
     def unfinished(carry: tuple[Array, _Lane, _Queue]) -> Array:

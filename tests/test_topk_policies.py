@@ -241,11 +241,12 @@ def test_lucb_with_checkpoints_gives_the_bits_of_smaller_budgets(rewards: str) -
     assert curve["pulls"][:, :, -1].max() > 77
 
 
-def test_lucb_does_not_depend_on_windows_nor_lanes() -> None:
+@pytest.mark.parametrize(("divergence", "budget"), [("hoeffding", 3000), ("kl", 1500)])
+def test_lucb_does_not_depend_on_windows_nor_lanes(divergence: str, budget: int) -> None:
     """Lanes wait for each other, and are looked at when many wait; no bit may tell."""
-    problem = arms(3000, given(np.linspace(0.1, 0.9, 200)), Bernoulli())
-    expected = simulate(problem, lucb(20), runs=24)
-    for name, values in simulate(problem, replace(lucb(20), slots=8), runs=24, lanes=5).items():
+    problem, policy = arms(budget, given(np.linspace(0.1, 0.9, 200)), Bernoulli()), lucb(20, divergence=divergence)
+    expected = simulate(problem, policy, runs=24)
+    for name, values in simulate(problem, replace(policy, slots=8), runs=24, lanes=5).items():
         np.testing.assert_array_equal(values, expected[name], name)
 
 

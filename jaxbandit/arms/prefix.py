@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.random.fence import where_due
 from jaxbandit.random.trials import over_lanes
 
 _NARROWEST = 40
@@ -53,14 +54,12 @@ def on_prefix(
     more = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     arrays = list(written)
     for number, width in enumerate(widths):
-        # A loop of one turn or none: XLA changes a loop's arrays in place, but copies those of a branch.
 
-        def turn(carry: tuple[Array, list[Array], Any], width: int = width) -> tuple[Array, list[Array], Any]:
-            _, old, _ = carry
-            new, found = at(width, old)
-            return jnp.bool_(False), [a.at[:width].set(b) for a, b in zip(old, new, strict=True)], found
+        def cut(carry: tuple[list[Array], Any], width: int = width) -> tuple[list[Array], Any]:
+            new, found = at(width, carry[0])
+            return [a.at[:width].set(b) for a, b in zip(carry[0], new, strict=True)], found
 
-        _, arrays, more = lax.while_loop(lambda carry: carry[0], turn, (which == number, arrays, more))
+        arrays, more = where_due(which == number, cut, (arrays, more))
     return arrays, more
 
 

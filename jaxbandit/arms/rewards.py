@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import erf, erfinv
 
-from jaxbandit.random.counts import _pin, _until_accepted
+from jaxbandit.random.counts import _until_accepted, pinned
 from jaxbandit.random.draws import exponential, scale, uniform
 from jaxbandit.random.permutation import position
 from jaxbandit.random.stream import Stream, substream, words
@@ -133,23 +133,23 @@ class Gaussian(Rewards):
     sd: Array
 
     def _mean(self, mean: Array) -> Array:
-        return self.low + _pin(self.width * _unit(mean))
+        return self.low + pinned(self.width * _unit(mean))
 
     def _normal(self, key: Stream, arm: Array, attempt: Array) -> Array:
         """Box and Muller's transform of the two words at an address."""
         first, second = words(key, arm, attempt)
         turn = (second >> jnp.uint32(8)).astype(jnp.int32).astype(jnp.float32) * jnp.float32(2**-24)
-        return _pin(jnp.sqrt(2 * exponential(first)) * jnp.cos(jnp.float32(6.2831853) * turn))
+        return pinned(jnp.sqrt(2 * exponential(first)) * jnp.cos(jnp.float32(6.2831853) * turn))
 
     def one(self, key: Stream, arm: Array, row: Array | None, attempt: Array, mean: Array) -> Array:
         """Its mean and a normal deviate."""
-        return self._mean(mean) + _pin(self.sd * self._normal(key, arm, attempt))
+        return self._mean(mean) + pinned(self.sd * self._normal(key, arm, attempt))
 
     def total(self, key: Stream, arm: Array, row: Array | None, first: Array, count: Array, mean: Array) -> Array:
         """Normal, with ``count`` times the mean and the variance."""
         many = count.astype(jnp.float32)
-        deviation = _pin(_pin(self.sd * jnp.sqrt(many)) * self._normal(key, arm, first))
-        return jnp.where(count > 0, _pin(many * self._mean(mean)) + deviation, 0)
+        deviation = pinned(pinned(self.sd * jnp.sqrt(many)) * self._normal(key, arm, first))
+        return jnp.where(count > 0, pinned(many * self._mean(mean)) + deviation, 0)
 
     def place(self, mean: Array) -> Array:
         """See ``Rewards``."""
@@ -180,11 +180,11 @@ class Bounded(Rewards):
         wide = jnp.minimum(m, 1 - m)
         centred = (uniform(words(key, arm, attempt)[0]) - 0.5) * 2
         if self.shape == "uniform":
-            return m + _pin(jnp.minimum(wide, self.spread) * centred)
+            return m + pinned(jnp.minimum(wide, self.spread) * centred)
         # By inversion; the part of the bell that is left may be narrow.
         root = jnp.float32(2**0.5)
         inside = erf(wide / (self.spread * root))
-        deviate = _pin(self.spread * root * erfinv(centred * inside))
+        deviate = pinned(self.spread * root * erfinv(centred * inside))
         return m + jnp.clip(deviate, -wide, wide)
 
     def _beta(self, key: Stream, arm: Array, attempt: Array, m: Array) -> Array:
@@ -208,11 +208,11 @@ def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
     def attempt(number: Array) -> tuple[Array, Array]:
         first, second = words(own, 1, number)
         turn, _ = words(own, 2, number)
-        x = _pin(jnp.sqrt(2 * exponential(first)) * jnp.cos(jnp.float32(6.2831853) * uniform(turn)))
-        v = 1 + _pin(c * x)
+        x = pinned(jnp.sqrt(2 * exponential(first)) * jnp.cos(jnp.float32(6.2831853) * uniform(turn)))
+        v = 1 + pinned(c * x)
         log = 3 * jnp.log(jnp.maximum(v, jnp.float32(1e-6)))
-        cube = _pin(_pin(v * v) * v)
-        bound = _pin(0.5 * x * x) + _pin(d * ((1 - cube) + log))
+        cube = pinned(pinned(v * v) * v)
+        bound = pinned(0.5 * x * x) + pinned(d * ((1 - cube) + log))
         return log, (v > 0) & (-exponential(second) < bound)
 
     log = jnp.log(d) + _until_accepted(jnp.ones(d.shape, bool), jnp.zeros(d.shape, jnp.float32), attempt)

@@ -6,7 +6,7 @@ up to 2^31 trials in float32. The proposal is a cell of 2^s integers, and bits o
 no float has to tell large integers apart. The acceptance compares with Stirling's form of the probability, whose
 terms are deviances from the mean: no large logarithms that cancel.
 
-Where a float decides, no product is added to as it is (``_pin``): a compiler may contract a product and a sum, and
+Where a float decides, no product is added to as it is (``pinned``): a compiler may contract a product and a sum, and
 does so or not depending on what surrounds them. The same address must give the same count in every program.
 """
 
@@ -27,7 +27,7 @@ _REACH = 37
 """Terms of the inverted chain: with a mean of 10, less than 5e-11 lies beyond."""
 
 
-def _pin(product: Array) -> Array:
+def pinned(product: Array) -> Array:
     """``product`` without its last bit: a fused multiply-add cannot reach through an operation on bits."""
     return _float(_bits(product) & jnp.uint32(0xFFFFFFFE))
 
@@ -52,9 +52,9 @@ def _deviance(x: Array, mean: Array, excess: Array) -> Array:
     square = v * v
     series = jnp.float32(1 / 13)
     for odd in (11, 9, 7, 5, 3):
-        series = jnp.float32(1 / odd) + _pin(square * series)
-    near = _pin(excess * v) + _pin(2 * x * v * square * series)
-    far = _pin(x * jnp.log(jnp.maximum(x / mean, jnp.float32(1e-30)))) - excess
+        series = jnp.float32(1 / odd) + pinned(square * series)
+    near = pinned(excess * v) + pinned(2 * x * v * square * series)
+    far = pinned(x * jnp.log(jnp.maximum(x / mean, jnp.float32(1e-30)))) - excess
     return jnp.where(jnp.abs(v) < 0.25, near, far)
 
 
@@ -107,8 +107,8 @@ def _rejected(
     shift = jnp.maximum(_bits(spread) >> jnp.uint32(23), jnp.uint32(132)) - jnp.uint32(132)
     unit = _halves(shift)
     sd = spread * unit
-    b = 1.15 + _pin(2.53 * sd)
-    a = _pin(0.0248 * b) + _pin(0.01 * lean) - 0.0873
+    b = 1.15 + pinned(2.53 * sd)
+    a = pinned(0.0248 * b) + pinned(0.01 * lean) - 0.0873
     centre = (part + (0.5 - lean)) * unit
     # Hörmann has 2.83: cells make the law coarser than his by up to 1% where it is steep.
     height = (2.87 + 5.1 / b) * sd
@@ -118,7 +118,7 @@ def _rejected(
         first, second = words(key, 0, number)
         u = first.astype(jnp.int32).astype(jnp.float32) * jnp.float32(2**-32)
         edge = jnp.maximum(0.5 - jnp.abs(u), 2**-26)
-        cell = jnp.floor(jnp.clip(_pin((2 * a / edge + b) * u) + centre, -reach, reach)).astype(jnp.int32)
+        cell = jnp.floor(jnp.clip(pinned((2 * a / edge + b) * u) + centre, -reach, reach)).astype(jnp.int32)
         within = second & ((jnp.uint32(1) << shift) - jnp.uint32(1))
         offset = (cell << shift.astype(jnp.int32)) + within.astype(jnp.int32)
         # The low bits of the second word chose within the cell; the high ones decide here.
@@ -156,7 +156,7 @@ def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p:
 
     trials = n.astype(jnp.float32)
     odds = rare / (1 - rare)
-    start = jnp.exp(_pin(trials * jnp.log1p(-rare)))
+    start = jnp.exp(pinned(trials * jnp.log1p(-rare)))
     small = _inverted(
         word, start, lambda k: odds * jnp.float32(1 / k) * jnp.maximum(n - (k - 1), 0).astype(jnp.float32), whole
     )
@@ -207,7 +207,7 @@ def _gamma(key: Stream, shape: Array) -> Array:
         first, second = words(key, 1, number)
         u, v = uniform(first), uniform(second)
         w = u * (1 - u)
-        step = _pin(jnp.sqrt((_pin(3 * shape) - 0.75) / w) * (u - 0.5))
+        step = pinned(jnp.sqrt((pinned(3 * shape) - 0.75) / w) * (u - 0.5))
         x = peak + step
         safe = jnp.maximum(x, jnp.float32(1e-30))
         return x, (x > 0) & (64 * w * w * w * v * v <= jnp.exp(-2 * _deviance(peak, safe, -step)))
@@ -230,7 +230,7 @@ def negative_binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, success
     r = jnp.asarray(successes).astype(jnp.int32)
     word, r, p = jnp.broadcast_arrays(words(key, purpose, index)[0], r, probability(p))
     own = substream(key, purpose, index)
-    mean = _pin(_gamma(own, jnp.maximum(r, 1).astype(jnp.float32)) * ((1 - p) / p))
+    mean = pinned(_gamma(own, jnp.maximum(r, 1).astype(jnp.float32)) * ((1 - p) / p))
     # Just below 2^31, the Poisson law saturates by itself.
     count = _poisson(own, word, jnp.minimum(mean, jnp.float32(2**31 - 128)))
     return jnp.where(r > 0, jnp.where(mean < jnp.float32(2**31), count, saturated(mean)), 0)

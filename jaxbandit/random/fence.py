@@ -1,12 +1,14 @@
 """What XLA computes once, and what it computes for few lanes alone."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+
+T = TypeVar("T")
 
 
 def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -24,13 +26,19 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
             operand if has else jnp.broadcast_to(jnp.asarray(operand), (size, *jnp.shape(operand)))
             for operand, has in zip(operands, batched, strict=True)
         ]
-        if not full[-1].size:
-            return function(*full), True
-        shape = jax.eval_shape(function, *full)
-        nothing = lambda *_: jnp.zeros(shape.shape, shape.dtype)  # noqa: E731
-        return lax.cond(full[-1].reshape(-1)[0] >= 0, function, nothing, *full), True
+        return _in_a_branch(function, *full), True
 
     return plain
+
+
+def _in_a_branch(function: Callable[..., Array], *operands: Any) -> Array:
+    """``function(*operands)``, in a branch that is always taken, as no number of the last operand is negative."""
+    if not operands[-1].size:
+        return function(*operands)
+    shape = jax.eval_shape(function, *operands)
+    some = operands[-1].reshape(-1)[0] >= 0
+    found: Array = lax.cond(some, function, lambda *_: jnp.zeros(shape.shape, shape.dtype), *operands)
+    return found
 
 
 def side_by_side(count: int) -> Callable[[Callable[..., Array]], Callable[..., tuple[Array, ...]]]:
@@ -53,10 +61,7 @@ def side_by_side(count: int) -> Callable[[Callable[..., Array]], Callable[..., t
             axes = jax.tree.map(lambda has: 0 if has else None, batched)
             lanes = jax.vmap(function, (None, *axes), axis_size=size)
             rows = jax.vmap(lanes, (0, *[None] * len(operands)))
-            shape = jax.eval_shape(rows, numbers, *operands)
-            nothing = lambda *_: jnp.zeros(shape.shape, shape.dtype)  # noqa: E731
-            some = operands[-1].reshape(-1)[0] >= 0
-            return tuple(lax.cond(some, rows, nothing, numbers, *operands)), (True,) * count
+            return tuple(_in_a_branch(rows, numbers, *operands)), (True,) * count
 
         return plain
 
@@ -71,6 +76,15 @@ def once(x: Array) -> Array:
 
 once_in_blocks = jax.vmap(once)
 """The same for what is not under ``vmap``, such as the functions of ``packed``: of arrays with a first axis."""
+
+
+def where_due(due: Array, function: Callable[[T], T], state: T) -> T:
+    """``function(state)`` where it is due (bool scalar, one for all lanes), else ``state``: as a loop of one turn or
+    none, since XLA changes a loop's arrays in place, but copies those that pass through a branch, taken or not."""
+    found: tuple[Array, T] = lax.while_loop(
+        lambda carry: carry[0], lambda carry: (jnp.bool_(False), function(carry[1])), (due, state)
+    )
+    return found[1]
 
 
 def rarely(function: Callable[..., Any]) -> Callable[..., Any]:

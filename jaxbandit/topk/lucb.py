@@ -31,8 +31,8 @@ from jax import Array, lax
 from jaxbandit.arms.prefix import added, best, highest, lowest, some_places
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.errors import BadInput
-from jaxbandit.random.counts import _pin
-from jaxbandit.random.fence import computed_once, once
+from jaxbandit.random.counts import pinned
+from jaxbandit.random.fence import computed_once, once, where_due
 from jaxbandit.random.trials import UNITS, over_lanes, sum_over_lanes
 from jaxbandit.topk.answer import answer, by_rank
 
@@ -239,12 +239,8 @@ class Lucb:
         state = self._onward(view, state)
         waiting = sum_over_lanes(state.waits.astype(jnp.int32))
         going = sum_over_lanes((~self.done(view, state)).astype(jnp.int32))
-        # A loop of one turn or none: XLA changes a loop's arrays in place, but copies those of a branch.
-        return lax.while_loop(
-            lambda carry: carry[0],
-            lambda carry: (jnp.bool_(False), self._look(view, carry[1])),
-            ((waiting > 0) & (_PATIENCE * waiting >= going), state),
-        )[1]
+        due = (waiting > 0) & (_PATIENCE * waiting >= going)
+        return where_due(due, lambda state: self._look(view, state), state)
 
     def _even(self, view: View, spent: Array) -> Array:
         """Whether no round is cut in two there."""
@@ -290,7 +286,7 @@ class Lucb:
         for fence, least, found in ((above, weak_key, weak), (below, strong_key, strong)):
             behind = _ordered(self._key(fence.merit, fence.weight, pace))
             before = (least < behind) | ((least == behind) & (found >> _SLOT_BITS < fence.arm))
-            wall = _ordered(fence.wall - _pin(fence.slope * (pace - state.since)))
+            wall = _ordered(fence.wall - pinned(fence.slope * (pace - state.since)))
             clear = (before & (least < wall)) | (fence.arm == _NONE)
             known = known & (clear | ~self._even(view, state.spent))
         known = known & (round_ <= state.until)
@@ -412,7 +408,7 @@ class Lucb:
         """The lower bound of a merit, float32. Falls as the rounds go by."""
         mean = merit.astype(jnp.float32) * jnp.float32(1 / UNITS)
         if self.divergence == "hoeffding":
-            bound: Array = mean - _pin(pace * weight)
+            bound: Array = mean - pinned(pace * weight)
             return bound
         return _kl_lower(mean, pace * weight)
 
