@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.packed import packed
+from jaxbandit.arms.packed import in_turn, packed
 from jaxbandit.arms.prefix import nth, places
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import retrieved
@@ -54,7 +54,6 @@ from jaxbandit.extraction.retrieved import (
     ranks_without_replacement,
 )
 from jaxbandit.random.fence import once_in_blocks as fenced
-from jaxbandit.random.fence import rarely
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.random.trials import over_lanes
 
@@ -75,9 +74,10 @@ _WIDE = 64
 """Up to so many slots, an answer renews all estimates; else those that it changes, in blocks."""
 _BLOCK = 64
 """Slots of all lanes whose estimates are renewed at a time."""
-_CHILDREN, _NEW, _ROW, _PART = 32, 16, 64, 256
-"""At a time: a node's children that are looked up, slots that are made, and slots of a lane that are searched and
-scored."""
+_CHILDREN, _HELD, _PART = 64, 16, 256
+"""At a time: children of all lanes' nodes that are looked up, their entities, and slots of a lane that are scored."""
+_COLUMNS = 8
+"""At a time: columns of frequency counts that are looked through."""
 _FEW, _FEW_BLOCK, _MANY_BLOCK = 64, 32, 4
 """Nodes with more answers than this are resampled in other blocks than those with few."""
 _OFTEN = 4
@@ -91,7 +91,8 @@ class State(NamedTuple):
 
     ``got``; ``sizes``: int32 (V,), the i of each column f_i; ``node``, ``specificity``: int32 (S,), of each slot, the
     first ``filled`` of which are in use (a small domain has slots for all nodes from the beginning, so that none has to
-    be made); ``spans``: int32 (A, 2, S), see ``Tree.spans``; ``parents``: int32 (P, S), the nodes right above;
+    be made); ``slot_of``: (N,), where a node is sought among the slots, else None: its slot if it has one; ``parents``:
+    int32 (P, S), the nodes right above;
     ``entered``, ``grown``: bool (S,), whether the node is active, and whether its children are; ``f``: int32 (S, V);
     ``asked``: int32 (C, S), n_q; ``gain``, ``variance``: float32 (C, S); ``active``: bool (C, S); ``barren``: bool
     (S,), whether the node gave an empty answer that counts; ``void``: bool (S,), whether it or a node above it did;
@@ -102,7 +103,7 @@ class State(NamedTuple):
     sizes: Array
     node: Array
     specificity: Array
-    spans: Array
+    slot_of: Array | None
     parents: Array
     filled: Array
     entered: Array
@@ -116,40 +117,6 @@ class State(NamedTuple):
     void: Array
     past: Past
     pairs: Array
-
-
-class Frontier(NamedTuple):
-    """The nodes of a lane's slots, and how many they are; see ``State``."""
-
-    node: Array
-    filled: Array
-
-
-@rarely
-def _with_children(known: Frontier, start: Array, child: Array, node: Array) -> Frontier:
-    """With the children of ``node`` that have no slot yet. ``filled`` may end above the slots there are."""
-    begin = start[node]
-    count = start[node + 1] - begin
-    width = min(known.node.shape[0], _ROW)
-
-    def more(carry: tuple[Array, Frontier]) -> tuple[Array, Frontier]:
-        done, known = carry
-        place = done + jnp.arange(_CHILDREN, dtype=jnp.int32)
-        node = jnp.where(place < count, child[jnp.minimum(begin + place, child.shape[0] - 1)], -1)
-
-        def look(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            start, found = carry
-            some = lax.dynamic_slice_in_dim(known.node, start, width)
-            return start + width, found | (node[:, None] == some)
-
-        nowhere = (jnp.int32(0), jnp.zeros((_CHILDREN, width), bool))
-        _, found = lax.while_loop(lambda carry: carry[0] < known.filled, look, nowhere)
-        new = (node >= 0) & ~jnp.any(found, axis=1)
-        slot = jnp.where(new, known.filled + places(new), 2**30)
-        filled = known.filled + jnp.sum(new, dtype=jnp.int32)
-        return done + _CHILDREN, Frontier(known.node.at[slot].set(node, mode="drop"), filled)
-
-    return lax.while_loop(lambda carry: carry[0] < count, more, (jnp.int32(0), known))[1]
 
 
 @jax.tree_util.register_dataclass
@@ -167,6 +134,7 @@ class Crux:
     columns: int = field(metadata={"static": True})
     pairs: int = field(metadata={"static": True})
     whole: int = field(metadata={"static": True})
+    widest: int = field(metadata={"static": True})
     pools: bool = field(metadata={"static": True})
     grow: bool = field(metadata={"static": True})
     removal: str = field(metadata={"static": True})
@@ -198,7 +166,7 @@ class Crux:
             sizes=jnp.arange(1, v + 1, dtype=jnp.int32),
             node=node,
             specificity=jnp.asarray(view.poset.specificity, jnp.int32)[own],
-            spans=jnp.where(there, jnp.moveaxis(jnp.asarray(view.poset.spans)[own], 0, 2), 0),
+            slot_of=None if self.whole or not self.grow else jnp.zeros(self.parents.shape[0], self._slot_type()),
             parents=jnp.where(there, self.parents[own].T, FREE),
             filled=jnp.sum(there, dtype=jnp.int32),
             entered=first,
@@ -327,30 +295,29 @@ class Crux:
             length = jnp.sum(pull.exclude >= 0, dtype=jnp.int32)
             price = view.shorter[pull.configuration, length, jnp.asarray(view.poset.specificity)[pull.node]]
         got, news = add(view, state.got, pull, outcome, price)
-        sizes, moves, fits = self._moves(state, news)
+        sizes, gains, loses = self._moves(state, news)
         mine = here & (jnp.arange(state.asked.shape[0])[:, None] == pull.configuration)
+        fits = jnp.all((gains < self.columns) | ~news.there)
         got = got._replace(code=jnp.where(fits, got.code, OVERFLOW))
-        state = state._replace(got=got, sizes=sizes, asked=state.asked + mine)
-        position = jnp.asarray(view.poset.spans)[news.leaf, :, 0].T
-        position = jnp.where(news.there, position, -1)
-        stale = jnp.zeros_like(here)
-        for number in range(view.k_max):
-            stale |= contains(state.spans, position[:, number, None])
+        slot = self._slots(state, jnp.where(news.there[:, None], jnp.asarray(view.poset.ancestors)[news.leaf], -1))
+        columns = jnp.broadcast_to(jnp.stack([gains, loses])[:, :, None], (2, *slot.shape))
+        f = state.f.at[slot, columns].add(jnp.array([1, -1], jnp.int32)[:, None, None], mode="drop")
+        touched = jnp.zeros_like(here).at[slot].set(True, mode="drop")
+        state = state._replace(got=got, sizes=sizes, asked=state.asked + mine, f=f)
+        stale = touched
         if self.grow:
             if not self.whole:
-                state = self._grown(view, state, pull)
+                state, stale = self._grown(view, state, pull, stale)
             below = jnp.any(state.parents == pull.node, axis=0) & pull.asked
             new = below & ~state.entered
             state = state._replace(grown=state.grown | here, entered=state.entered | new)
-            stale |= new
             entering = below if self.reentry else new
         if self.empty != "ignored":
-            state = self._emptied(before, state, pull, outcome, here)
+            state = self._emptied(view, before, state, pull, outcome, here)
             stale |= state.void & ~before.void
         if self.exclude_from == "all":
             stale |= state.entered
-        # A slot that is new has counted this answer already.
-        state = self._renewed(view, state, stale, before.node >= 0, position, moves)
+        state = self._renewed(view, state, stale, touched)
         if self.bootstrap:
             state = self._resampled(view, state, stale)
         if self.removal == "fresh":
@@ -360,64 +327,90 @@ class Crux:
         state = self._without_bad(state, among, t)
         return state._replace(active=jnp.where(pull.asked, state.active, before.active))
 
-    def _grown(self, view: View, state: State, pull: Pull) -> State:
-        """With slots for the children of the pull's node."""
+    def _slot_type(self) -> Any:
+        return jnp.int16 if self.nodes < 2**15 else jnp.int32
+
+    def _slots(self, state: State, node: Array) -> Array:
+        """The slot of each node, beyond all where it has none: int32, the shape of ``node``, -1 where there is none."""
+        if state.slot_of is None:
+            return jnp.where((node >= 0) & (node < max(self.whole, 1)), node, self.nodes)
+        slot = state.slot_of[jnp.maximum(node, 0)].astype(jnp.int32)
+        return jnp.where((node >= 0) & (state.node[slot] == node), slot, self.nodes)
+
+    def _grown(self, view: View, state: State, pull: Pull, stale: Array) -> tuple[State, Array]:
+        """With slots for the children of the pull's node; those of them that hold something retrieved are stale."""
+        assert state.slot_of is not None
         grows = pull.asked & ~jnp.any((state.node == pull.node) & state.grown)
-        known = Frontier(state.node, state.filled)
         poset = jax.tree.map(jnp.asarray, view.poset)
-        after = _with_children(grows, known, known, poset.child_start, poset.child, pull.node)
-        new = (after.node >= 0) & (state.node < 0)
+        begin, end = poset.child_start[pull.node], poset.child_start[pull.node + 1]
+        slots, nodes = self.nodes, self.parents.shape[0]
 
-        def made(rows: list[Array], node: Array, lane: tuple[Array, ...], shared: tuple[Poset, Array]) -> list[Array]:
-            sizes, position, times, size = lane
-            poset, parents = shared
-            spans = jnp.asarray(poset.spans)[node]
-            width = 32 if times.shape[1] % 32 == 0 else 16
+        def made(
+            arrays: list[Array], lane: Array, rank: Array, there: Array, begin: Array, shared: tuple[Poset, Array]
+        ) -> list[Array]:
+            slot_of, known, specificity, parents, f, filled = arrays
+            poset, above = shared
+            node = jnp.asarray(poset.child)[begin[lane] + rank]
+            new = there & (known[lane, slot_of[lane, node].astype(jnp.int32)] != node)
+            # Of the lane's entries in this block, the first one.
+            first = jnp.maximum(jnp.arange(new.shape[0], dtype=jnp.int32) - rank, 0)
+            earlier = places(new)
+            slot = jnp.where(new, filled[lane] + earlier - earlier[first], slots)
+            return [
+                slot_of.at[lane, jnp.where(slot < slots, node, nodes)].set(slot.astype(slot_of.dtype), mode="drop"),
+                known.at[lane, slot].set(node, mode="drop"),
+                specificity.at[lane, slot].set(jnp.asarray(poset.specificity)[node], mode="drop"),
+                parents.at[lane, :, slot].set(above[node], mode="drop"),
+                f.at[lane, slot].set(0, mode="drop"),
+                filled.at[lane].add(new.astype(jnp.int32)),
+            ]
 
-            def count(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-                start, f = carry
-                there = lax.dynamic_slice_in_dim(position, start, width, 2)
-                held = contains(jnp.moveaxis(spans, 0, 2)[:, :, :, None], jnp.moveaxis(there, 0, 1))
-                often = fenced(jnp.where(held, lax.dynamic_slice_in_dim(times, start, width, 1), 0))
-                for row in range(width):
-                    f += (often[:, row, None] == sizes).astype(jnp.int32)
-                return start + width, f
-
-            used = jnp.max(size)
-            _, f = lax.while_loop(lambda carry: carry[0] < used, count, (jnp.int32(0), jnp.zeros_like(rows[0])))
-            low, high = spans[:, :, 0], spans[:, :, 1]
-            return [f, jnp.asarray(poset.specificity)[node], low, high, parents[node]]
-
-        lane = (state.sizes, state.got.position, state.got.times, state.got.size)
-        written = [state.f, state.specificity, state.spans[:, 0], state.spans[:, 1], state.parents]
-        f, specificity, low, high, parents = packed(
-            made, _NEW, new, written, (0, 0, 1, 1, 1), after.node, lane, (poset, self.parents)
-        )
-        code = jnp.where(after.filled > self.nodes, OVERFLOW, state.got.code)
-        return state._replace(
-            got=state.got._replace(code=code), node=after.node, specificity=specificity, parents=parents,
-            spans=jnp.stack([low, high], axis=1), filled=jnp.minimum(after.filled, self.nodes), f=f,
+        rank = jnp.arange(self.widest, dtype=jnp.int32)
+        slot_of, node, specificity, parents, f, filled = in_turn(
+            made, _CHILDREN, grows & (rank < end - begin),
+            [state.slot_of, state.node, state.specificity, state.parents, state.f, state.filled],
+            begin, (poset, self.parents),
+        )  # fmt: skip
+        code = jnp.where(filled > slots, OVERFLOW, state.got.code)
+        earlier = state.filled
+        state = state._replace(
+            got=state.got._replace(code=code), node=node, slot_of=slot_of, specificity=specificity, parents=parents,
+            filled=jnp.minimum(filled, slots),
         )  # fmt: skip
 
-    def _renewed(self, view: View, state: State, stale: Array, counts: Array, position: Array, moves: Array) -> State:
-        """With the answer counted and the gains renewed in the slots that are stale.
+        def counted(
+            arrays: list[Array], lane: Array, row: Array, there: Array, read: tuple[Any, ...], ancestors: Array
+        ) -> list[Array]:
+            f, stale = arrays
+            slot_of, known, earlier, sizes, leaf, times = read
+            node = ancestors[leaf[lane, row]]
+            lane = jnp.broadcast_to(lane[:, None], node.shape)
+            slot = slot_of[lane, jnp.maximum(node, 0)].astype(jnp.int32)
+            new = there[:, None] & (node >= 0) & (slot >= earlier[lane]) & (known[lane, slot] == node)
+            slot = jnp.where(new, slot, slots)
+            same = sizes[lane[:, 0]] == times[lane[:, 0], row][:, None]
+            column = jnp.where(jnp.any(same, axis=1), jnp.argmax(same, axis=1), sizes.shape[1])
+            return [
+                f.at[lane, slot, jnp.broadcast_to(column[:, None], node.shape)].add(1, mode="drop"),
+                stale.at[lane, slot].set(True, mode="drop"),
+            ]
 
-        ``counts``: bool (S,), in which slots it is to be counted; ``position``: int32 (A, k_max), of its entities, -1
-        where there is none; ``moves``: see ``_moves``.
-        """
+        held = grows & state.got.under(view, pull.node)
+        read = (slot_of, node, earlier, state.sizes, state.got.leaf, state.got.times)
+        f, stale = in_turn(counted, _HELD, held, [f, stale], read, poset.ancestors)
+        return state._replace(f=f), stale
+
+    def _renewed(self, view: View, state: State, stale: Array, touched: Array) -> State:
+        """With the gains renewed in the slots that are stale; ``touched``: bool (S,), where the answer was counted."""
 
         def renewed(rows: list[Array], read: tuple[Array, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
-            f, _gain, past_n, past_k, pairs = rows
-            node, entered, counts, void, spans = read
-            sizes, moves, position, size, choices = lane
-            member = contains(jnp.moveaxis(spans, 0, 2)[:, :, :, None], jnp.moveaxis(position, 0, 1))
-            member = fenced((member & counts[:, None]).astype(jnp.int32))
-            for number in range(position.shape[2]):
-                f = f + member[:, number, None] * moves[:, number]
+            _gain, past_n, past_k, pairs = rows
+            node, entered, touched, void, f = read
+            sizes, size, choices = lane
             f = fenced(f)
             if self.pairs:
                 curve = jax.vmap(hwang_shen_k)(f, sizes)
-                one = curve.known & jnp.any(member > 0, axis=1) & entered
+                one = curve.known & touched & entered
                 here = (jnp.arange(self.pairs) == (pairs % self.pairs)[:, None]) & one[:, None]
                 n = jnp.sum(f * sizes, axis=1).astype(jnp.float32)
                 past_n = jnp.where(here, n[:, None], past_n)
@@ -428,15 +421,13 @@ class Crux:
             ranks = self._lists(view, choices, LIST, node, n, pool, self.exclude_draws)
             gains = self._gains(view, sizes, f[None], ranks, pool, Past(past_n, past_k))
             mean = jnp.stack([jnp.sum(each, axis=0) / each.shape[0] for each in gains], axis=1)
-            return [f, jnp.where(void[:, None], 0, mean), past_n, past_k, pairs]
+            return [jnp.where(void[:, None], 0, mean), past_n, past_k, pairs]
 
-        written = [state.f, state.gain, state.past.n, state.past.k, state.pairs]
-        read = (state.node, state.entered, counts, state.void, jnp.moveaxis(state.spans, 2, 0))
-        lane = (state.sizes, moves, position, state.got.size, view.choices)
-        f, gain, past_n, past_k, pairs = packed(
-            renewed, self._block(_BLOCK), stale, written, (0, 1, 0, 0, 0), read, lane
-        )
-        return state._replace(f=f, gain=gain, past=Past(past_n, past_k), pairs=pairs)
+        written = [state.gain, state.past.n, state.past.k, state.pairs]
+        read = (state.node, state.entered, touched, state.void, state.f)
+        lane = (state.sizes, state.got.size, view.choices)
+        gain, past_n, past_k, pairs = packed(renewed, self._block(_BLOCK), stale, written, (1, 0, 0, 0), read, lane)
+        return state._replace(gain=gain, past=Past(past_n, past_k), pairs=pairs)
 
     def _block(self, most: int) -> int:
         """How many slots of all lanes to look at together: few where each has long rows."""
@@ -475,9 +466,9 @@ class Crux:
         return state._replace(gain=gain, variance=variance, got=state.got._replace(code=code))
 
     def _moves(self, state: State, news: retrieved.News) -> tuple[Array, Array, Array]:
-        """The columns' sizes, and what an entity of the answer adds to them (int32, (k_max, V)): its former column
-        loses one and the next gains one. A size that has no column takes an empty one, from the end; whether there
-        was one each time (bool)."""
+        """The columns' sizes, and for each entity of the answer the column that gains one by it and the one that loses
+        one (int32, (k_max,), beyond all where there is none). A size that has no column takes an empty one, from the
+        end."""
         now = news.before + 1
         there = news.there[:, None]
         has = (state.sizes == now[:, None]) & there
@@ -490,32 +481,34 @@ class Crux:
         after = jnp.sum(free[None, :] & (v[None, :] > v[:, None]), axis=1)
         takes = free & (after == rank[:, None]) & first[:, None]
         sizes = jnp.where(jnp.any(takes, axis=0), jnp.sum(jnp.where(takes, now[:, None], 0), axis=0), state.sizes)
-        gains = (sizes == now[:, None]) & there
-        loses = (sizes == news.before[:, None]) & there & (news.before > 0)[:, None]
-        moves = gains.astype(jnp.int32) - loses.astype(jnp.int32)
-        return sizes, moves, jnp.all(jnp.any(gains, axis=1) | ~news.there)
 
-    def _emptied(self, before: State, state: State, pull: Pull, outcome: Outcome, here: Array) -> State:
+        def column(size: Array, some: Array) -> Array:
+            return jnp.min(jnp.where((sizes == size[:, None]) & some[:, None], v, v.shape[0]), axis=1)
+
+        return sizes, column(now, news.there), column(news.before, news.there & (news.before > 0))
+
+    def _emptied(self, view: View, before: State, state: State, pull: Pull, outcome: Outcome, here: Array) -> State:
         """After an empty answer nothing is expected at the node and below."""
+        spans = jnp.asarray(view.poset.spans)
         empty = pull.asked & ~jnp.any(outcome.entity >= 0)
 
         def barren(_: None) -> Array:
             counts = here & empty
             if self.empty == "unless-covered":
-                known = jnp.sum(jnp.where(here[:, None], before.f, 0))
-                span = jnp.sum(jnp.where(here, before.spans, 0), axis=2)[:, :, None]
-                held = contains(span, before.got.position)
-                held &= jnp.any(before.got.entity[:, None] == pull.exclude, axis=1)
-                counts &= (known == 0) | (jnp.sum(held) < known)
+                known = before.got.under(view, pull.node)
+                held = known & jnp.any(before.got.entity[:, None] == pull.exclude, axis=1)
+                counts &= ~jnp.any(known) | jnp.any(known & ~held)
             return state.barren | counts
 
         def void(barren: Array) -> Array:
             up_to = places(barren) + barren
+            position = jnp.where(state.node >= 0, spans[jnp.maximum(state.node, 0), :, 0].T, -1)
 
             def below(carry: tuple[Array, Array]) -> tuple[Array, Array]:
                 number, void = carry
-                span = state.spans[:, :, jnp.minimum(nth(up_to, number), barren.shape[0] - 1)]
-                return number + 1, void | ((number < up_to[-1]) & contains(span[:, :, None], state.spans[:, 0]))
+                node = state.node[jnp.minimum(nth(up_to, number), barren.shape[0] - 1)]
+                span = spans[jnp.maximum(node, 0)][:, :, None]
+                return number + 1, void | ((number < up_to[-1]) & contains(span, position))
 
             many = over_lanes(up_to[-1])
             return lax.while_loop(lambda carry: carry[0] < many, below, (jnp.int32(0), state.void))[1]
@@ -570,10 +563,7 @@ class Crux:
         below = fenced(jnp.moveaxis(before(f), 2, 0))
         if self.estimator in OF_TOTALS:
             whole = Totals(*(x.astype(jnp.int32) for x in totals(f, sizes)))
-            size = jnp.zeros_like(ranks)
-            # A loop that is written out: a sum over so long an axis would be stored before it is summed.
-            for i in range(v):
-                size += jnp.where(ranks >= below[i], sizes[:, i] - (sizes[:, i - 1] if i else 0), 0)
+            size = self._sizes_at(ranks, below, sizes, f)
             if self.exclude_from == "all":
                 size = jnp.where(ranks < distinct, size, 0)
             size = fenced(size)
@@ -605,6 +595,24 @@ class Crux:
                 each = self._estimated(by_length[length], k, sizes, curve)
             gains.append(jnp.where((pool > length) & some, each, unseen))
         return gains
+
+    def _sizes_at(self, ranks: Array, below: Array, sizes: Array, f: Array) -> Array:
+        """The size of the column that each rank is in; see ``_gains``. ``below``: the ranks at which columns begin."""
+        v = f.shape[2]
+        rows = ((0, -v % _COLUMNS), *[(0, 0)] * (below.ndim - 1))
+        below = jnp.pad(below, rows)
+        more = jnp.pad(jnp.diff(sizes, axis=1, prepend=0).T, rows[:2])
+        used = jnp.max(jnp.where(f > 0, jnp.arange(1, v + 1), 0))
+
+        def further(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            start, size = carry
+            first, own = (lax.dynamic_slice_in_dim(x, start, _COLUMNS) for x in (below, more))
+            # Written out: a sum over so long an axis would be stored before it is summed.
+            for i in range(_COLUMNS):
+                size += jnp.where(ranks >= first[i], own[i], 0)
+            return start + _COLUMNS, size
+
+        return lax.while_loop(lambda carry: carry[0] < used, further, (jnp.int32(0), jnp.zeros_like(ranks)))[1]
 
     def _estimated(self, f: Array, k: int, sizes: Array, curve: Logistic | None) -> Array:
         """The gain of k answers by the estimator, of samples (lists, nodes, V)."""
@@ -725,9 +733,10 @@ def crux(
         slots += -slots % _PART
     elif grow:
         slots += -slots % 16
+    widest = int(np.diff(np.asarray(problem.poset.child_start)).max())
     return Crux(
         jnp.float32(variance_floor), jnp.float32(prior), jnp.asarray(parents), estimator,
         retrieved.capacity(problem, short_list == "actual"), slots, columns, _PAIRS if estimator == "new-regr" else 0,
-        whole, prior > 0, grow, removal_at_start=removal_at_start, reentry=reentry, bootstrap=bootstrap,
+        whole, widest, prior > 0, grow, removal_at_start=removal_at_start, reentry=reentry, bootstrap=bootstrap,
         exclude_draws=exclude_draws, **given,
     )  # fmt: skip
