@@ -116,15 +116,21 @@ def lowest(x: Array) -> Array:
 
 
 def places(mask: Array) -> Array:
-    """How many entries before each one are set: int32, of the shape (n,) of the bool ``mask``.
+    """How many entries before each one are set: int32, of the shape (n,) of the bool ``mask``."""
+    return _counted(mask, (jnp.uint32(1) << jnp.arange(32, dtype=jnp.uint32)) - jnp.uint32(1))
 
-    By the bits of words of 32: a prefix sum in XLA costs three times as much.
-    """
+
+def up_to(mask: Array) -> Array:
+    """How many entries up to each one and with it are set; see ``places``."""
+    return _counted(mask, jnp.uint32(0xFFFFFFFF) >> (jnp.uint32(31) - jnp.arange(32, dtype=jnp.uint32)))
+
+
+def _counted(mask: Array, which: Array) -> Array:
+    """By the bits of words of 32, ``which`` of them for each: a prefix sum in XLA costs three times as much."""
     size = mask.shape[0]
-    lanes = jnp.arange(32, dtype=jnp.uint32)
     rows = jnp.pad(mask, (0, -size % 32)).reshape(-1, 32)
-    word = jnp.sum(rows.astype(jnp.uint32) << lanes, axis=1, dtype=jnp.uint32)
-    within = lax.population_count(word[:, None] & ((jnp.uint32(1) << lanes) - jnp.uint32(1))).astype(jnp.int32)
+    word = jnp.sum(rows.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32), axis=1, dtype=jnp.uint32)
+    within = lax.population_count(word[:, None] & which).astype(jnp.int32)
     before = _sums_before(lax.population_count(word).astype(jnp.int32))
     return (before[:, None] + within).reshape(-1)[:size]
 
@@ -154,7 +160,7 @@ def some_places(mask: Array, room: int) -> Array:
 def nth(up_to: Array, rank: Array) -> Array:
     """Where the set entries of these ranks are, from 0; beyond the end where there are fewer. int32, ``rank``'s shape.
 
-    ``up_to``: int32 (n,), how many entries are set up to each one and with it (``places(mask) + mask``).
+    ``up_to``: int32 (n,), see ``up_to``.
     """
     size = up_to.shape[0]
     found = jnp.zeros_like(rank)

@@ -12,7 +12,6 @@ through how many entities were seen how often, and so a list of l entities is l 
 frequency counts.
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ import numpy as np
 from jax import Array, lax
 
 from jaxbandit.arms.packed import in_turn, packed
-from jaxbandit.arms.prefix import nth, places
+from jaxbandit.arms.prefix import highest, lowest, nth, places, up_to
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import retrieved
 from jaxbandit.extraction.bootstrap import before, resampled, spread
@@ -219,11 +218,10 @@ class Crux:
         root = state.gain[:, :1]
 
         def least(most: Array, part: State) -> Array:
-            lower = jnp.where(part.active, self._r(part, root) - self._sigma(part, t), -jnp.inf)
-            return functools.reduce(jnp.maximum, list(lower), most)
+            return jnp.maximum(most, jnp.where(part.active, self._r(part, root) - self._sigma(part, t), -jnp.inf))
 
-        lowest = jnp.full(min(self.nodes, _PART), -jnp.inf)
-        bound = jnp.max(self._over_slots(state, least, lowest))
+        nothing = jnp.full((among.shape[0], min(self.nodes, _PART)), -jnp.inf)
+        bound = highest(self._over_slots(state, least, nothing).reshape(-1))
         bad = self._r(state, root) + self._sigma(state, t) < bound
         return state._replace(active=among & ~bad)
 
@@ -267,17 +265,14 @@ class Crux:
             askable = self._askable(view, part, cost)
             score = (self._r(part, root) + self._sigma(part, t)) / cost.astype(jnp.float32)
             most, place = best
-            for number in range(c):
-                own = part.node * c + number
-                take = (score[number] > most) | ((score[number] == most) & (own < place))
-                take &= askable[number]
-                most, place = jnp.where(take, score[number], most), jnp.where(take, own, place)
-            return most, place
+            own = part.node * c + jnp.arange(c, dtype=jnp.int32)[:, None]
+            take = ((score > most) | ((score == most) & (own < place))) & askable
+            return jnp.where(take, score, most), jnp.where(take, own, place)
 
-        width = min(self.nodes, _PART)
-        nothing = (jnp.full(width, -jnp.inf, jnp.float32), jnp.broadcast_to(nowhere, width))
-        most, place = self._over_slots(state, better, nothing)
-        place = jnp.min(jnp.where(most == jnp.max(most), place, nowhere))
+        shape = (c, min(self.nodes, _PART))
+        nothing = (jnp.full(shape, -jnp.inf, jnp.float32), jnp.broadcast_to(nowhere, shape))
+        most, place = (x.reshape(-1) for x in self._over_slots(state, better, nothing))
+        place = lowest(jnp.where(most == highest(most), place, nowhere))
         asked = place < nowhere
         place = jnp.where(asked, place, 0)
         node, configuration = place // c, place % c
@@ -296,14 +291,15 @@ class Crux:
             price = view.shorter[pull.configuration, length, jnp.asarray(view.poset.specificity)[pull.node]]
         got, news = add(view, state.got, pull, outcome, price)
         sizes, gains, loses = self._moves(state, news)
-        mine = here & (jnp.arange(state.asked.shape[0])[:, None] == pull.configuration)
         fits = jnp.all((gains < self.columns) | ~news.there)
         got = got._replace(code=jnp.where(fits, got.code, OVERFLOW))
         slot = self._slots(state, jnp.where(news.there[:, None], jnp.asarray(view.poset.ancestors)[news.leaf], -1))
         columns = jnp.broadcast_to(jnp.stack([gains, loses])[:, :, None], (2, *slot.shape))
         f = state.f.at[slot, columns].add(jnp.array([1, -1], jnp.int32)[:, None, None], mode="drop")
+        own = jnp.where(pull.asked, self._slots(state, pull.node), self.nodes)
+        asked = state.asked.at[pull.configuration, own].add(1, mode="drop")
         touched = jnp.zeros_like(here).at[slot].set(True, mode="drop")
-        state = state._replace(got=got, sizes=sizes, asked=state.asked + mine, f=f)
+        state = state._replace(got=got, sizes=sizes, asked=asked, f=f)
         stale = touched
         if self.grow:
             if not self.whole:
@@ -501,16 +497,16 @@ class Crux:
             return state.barren | counts
 
         def void(barren: Array) -> Array:
-            up_to = places(barren) + barren
+            known = up_to(barren)
             position = jnp.where(state.node >= 0, spans[jnp.maximum(state.node, 0), :, 0].T, -1)
 
             def below(carry: tuple[Array, Array]) -> tuple[Array, Array]:
                 number, void = carry
-                node = state.node[jnp.minimum(nth(up_to, number), barren.shape[0] - 1)]
+                node = state.node[jnp.minimum(nth(known, number), barren.shape[0] - 1)]
                 span = spans[jnp.maximum(node, 0)][:, :, None]
-                return number + 1, void | ((number < up_to[-1]) & contains(span, position))
+                return number + 1, void | ((number < known[-1]) & contains(span, position))
 
-            many = over_lanes(up_to[-1])
+            many = over_lanes(known[-1])
             return lax.while_loop(lambda carry: carry[0] < many, below, (jnp.int32(0), state.void))[1]
 
         some = lax.cond(over_lanes(empty.astype(jnp.int32)) > 0, barren, lambda _: state.barren, None)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import nth, places
+from jaxbandit.arms.prefix import nth, up_to
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
@@ -215,12 +215,12 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_al
 
     def drawn(_: None) -> Array:
         held = got.entity >= 0 if from_all else got.under(view, node)
-        up_to = places(held) + held
+        known = up_to(held)
         pairs = (view.l_max + 1) // 2
         word = jnp.stack(words(substream(view.choices, ISSUE, got.queries), 0, jnp.arange(pairs)), axis=1).reshape(-1)
-        rank = ranks_without_replacement(word[: view.l_max], up_to[-1])
+        rank = ranks_without_replacement(word[: view.l_max], known[-1])
         number = jnp.arange(view.l_max)
-        return jnp.where((number < length) & (number < up_to[-1]), got.entity[nth(up_to, rank)], -1)
+        return jnp.where((number < length) & (number < known[-1]), got.entity[nth(known, rank)], -1)
 
     nothing = jnp.full(view.l_max, -1, jnp.int32)
     chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: nothing, None)
