@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import nth, up_to
+from jaxbandit.arms.prefix import marked, nth
 
 
 def in_turn(
@@ -29,13 +29,13 @@ def in_turn(
 
     def whole(mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
         size = mask.shape[1]
-        sums = up_to(mask.reshape(-1))
-        total = sums[-1]
+        marks = marked(mask.reshape(-1))
+        total = marks.total
 
         def more(carry: tuple[Array, list[Array]]) -> tuple[Array, list[Array]]:
             done, arrays = carry
             rank = done + jnp.arange(block, dtype=jnp.int32)
-            place = nth(sums, jnp.minimum(rank, total - 1))
+            place = nth(marks, jnp.minimum(rank, total - 1))
             new = function(arrays, place // size, place % size, rank < total, read, shared)
             return done + block, list(new)
 

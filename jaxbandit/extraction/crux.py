@@ -22,7 +22,7 @@ import numpy as np
 from jax import Array, lax
 
 from jaxbandit.arms.packed import in_turn, packed
-from jaxbandit.arms.prefix import highest, lowest, nth, places, up_to
+from jaxbandit.arms.prefix import highest, lowest, marked, nth, places
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import retrieved
 from jaxbandit.extraction.bootstrap import before, resampled, spread
@@ -173,21 +173,26 @@ class Crux:
             f=jnp.zeros((s, v), jnp.int32),
             asked=jnp.zeros((c, s), jnp.int32),
             gain=jnp.broadcast_to(self._unseen(view)[:, None], (c, s)),
-            variance=jnp.zeros((c, s), jnp.float32),
+            variance=jnp.zeros((c, s if self.bootstrap else 0), jnp.float32),
             active=jnp.broadcast_to(first, (c, s)),
             barren=none,
             void=none,
             past=Past(*[jnp.zeros((s, self.pairs), jnp.float32)] * 2),
             pairs=jnp.zeros(s, jnp.int32),
         )
-        return self._without_bad(state, state.active, jnp.int32(1)) if self.removal_at_start else state
+        if self.removal_at_start:
+            state = state._replace(active=self._without_bad(state, state.active, jnp.int32(1), jnp.bool_(True)))
+        return state
 
-    def _over_slots(self, state: State, function: Callable[[Any, State], Any], start: Any) -> Any:
-        """``start`` after ``function`` (what was made so far, the state of some slots) of all slots in use."""
+    def _over_slots(self, state: State, function: Callable[[Any, State, Array], Any], start: Any) -> Any:
+        """``start`` after ``function`` (what was made so far, the state of some slots, the first one's number) of all
+        slots in use."""
         width = min(self.nodes, _PART)
         if width == self.nodes:
-            return function(start, state)
-        ends = {"node", "specificity", "asked", "gain", "variance", "active", "void"}
+            return function(start, state, jnp.int32(0))
+        ends = ["node", "specificity", "asked", "gain", "active", "void"]
+        if self.bootstrap:
+            ends.append("variance")
 
         def more(carry: tuple[Array, Any]) -> tuple[Array, Any]:
             begin, made = carry
@@ -195,7 +200,7 @@ class Crux:
                 name: lax.dynamic_slice_in_dim(getattr(state, name), begin, width, -1) for name in ends
             }
             f = lax.dynamic_slice_in_dim(state.f, begin, width)
-            return begin + width, function(made, state._replace(**part, f=f))
+            return begin + width, function(made, state._replace(**part, f=f), begin)
 
         used = over_lanes(state.filled)
         return lax.while_loop(lambda carry: carry[0] < used, more, (jnp.int32(0), start))[1]
@@ -210,20 +215,27 @@ class Crux:
         sigma = jnp.sqrt(v * jnp.log(t.astype(jnp.float32)) / often.astype(jnp.float32))
         return jnp.where(times == 0, jnp.inf, sigma) if self.never_asked == "infinite" else sigma
 
-    def _without_bad(self, state: State, among: Array, t: Array) -> State:
-        """Those of the queries ``among`` active that are not bad at round t (Algorithm 2, lines 14 to 16)."""
-        state = state._replace(active=among)
+    def _without_bad(self, state: State, among: Array, t: Array, asked: Array) -> Array:
+        """Those of the queries ``among`` active that are not bad at round t (Algorithm 2, lines 14 to 16); all of them
+        if nothing was ``asked``."""
         if self.removal == "none":
-            return state
+            return among
+        state = state._replace(active=among)
         root = state.gain[:, :1]
 
-        def least(most: Array, part: State) -> Array:
+        def least(most: Array, part: State, _: Array) -> Array:
             return jnp.maximum(most, jnp.where(part.active, self._r(part, root) - self._sigma(part, t), -jnp.inf))
 
         nothing = jnp.full((among.shape[0], min(self.nodes, _PART)), -jnp.inf)
         bound = highest(self._over_slots(state, least, nothing).reshape(-1))
-        bad = self._r(state, root) + self._sigma(state, t) < bound
-        return state._replace(active=among & ~bad)
+
+        def good(kept: Array, part: State, begin: Array) -> Array:
+            bad = (self._r(part, root) + self._sigma(part, t) < bound) & asked
+            some = lax.dynamic_slice_in_dim(kept, begin, bad.shape[1], 1)
+            return lax.dynamic_update_slice_in_dim(kept, some & ~bad, begin, 1)
+
+        kept: Array = self._over_slots(state, good, among)
+        return kept
 
     def _r(self, state: State, root: Array) -> Array:
         """r of each query, (C, S): its node's estimate, and the root's (C, 1) as if it stood on ``prior`` answers."""
@@ -260,7 +272,7 @@ class Crux:
         c, nowhere = len(view.configurations), jnp.int32(2**31 - 1)
         root, t = state.gain[:, :1], state.got.queries + 1
 
-        def better(best: tuple[Array, Array], part: State) -> tuple[Array, Array]:
+        def better(best: tuple[Array, Array], part: State, _: Array) -> tuple[Array, Array]:
             cost = self._costs(view, part)
             askable = self._askable(view, part, cost)
             score = (self._r(part, root) + self._sigma(part, t)) / cost.astype(jnp.float32)
@@ -282,7 +294,7 @@ class Crux:
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Count the answer at all active nodes, let the children in, renew the estimates, drop bad queries."""
-        before = state
+        void_before = state.void
         here = (state.node == pull.node) & pull.asked
         t = state.got.queries + 1
         price = None
@@ -293,10 +305,11 @@ class Crux:
         sizes, gains, loses = self._moves(state, news)
         fits = jnp.all((gains < self.columns) | ~news.there)
         got = got._replace(code=jnp.where(fits, got.code, OVERFLOW))
-        slot = self._slots(state, jnp.where(news.there[:, None], jnp.asarray(view.poset.ancestors)[news.leaf], -1))
+        above = jnp.where(news.there[:, None], jnp.asarray(view.poset.ancestors)[news.leaf], -1)
+        slots = self._slots(state, jnp.append(above.reshape(-1), jnp.where(pull.asked, pull.node, -1)))
+        slot, own = slots[:-1].reshape(above.shape), slots[-1]
         columns = jnp.broadcast_to(jnp.stack([gains, loses])[:, :, None], (2, *slot.shape))
         f = state.f.at[slot, columns].add(jnp.array([1, -1], jnp.int32)[:, None, None], mode="drop")
-        own = jnp.where(pull.asked, self._slots(state, pull.node), self.nodes)
         asked = state.asked.at[pull.configuration, own].add(1, mode="drop")
         touched = jnp.zeros_like(here).at[slot].set(True, mode="drop")
         state = state._replace(got=got, sizes=sizes, asked=asked, f=f)
@@ -309,19 +322,18 @@ class Crux:
             state = state._replace(grown=state.grown | here, entered=state.entered | new)
             entering = below if self.reentry else new
         if self.empty != "ignored":
-            state = self._emptied(view, before, state, pull, outcome, here)
-            stale |= state.void & ~before.void
+            state = self._emptied(view, state, pull, outcome, here)
+            stale |= state.void & ~void_before
         if self.exclude_from == "all":
             stale |= state.entered
         state = self._renewed(view, state, stale, touched)
         if self.bootstrap:
             state = self._resampled(view, state, stale)
         if self.removal == "fresh":
-            among = jnp.broadcast_to(state.entered, state.active.shape)
+            among = jnp.where(pull.asked, state.entered, state.active)
         else:
             among = (state.active | entering) if self.grow else state.active
-        state = self._without_bad(state, among, t)
-        return state._replace(active=jnp.where(pull.asked, state.active, before.active))
+        return state._replace(active=self._without_bad(state, among, t, pull.asked))
 
     def _slot_type(self) -> Any:
         return jnp.int16 if self.nodes < 2**15 else jnp.int32
@@ -483,7 +495,7 @@ class Crux:
 
         return sizes, column(now, news.there), column(news.before, news.there & (news.before > 0))
 
-    def _emptied(self, view: View, before: State, state: State, pull: Pull, outcome: Outcome, here: Array) -> State:
+    def _emptied(self, view: View, state: State, pull: Pull, outcome: Outcome, here: Array) -> State:
         """After an empty answer nothing is expected at the node and below."""
         spans = jnp.asarray(view.poset.spans)
         empty = pull.asked & ~jnp.any(outcome.entity >= 0)
@@ -491,22 +503,22 @@ class Crux:
         def barren(_: None) -> Array:
             counts = here & empty
             if self.empty == "unless-covered":
-                known = before.got.under(view, pull.node)
-                held = known & jnp.any(before.got.entity[:, None] == pull.exclude, axis=1)
+                known = state.got.under(view, pull.node)
+                held = known & jnp.any(state.got.entity[:, None] == pull.exclude, axis=1)
                 counts &= ~jnp.any(known) | jnp.any(known & ~held)
             return state.barren | counts
 
         def void(barren: Array) -> Array:
-            known = up_to(barren)
+            known = marked(barren)
             position = jnp.where(state.node >= 0, spans[jnp.maximum(state.node, 0), :, 0].T, -1)
 
             def below(carry: tuple[Array, Array]) -> tuple[Array, Array]:
                 number, void = carry
                 node = state.node[jnp.minimum(nth(known, number), barren.shape[0] - 1)]
                 span = spans[jnp.maximum(node, 0)][:, :, None]
-                return number + 1, void | ((number < known[-1]) & contains(span, position))
+                return number + 1, void | ((number < known.total) & contains(span, position))
 
-            many = over_lanes(known[-1])
+            many = over_lanes(known.total)
             return lax.while_loop(lambda carry: carry[0] < many, below, (jnp.int32(0), state.void))[1]
 
         some = lax.cond(over_lanes(empty.astype(jnp.int32)) > 0, barren, lambda _: state.barren, None)
