@@ -12,6 +12,7 @@ through how many entities were seen how often, and so a list of l entities is l 
 frequency counts.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -53,6 +54,7 @@ from jaxbandit.extraction.retrieved import (
     ranks_without_replacement,
 )
 from jaxbandit.random.fence import once_in_blocks as fenced
+from jaxbandit.random.fence import where_due
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.random.trials import over_lanes
 
@@ -73,7 +75,7 @@ _WIDE = 64
 """Up to so many slots, an answer renews all estimates; else those that it changes, in blocks."""
 _BLOCK = 64
 """Slots of all lanes whose estimates are renewed at a time."""
-_CHILDREN, _HELD, _PART = 64, 16, 256
+_CHILDREN, _HELD, _PART = 64, 64, 256
 """At a time: children of all lanes' nodes that are looked up, their entities, and slots of a lane that are scored."""
 _COLUMNS = 8
 """At a time: columns of frequency counts that are looked through."""
@@ -317,7 +319,7 @@ class Crux:
         if self.grow:
             if not self.whole:
                 state, stale = self._grown(view, state, pull, stale)
-            below = jnp.any(state.parents == pull.node, axis=0) & pull.asked
+            below = functools.reduce(jnp.logical_or, list(state.parents == pull.node)) & pull.asked
             new = below & ~state.entered
             state = state._replace(grown=state.grown | here, entered=state.entered | new)
             entering = below if self.reentry else new
@@ -576,51 +578,73 @@ class Crux:
                 size = jnp.where(ranks < distinct, size, 0)
             size = fenced(size)
         curve = logistic_fit(past) if self.pairs else None
+        if self.estimator in OF_TOTALS:
+            return self._of_totals(view, whole, size, pool)
         by_length: dict[int, Array] = {}
         gains = []
         for (k, length), unseen in zip(view.configurations, self._unseen(view), strict=True):
-            if self.estimator in OF_TOTALS:
-                gone = size[:length]
-                rest = Totals(
-                    whole.n - jnp.sum(gone, axis=0),
-                    whole.distinct - jnp.sum(gone > 0, axis=0),
-                    whole.f1 - jnp.sum(gone == 1, axis=0),
-                    whole.f2 - jnp.sum(gone == 2, axis=0),
-                    whole.pairs - jnp.sum(gone * (gone - 1), axis=0),
-                )
-                # Where there are no more than so many, all are excluded.
-                rest = Totals(*(jnp.maximum(x, 0).astype(jnp.float32) for x in rest))
-                some = rest.distinct > 0
-                each = OF_TOTALS[self.estimator](rest, k)
-            else:
-                if length not in by_length:
-                    left = jnp.broadcast_to(f, (*(ranks if length else distinct).shape[-2:], v))
-                    under = jnp.moveaxis(below, 0, 2)
-                    for rank in ranks[:length, :, :, None]:
-                        left = left - ((rank >= under) & (rank < under + f)).astype(jnp.int32)
-                    by_length[length] = left
-                some = jnp.sum(by_length[length], axis=2) > 0
-                each = self._estimated(by_length[length], k, sizes, curve)
+            if length not in by_length:
+                left = jnp.broadcast_to(f, (*(ranks if length else distinct).shape[-2:], v))
+                under = jnp.moveaxis(below, 0, 2)
+                for rank in ranks[:length, :, :, None]:
+                    left = left - ((rank >= under) & (rank < under + f)).astype(jnp.int32)
+                by_length[length] = left
+            some = jnp.sum(by_length[length], axis=2) > 0
+            each = self._estimated(by_length[length], k, sizes, curve)
             gains.append(jnp.where((pool > length) & some, each, unseen))
         return gains
+
+    def _of_totals(self, view: View, whole: Totals, size: Array, pool: Array) -> list[Array]:
+        """``_gains`` by the totals of the ``whole`` samples and how often each entity of a list was seen (``size``)."""
+        gains: dict[int, Array] = {}
+        lengths = [length for _, length in view.configurations]
+        for own in ([c for c, n in enumerate(lengths) if not n], [c for c, n in enumerate(lengths) if n]):
+            if not own:
+                continue
+            rest = {}
+            for length in {lengths[c] for c in own}:
+                gone = size[:length]
+                rest[length] = (
+                    Totals(
+                        whole.n - jnp.sum(gone, axis=0),
+                        whole.distinct - jnp.sum(gone > 0, axis=0),
+                        whole.f1 - jnp.sum(gone == 1, axis=0),
+                        whole.f2 - jnp.sum(gone == 2, axis=0),
+                        whole.pairs - jnp.sum(gone * (gone - 1), axis=0),
+                    )
+                    if length
+                    else whole
+                )
+            # Where there are no more than so many, all are excluded.
+            stacked = (jnp.stack(some) for some in zip(*(rest[lengths[c]] for c in own), strict=True))
+            left = Totals(*(fenced(jnp.maximum(x, 0)).astype(jnp.float32) for x in stacked))
+            m, least, unseen = (
+                x[np.array(own)][:, None, None]
+                for x in (np.array([k for k, _ in view.configurations]), np.array(lengths), self._unseen(view))
+            )
+            each = OF_TOTALS[self.estimator](left, m)
+            each = jnp.where((pool > least) & (left.distinct > 0), each, unseen)
+            # No gain is negative: its bits are those of a whole number.
+            bits = fenced(lax.bitcast_convert_type(jnp.abs(each), jnp.int32))
+            gains |= dict(zip(own, lax.bitcast_convert_type(bits, jnp.float32), strict=True))
+        return [gains[c] for c in range(len(lengths))]
 
     def _sizes_at(self, ranks: Array, below: Array, sizes: Array, f: Array) -> Array:
         """The size of the column that each rank is in; see ``_gains``. ``below``: the ranks at which columns begin."""
         v = f.shape[2]
-        rows = ((0, -v % _COLUMNS), *[(0, 0)] * (below.ndim - 1))
-        below = jnp.pad(below, rows)
-        more = jnp.pad(jnp.diff(sizes, axis=1, prepend=0).T, rows[:2])
-        used = jnp.max(jnp.where(f > 0, jnp.arange(1, v + 1), 0))
+        more = jnp.diff(sizes, axis=1, prepend=0)
+        used = jnp.max(jnp.where(f > 0, jnp.arange(v), 0))
+        size = jnp.zeros_like(ranks)
+        for start in range(0, v, _COLUMNS):
 
-        def further(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            start, size = carry
-            first, own = (lax.dynamic_slice_in_dim(x, start, _COLUMNS) for x in (below, more))
-            # Written out: a sum over so long an axis would be stored before it is summed.
-            for i in range(_COLUMNS):
-                size += jnp.where(ranks >= first[i], own[i], 0)
-            return start + _COLUMNS, size
+            def further(size: Array, start: int = start) -> Array:
+                # Written out: a sum over so long an axis would be stored before it is summed.
+                for i in range(start, min(start + _COLUMNS, v)):
+                    size += jnp.where(ranks >= below[i], more[:, i], 0)
+                return size
 
-        return lax.while_loop(lambda carry: carry[0] < used, further, (jnp.int32(0), jnp.zeros_like(ranks)))[1]
+            size = where_due(used >= start, further, size)
+        return size
 
     def _estimated(self, f: Array, k: int, sizes: Array, curve: Logistic | None) -> Array:
         """The gain of k answers by the estimator, of samples (lists, nodes, V)."""
