@@ -73,7 +73,7 @@ READINGS = {
 
 _WIDE = 64
 """Up to so many slots, an answer renews all estimates; else those that it changes, in blocks."""
-_BLOCK = 64
+_BLOCK = 128
 """Slots of all lanes whose estimates are renewed at a time."""
 _CHILDREN, _HELD, _PART = 64, 64, 256
 """At a time: children of all lanes' nodes that are looked up, their entities, and slots of a lane that are scored."""
