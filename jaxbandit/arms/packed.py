@@ -7,15 +7,63 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import nth, places
+from jaxbandit.arms.prefix import marked, nth
+
+
+def in_turn(
+    function: Callable[..., Sequence[Array]], block: int, mask: Array, written: Sequence[Array], read: Any,
+    shared: Any = (),
+) -> list[Array]:  # fmt: skip
+    """``written`` after ``function`` of all entries that are set; under ``vmap`` those of all lanes together, a block
+    at a time, so that lanes with few of them do not wait for others with many.
+
+    Args:
+        function: takes ``written``, the lane and the entry (int32 (block,)) of each, whether it is there (bool, false
+            for repeats of the last one), ``read`` and ``shared``; returns the new ``written``. All but ``shared`` has
+            a new first axis for the lanes. What it writes for entries that are not there must be dropped.
+        block: static.
+        mask: bool (S,), the entries.
+        written: arrays; read: a tree of arrays.
+        shared: a tree of arrays that are the same for all lanes.
+    """
+
+    def whole(mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
+        size = mask.shape[1]
+        marks = marked(mask.reshape(-1))
+        total = marks.total
+
+        def more(carry: tuple[Array, list[Array]]) -> tuple[Array, list[Array]]:
+            done, arrays = carry
+            rank = done + jnp.arange(block, dtype=jnp.int32)
+            place = nth(marks, jnp.minimum(rank, total - 1))
+            new = function(arrays, place // size, place % size, rank < total, read, shared)
+            return done + block, list(new)
+
+        return lax.while_loop(lambda carry: carry[0] < total, more, (jnp.int32(0), written))[1]
+
+    @jax.custom_batching.custom_vmap
+    def plain(mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
+        mask, written, read = jax.tree.map(lambda x: x[None], (mask, written, read))
+        return [x[0] for x in whole(mask, written, read, shared)]
+
+    @plain.def_vmap
+    def batch(size: int, batched: Any, *operands: Any) -> tuple[list[Array], list[bool]]:
+        *rows, shared = operands
+        assert not any(jax.tree.leaves(batched[-1])), "what is shared is the same for all lanes"
+        mask, written, read = jax.tree.map(
+            lambda x, own: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), tuple(rows), tuple(batched[:-1])
+        )
+        return whole(mask, written, read, shared), [True] * len(written)
+
+    found: list[Array] = plain(mask, list(written), read, shared)
+    return found
 
 
 def packed(
     function: Callable[..., Sequence[Array]], block: int, mask: Array, written: Sequence[Array], axes: Sequence[int],
     read: Any, lane: Any, shared: Any = (),
 ) -> list[Array]:  # fmt: skip
-    """``written``, with the rows that are set replaced by what ``function`` makes of them; under ``vmap`` those of all
-    lanes together, a block at a time, so that lanes with few rows do not wait for others with many.
+    """``written``, with the rows that are set replaced by what ``function`` makes of them, ``in_turn``.
 
     Args:
         function: takes the rows of ``written`` and ``read`` and, for each, its lane's part of ``lane`` (all with a new
@@ -29,42 +77,15 @@ def packed(
         shared: a tree of arrays that are the same for all lanes.
     """
 
-    @jax.custom_batching.custom_vmap
-    def plain(mask: Array, written: list[Array], read: Any, lane: Any, shared: Any) -> list[Array]:
-        one = jax.tree.map(lambda x: x[None], (mask, written, read, lane))
-        mask, written, read, lane = one
-        return [x[0] for x in whole(mask, written, read, lane, shared)]
+    def some(arrays: list[Array], number: Array, slot: Array, there: Array, seen: Any, shared: Any) -> list[Array]:
+        read, lane = seen
+        rows = [x[number, slot] if axis == 0 else x[number, :, slot] for x, axis in zip(arrays, axes, strict=True)]
+        own = jax.tree.map(lambda x: x[number, slot], read)
+        new = function(rows, own, jax.tree.map(lambda x: x[number], lane), shared)
+        to = jnp.where(there, number, arrays[0].shape[0])
+        return [
+            x.at[to, slot].set(own, mode="drop") if axis == 0 else x.at[to, :, slot].set(own, mode="drop")
+            for x, own, axis in zip(arrays, new, axes, strict=True)
+        ]
 
-    def whole(mask: Array, written: list[Array], read: Any, lane: Any, shared: Any) -> list[Array]:
-        slots = mask.shape[1]
-        up_to = places(mask.reshape(-1)) + mask.reshape(-1)
-        total = up_to[-1]
-
-        def more(carry: tuple[Array, list[Array]]) -> tuple[Array, list[Array]]:
-            done, arrays = carry
-            rank = done + jnp.arange(block, dtype=jnp.int32)
-            place = nth(up_to, jnp.minimum(rank, total - 1))
-            number, slot = place // slots, place % slots
-            rows = [x[number, slot] if axis == 0 else x[number, :, slot] for x, axis in zip(arrays, axes, strict=True)]
-            seen = jax.tree.map(lambda x: x[number, slot], read)
-            new = function(rows, seen, jax.tree.map(lambda x: x[number], lane), shared)
-            to = jnp.where(rank < total, number, mask.shape[0])
-            arrays = [
-                x.at[to, slot].set(own, mode="drop") if axis == 0 else x.at[to, :, slot].set(own, mode="drop")
-                for x, own, axis in zip(arrays, new, axes, strict=True)
-            ]
-            return done + block, arrays
-
-        return lax.while_loop(lambda carry: carry[0] < total, more, (jnp.int32(0), written))[1]
-
-    @plain.def_vmap
-    def batch(size: int, batched: Any, *operands: Any) -> tuple[list[Array], list[bool]]:
-        *rows, shared = operands
-        assert not any(jax.tree.leaves(batched[-1])), "what is shared is the same for all lanes"
-        mask, written, read, lane = jax.tree.map(
-            lambda x, own: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), tuple(rows), tuple(batched[:-1])
-        )
-        return whole(mask, written, read, lane, shared), [True] * len(written)
-
-    found: list[Array] = plain(mask, list(written), read, lane, shared)
-    return found
+    return in_turn(some, block, mask, written, (read, lane), shared)

@@ -6,7 +6,7 @@ but work can: of a ladder of widths, the narrowest that holds what any lane uses
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -115,18 +115,33 @@ def lowest(x: Array) -> Array:
     return _folded(x, jnp.minimum, jnp.min)
 
 
+class Marked(NamedTuple):
+    """A mask by its bits: ``word``, uint32, 32 entries each; ``before``, int32, how many are set before each word; and
+    ``total``, int32, how many are set."""
+
+    word: Array
+    before: Array
+    total: Array
+
+
+def marked(mask: Array) -> Marked:
+    """Of a bool ``mask``, shape (n,)."""
+    rows = jnp.pad(mask, (0, -mask.shape[0] % 32)).reshape(-1, 32)
+    word = jnp.sum(rows.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32), axis=1, dtype=jnp.uint32)
+    counts = lax.population_count(word).astype(jnp.int32)
+    before = _sums_before(counts)
+    return Marked(word, before, before[-1] + counts[-1])
+
+
 def places(mask: Array) -> Array:
     """How many entries before each one are set: int32, of the shape (n,) of the bool ``mask``.
 
     By the bits of words of 32: a prefix sum in XLA costs three times as much.
     """
-    size = mask.shape[0]
-    lanes = jnp.arange(32, dtype=jnp.uint32)
-    rows = jnp.pad(mask, (0, -size % 32)).reshape(-1, 32)
-    word = jnp.sum(rows.astype(jnp.uint32) << lanes, axis=1, dtype=jnp.uint32)
-    within = lax.population_count(word[:, None] & ((jnp.uint32(1) << lanes) - jnp.uint32(1))).astype(jnp.int32)
-    before = _sums_before(lax.population_count(word).astype(jnp.int32))
-    return (before[:, None] + within).reshape(-1)[:size]
+    word, before, _ = marked(mask)
+    lower = (jnp.uint32(1) << jnp.arange(32, dtype=jnp.uint32)) - jnp.uint32(1)
+    within = lax.population_count(word[:, None] & lower).astype(jnp.int32)
+    return (before[:, None] + within).reshape(-1)[: mask.shape[0]]
 
 
 def some_places(mask: Array, room: int) -> Array:
@@ -142,35 +157,37 @@ def some_places(mask: Array, room: int) -> Array:
     before = _sums_before(lax.population_count(word).astype(jnp.int32))
     number = jnp.arange(room, dtype=jnp.int32)
     row = added((before[:, None] <= number[None, :]).astype(jnp.int32)) - 1
-    bits, rank, bit = word[row], number - before[row], jnp.zeros(room, jnp.int32)
-    over = rank >= lax.population_count(bits).astype(jnp.int32)
+    bit, over = _bit(word[row], number - before[row])
+    return jnp.where(over, size, bit * width + row)
+
+
+def nth(mask: Marked, rank: Array) -> Array:
+    """Where the set entries of these ranks are, from 0; beyond the end where there are fewer. int32, as ``rank``."""
+    word, before, _ = mask
+    size = word.shape[0]
+    row = jnp.zeros_like(rank)
+    for turn in reversed(range((size - 1).bit_length())):
+        further = row + (1 << turn)
+        row = jnp.where((further < size) & (before[jnp.minimum(further, size - 1)] <= rank), further, row)
+    bit, over = _bit(word[row], rank - before[row])
+    return jnp.where(over, 32 * size, 32 * row + bit)
+
+
+def _bit(bits: Array, rank: Array) -> tuple[Array, Array]:
+    """The place of the set bit of each rank (int32), and whether there are fewer."""
+    over, bit = rank >= lax.population_count(bits).astype(jnp.int32), jnp.zeros_like(rank)
     for half in (16, 8, 4, 2, 1):
         low = lax.population_count((bits >> bit.astype(jnp.uint32)) & jnp.uint32((1 << half) - 1)).astype(jnp.int32)
         beyond = rank >= low
         rank, bit = jnp.where(beyond, rank - low, rank), jnp.where(beyond, bit + half, bit)
-    return jnp.where(over, size, bit * width + row)
-
-
-def nth(up_to: Array, rank: Array) -> Array:
-    """Where the set entries of these ranks are, from 0; beyond the end where there are fewer. int32, ``rank``'s shape.
-
-    ``up_to``: int32 (n,), how many entries are set up to each one and with it (``places(mask) + mask``).
-    """
-    size = up_to.shape[0]
-    found = jnp.zeros_like(rank)
-    for bit in reversed(range(size.bit_length())):
-        further = found + (1 << bit)
-        short = (further <= size) & (up_to[jnp.minimum(further, size) - 1] <= rank)
-        found = jnp.where(short, further, found)
-    return found
+    return bit, over
 
 
 def _sums_before(counts: Array) -> Array:
     size = counts.shape[0]
     width = min(size, 32)
     rows = jnp.pad(counts, (0, -size % width)).reshape(-1, width)
-    earlier = jnp.tri(width, k=-1, dtype=bool)
-    within = jnp.sum(jnp.where(earlier, rows[:, None, :], 0), axis=2, dtype=jnp.int32)
+    within = rows @ jnp.tri(width, k=-1, dtype=jnp.int32).T
     if rows.shape[0] > 1:
         within = within + _sums_before(jnp.sum(rows, axis=1, dtype=jnp.int32))[:, None]
     return within.reshape(-1)[:size]

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.packed import packed
-from jaxbandit.arms.prefix import nth, places
+from jaxbandit.arms.packed import in_turn, packed
+from jaxbandit.arms.prefix import highest, lowest, marked, nth, places
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import retrieved
 from jaxbandit.extraction.bootstrap import before, resampled, spread
@@ -54,7 +54,7 @@ from jaxbandit.extraction.retrieved import (
     ranks_without_replacement,
 )
 from jaxbandit.random.fence import once_in_blocks as fenced
-from jaxbandit.random.fence import rarely
+from jaxbandit.random.fence import where_due
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.random.trials import over_lanes
 
@@ -73,11 +73,12 @@ READINGS = {
 
 _WIDE = 64
 """Up to so many slots, an answer renews all estimates; else those that it changes, in blocks."""
-_BLOCK = 64
+_BLOCK = 128
 """Slots of all lanes whose estimates are renewed at a time."""
-_CHILDREN, _NEW, _ROW, _PART = 32, 16, 64, 256
-"""At a time: a node's children that are looked up, slots that are made, and slots of a lane that are searched and
-scored."""
+_CHILDREN, _HELD, _PART = 64, 64, 256
+"""At a time: children of all lanes' nodes that are looked up, their entities, and slots of a lane that are scored."""
+_COLUMNS = 8
+"""At a time: columns of frequency counts that are looked through."""
 _FEW, _FEW_BLOCK, _MANY_BLOCK = 64, 32, 4
 """Nodes with more answers than this are resampled in other blocks than those with few."""
 _OFTEN = 4
@@ -91,7 +92,8 @@ class State(NamedTuple):
 
     ``got``; ``sizes``: int32 (V,), the i of each column f_i; ``node``, ``specificity``: int32 (S,), of each slot, the
     first ``filled`` of which are in use (a small domain has slots for all nodes from the beginning, so that none has to
-    be made); ``spans``: int32 (A, 2, S), see ``Tree.spans``; ``parents``: int32 (P, S), the nodes right above;
+    be made); ``slot_of``: (N,), where a node is sought among the slots, else None: its slot if it has one; ``parents``:
+    int32 (P, S), the nodes right above;
     ``entered``, ``grown``: bool (S,), whether the node is active, and whether its children are; ``f``: int32 (S, V);
     ``asked``: int32 (C, S), n_q; ``gain``, ``variance``: float32 (C, S); ``active``: bool (C, S); ``barren``: bool
     (S,), whether the node gave an empty answer that counts; ``void``: bool (S,), whether it or a node above it did;
@@ -102,7 +104,7 @@ class State(NamedTuple):
     sizes: Array
     node: Array
     specificity: Array
-    spans: Array
+    slot_of: Array | None
     parents: Array
     filled: Array
     entered: Array
@@ -116,40 +118,6 @@ class State(NamedTuple):
     void: Array
     past: Past
     pairs: Array
-
-
-class Frontier(NamedTuple):
-    """The nodes of a lane's slots, and how many they are; see ``State``."""
-
-    node: Array
-    filled: Array
-
-
-@rarely
-def _with_children(known: Frontier, start: Array, child: Array, node: Array) -> Frontier:
-    """With the children of ``node`` that have no slot yet. ``filled`` may end above the slots there are."""
-    begin = start[node]
-    count = start[node + 1] - begin
-    width = min(known.node.shape[0], _ROW)
-
-    def more(carry: tuple[Array, Frontier]) -> tuple[Array, Frontier]:
-        done, known = carry
-        place = done + jnp.arange(_CHILDREN, dtype=jnp.int32)
-        node = jnp.where(place < count, child[jnp.minimum(begin + place, child.shape[0] - 1)], -1)
-
-        def look(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            start, found = carry
-            some = lax.dynamic_slice_in_dim(known.node, start, width)
-            return start + width, found | (node[:, None] == some)
-
-        nowhere = (jnp.int32(0), jnp.zeros((_CHILDREN, width), bool))
-        _, found = lax.while_loop(lambda carry: carry[0] < known.filled, look, nowhere)
-        new = (node >= 0) & ~jnp.any(found, axis=1)
-        slot = jnp.where(new, known.filled + places(new), 2**30)
-        filled = known.filled + jnp.sum(new, dtype=jnp.int32)
-        return done + _CHILDREN, Frontier(known.node.at[slot].set(node, mode="drop"), filled)
-
-    return lax.while_loop(lambda carry: carry[0] < count, more, (jnp.int32(0), known))[1]
 
 
 @jax.tree_util.register_dataclass
@@ -167,6 +135,7 @@ class Crux:
     columns: int = field(metadata={"static": True})
     pairs: int = field(metadata={"static": True})
     whole: int = field(metadata={"static": True})
+    widest: int = field(metadata={"static": True})
     pools: bool = field(metadata={"static": True})
     grow: bool = field(metadata={"static": True})
     removal: str = field(metadata={"static": True})
@@ -198,7 +167,7 @@ class Crux:
             sizes=jnp.arange(1, v + 1, dtype=jnp.int32),
             node=node,
             specificity=jnp.asarray(view.poset.specificity, jnp.int32)[own],
-            spans=jnp.where(there, jnp.moveaxis(jnp.asarray(view.poset.spans)[own], 0, 2), 0),
+            slot_of=None if self.whole or not self.grow else jnp.zeros(self.parents.shape[0], self._slot_type()),
             parents=jnp.where(there, self.parents[own].T, FREE),
             filled=jnp.sum(there, dtype=jnp.int32),
             entered=first,
@@ -206,21 +175,26 @@ class Crux:
             f=jnp.zeros((s, v), jnp.int32),
             asked=jnp.zeros((c, s), jnp.int32),
             gain=jnp.broadcast_to(self._unseen(view)[:, None], (c, s)),
-            variance=jnp.zeros((c, s), jnp.float32),
+            variance=jnp.zeros((c, s if self.bootstrap else 0), jnp.float32),
             active=jnp.broadcast_to(first, (c, s)),
             barren=none,
             void=none,
             past=Past(*[jnp.zeros((s, self.pairs), jnp.float32)] * 2),
             pairs=jnp.zeros(s, jnp.int32),
         )
-        return self._without_bad(state, state.active, jnp.int32(1)) if self.removal_at_start else state
+        if self.removal_at_start:
+            state = state._replace(active=self._without_bad(state, state.active, jnp.int32(1), jnp.bool_(True)))
+        return state
 
-    def _over_slots(self, state: State, function: Callable[[Any, State], Any], start: Any) -> Any:
-        """``start`` after ``function`` (what was made so far, the state of some slots) of all slots in use."""
+    def _over_slots(self, state: State, function: Callable[[Any, State, Array], Any], start: Any) -> Any:
+        """``start`` after ``function`` (what was made so far, the state of some slots, the first one's number) of all
+        slots in use."""
         width = min(self.nodes, _PART)
         if width == self.nodes:
-            return function(start, state)
-        ends = {"node", "specificity", "asked", "gain", "variance", "active", "void"}
+            return function(start, state, jnp.int32(0))
+        ends = ["node", "specificity", "asked", "gain", "active", "void"]
+        if self.bootstrap:
+            ends.append("variance")
 
         def more(carry: tuple[Array, Any]) -> tuple[Array, Any]:
             begin, made = carry
@@ -228,7 +202,7 @@ class Crux:
                 name: lax.dynamic_slice_in_dim(getattr(state, name), begin, width, -1) for name in ends
             }
             f = lax.dynamic_slice_in_dim(state.f, begin, width)
-            return begin + width, function(made, state._replace(**part, f=f))
+            return begin + width, function(made, state._replace(**part, f=f), begin)
 
         used = over_lanes(state.filled)
         return lax.while_loop(lambda carry: carry[0] < used, more, (jnp.int32(0), start))[1]
@@ -243,21 +217,27 @@ class Crux:
         sigma = jnp.sqrt(v * jnp.log(t.astype(jnp.float32)) / often.astype(jnp.float32))
         return jnp.where(times == 0, jnp.inf, sigma) if self.never_asked == "infinite" else sigma
 
-    def _without_bad(self, state: State, among: Array, t: Array) -> State:
-        """Those of the queries ``among`` active that are not bad at round t (Algorithm 2, lines 14 to 16)."""
-        state = state._replace(active=among)
+    def _without_bad(self, state: State, among: Array, t: Array, asked: Array) -> Array:
+        """Those of the queries ``among`` active that are not bad at round t (Algorithm 2, lines 14 to 16); all of them
+        if nothing was ``asked``."""
         if self.removal == "none":
-            return state
+            return among
+        state = state._replace(active=among)
         root = state.gain[:, :1]
 
-        def least(most: Array, part: State) -> Array:
-            lower = jnp.where(part.active, self._r(part, root) - self._sigma(part, t), -jnp.inf)
-            return functools.reduce(jnp.maximum, list(lower), most)
+        def least(most: Array, part: State, _: Array) -> Array:
+            return jnp.maximum(most, jnp.where(part.active, self._r(part, root) - self._sigma(part, t), -jnp.inf))
 
-        lowest = jnp.full(min(self.nodes, _PART), -jnp.inf)
-        bound = jnp.max(self._over_slots(state, least, lowest))
-        bad = self._r(state, root) + self._sigma(state, t) < bound
-        return state._replace(active=among & ~bad)
+        nothing = jnp.full((among.shape[0], min(self.nodes, _PART)), -jnp.inf)
+        bound = highest(self._over_slots(state, least, nothing).reshape(-1))
+
+        def good(kept: Array, part: State, begin: Array) -> Array:
+            bad = (self._r(part, root) + self._sigma(part, t) < bound) & asked
+            some = lax.dynamic_slice_in_dim(kept, begin, bad.shape[1], 1)
+            return lax.dynamic_update_slice_in_dim(kept, some & ~bad, begin, 1)
+
+        kept: Array = self._over_slots(state, good, among)
+        return kept
 
     def _r(self, state: State, root: Array) -> Array:
         """r of each query, (C, S): its node's estimate, and the root's (C, 1) as if it stood on ``prior`` answers."""
@@ -294,22 +274,19 @@ class Crux:
         c, nowhere = len(view.configurations), jnp.int32(2**31 - 1)
         root, t = state.gain[:, :1], state.got.queries + 1
 
-        def better(best: tuple[Array, Array], part: State) -> tuple[Array, Array]:
+        def better(best: tuple[Array, Array], part: State, _: Array) -> tuple[Array, Array]:
             cost = self._costs(view, part)
             askable = self._askable(view, part, cost)
             score = (self._r(part, root) + self._sigma(part, t)) / cost.astype(jnp.float32)
             most, place = best
-            for number in range(c):
-                own = part.node * c + number
-                take = (score[number] > most) | ((score[number] == most) & (own < place))
-                take &= askable[number]
-                most, place = jnp.where(take, score[number], most), jnp.where(take, own, place)
-            return most, place
+            own = part.node * c + jnp.arange(c, dtype=jnp.int32)[:, None]
+            take = ((score > most) | ((score == most) & (own < place))) & askable
+            return jnp.where(take, score, most), jnp.where(take, own, place)
 
-        width = min(self.nodes, _PART)
-        nothing = (jnp.full(width, -jnp.inf, jnp.float32), jnp.broadcast_to(nowhere, width))
-        most, place = self._over_slots(state, better, nothing)
-        place = jnp.min(jnp.where(most == jnp.max(most), place, nowhere))
+        shape = (c, min(self.nodes, _PART))
+        nothing = (jnp.full(shape, -jnp.inf, jnp.float32), jnp.broadcast_to(nowhere, shape))
+        most, place = (x.reshape(-1) for x in self._over_slots(state, better, nothing))
+        place = lowest(jnp.where(most == highest(most), place, nowhere))
         asked = place < nowhere
         place = jnp.where(asked, place, 0)
         node, configuration = place // c, place % c
@@ -319,7 +296,7 @@ class Crux:
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Count the answer at all active nodes, let the children in, renew the estimates, drop bad queries."""
-        before = state
+        void_before = state.void
         here = (state.node == pull.node) & pull.asked
         t = state.got.queries + 1
         price = None
@@ -327,97 +304,123 @@ class Crux:
             length = jnp.sum(pull.exclude >= 0, dtype=jnp.int32)
             price = view.shorter[pull.configuration, length, jnp.asarray(view.poset.specificity)[pull.node]]
         got, news = add(view, state.got, pull, outcome, price)
-        sizes, moves, fits = self._moves(state, news)
-        mine = here & (jnp.arange(state.asked.shape[0])[:, None] == pull.configuration)
+        sizes, gains, loses = self._moves(state, news)
+        fits = jnp.all((gains < self.columns) | ~news.there)
         got = got._replace(code=jnp.where(fits, got.code, OVERFLOW))
-        state = state._replace(got=got, sizes=sizes, asked=state.asked + mine)
-        position = jnp.asarray(view.poset.spans)[news.leaf, :, 0].T
-        position = jnp.where(news.there, position, -1)
-        stale = jnp.zeros_like(here)
-        for number in range(view.k_max):
-            stale |= contains(state.spans, position[:, number, None])
+        above = jnp.where(news.there[:, None], jnp.asarray(view.poset.ancestors)[news.leaf], -1)
+        slots = self._slots(state, jnp.append(above.reshape(-1), jnp.where(pull.asked, pull.node, -1)))
+        slot, own = slots[:-1].reshape(above.shape), slots[-1]
+        columns = jnp.broadcast_to(jnp.stack([gains, loses])[:, :, None], (2, *slot.shape))
+        f = state.f.at[slot, columns].add(jnp.array([1, -1], jnp.int32)[:, None, None], mode="drop")
+        asked = state.asked.at[pull.configuration, own].add(1, mode="drop")
+        touched = jnp.zeros_like(here).at[slot].set(True, mode="drop")
+        state = state._replace(got=got, sizes=sizes, asked=asked, f=f)
+        stale = touched
         if self.grow:
             if not self.whole:
-                state = self._grown(view, state, pull)
-            below = jnp.any(state.parents == pull.node, axis=0) & pull.asked
+                state, stale = self._grown(view, state, pull, stale)
+            below = functools.reduce(jnp.logical_or, list(state.parents == pull.node)) & pull.asked
             new = below & ~state.entered
             state = state._replace(grown=state.grown | here, entered=state.entered | new)
-            stale |= new
             entering = below if self.reentry else new
         if self.empty != "ignored":
-            state = self._emptied(before, state, pull, outcome, here)
-            stale |= state.void & ~before.void
+            state = self._emptied(view, state, pull, outcome, here)
+            stale |= state.void & ~void_before
         if self.exclude_from == "all":
             stale |= state.entered
-        # A slot that is new has counted this answer already.
-        state = self._renewed(view, state, stale, before.node >= 0, position, moves)
+        state = self._renewed(view, state, stale, touched)
         if self.bootstrap:
             state = self._resampled(view, state, stale)
         if self.removal == "fresh":
-            among = jnp.broadcast_to(state.entered, state.active.shape)
+            among = jnp.where(pull.asked, state.entered, state.active)
         else:
             among = (state.active | entering) if self.grow else state.active
-        state = self._without_bad(state, among, t)
-        return state._replace(active=jnp.where(pull.asked, state.active, before.active))
+        return state._replace(active=self._without_bad(state, among, t, pull.asked))
 
-    def _grown(self, view: View, state: State, pull: Pull) -> State:
-        """With slots for the children of the pull's node."""
+    def _slot_type(self) -> Any:
+        return jnp.int16 if self.nodes < 2**15 else jnp.int32
+
+    def _slots(self, state: State, node: Array) -> Array:
+        """The slot of each node, beyond all where it has none: int32, the shape of ``node``, -1 where there is none."""
+        if state.slot_of is None:
+            return jnp.where((node >= 0) & (node < max(self.whole, 1)), node, self.nodes)
+        slot = state.slot_of[jnp.maximum(node, 0)].astype(jnp.int32)
+        return jnp.where((node >= 0) & (state.node[slot] == node), slot, self.nodes)
+
+    def _grown(self, view: View, state: State, pull: Pull, stale: Array) -> tuple[State, Array]:
+        """With slots for the children of the pull's node; those of them that hold something retrieved are stale."""
+        assert state.slot_of is not None
         grows = pull.asked & ~jnp.any((state.node == pull.node) & state.grown)
-        known = Frontier(state.node, state.filled)
         poset = jax.tree.map(jnp.asarray, view.poset)
-        after = _with_children(grows, known, known, poset.child_start, poset.child, pull.node)
-        new = (after.node >= 0) & (state.node < 0)
+        begin, end = poset.child_start[pull.node], poset.child_start[pull.node + 1]
+        slots, nodes = self.nodes, self.parents.shape[0]
 
-        def made(rows: list[Array], node: Array, lane: tuple[Array, ...], shared: tuple[Poset, Array]) -> list[Array]:
-            sizes, position, times, size = lane
-            poset, parents = shared
-            spans = jnp.asarray(poset.spans)[node]
-            width = 32 if times.shape[1] % 32 == 0 else 16
+        def made(
+            arrays: list[Array], lane: Array, rank: Array, there: Array, begin: Array, shared: tuple[Poset, Array]
+        ) -> list[Array]:
+            slot_of, known, specificity, parents, f, filled = arrays
+            poset, above = shared
+            node = jnp.asarray(poset.child)[begin[lane] + rank]
+            new = there & (known[lane, slot_of[lane, node].astype(jnp.int32)] != node)
+            # Of the lane's entries in this block, the first one.
+            first = jnp.maximum(jnp.arange(new.shape[0], dtype=jnp.int32) - rank, 0)
+            earlier = places(new)
+            slot = jnp.where(new, filled[lane] + earlier - earlier[first], slots)
+            return [
+                slot_of.at[lane, jnp.where(slot < slots, node, nodes)].set(slot.astype(slot_of.dtype), mode="drop"),
+                known.at[lane, slot].set(node, mode="drop"),
+                specificity.at[lane, slot].set(jnp.asarray(poset.specificity)[node], mode="drop"),
+                parents.at[lane, :, slot].set(above[node], mode="drop"),
+                f.at[lane, slot].set(0, mode="drop"),
+                filled.at[lane].add(new.astype(jnp.int32)),
+            ]
 
-            def count(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-                start, f = carry
-                there = lax.dynamic_slice_in_dim(position, start, width, 2)
-                held = contains(jnp.moveaxis(spans, 0, 2)[:, :, :, None], jnp.moveaxis(there, 0, 1))
-                often = fenced(jnp.where(held, lax.dynamic_slice_in_dim(times, start, width, 1), 0))
-                for row in range(width):
-                    f += (often[:, row, None] == sizes).astype(jnp.int32)
-                return start + width, f
-
-            used = jnp.max(size)
-            _, f = lax.while_loop(lambda carry: carry[0] < used, count, (jnp.int32(0), jnp.zeros_like(rows[0])))
-            low, high = spans[:, :, 0], spans[:, :, 1]
-            return [f, jnp.asarray(poset.specificity)[node], low, high, parents[node]]
-
-        lane = (state.sizes, state.got.position, state.got.times, state.got.size)
-        written = [state.f, state.specificity, state.spans[:, 0], state.spans[:, 1], state.parents]
-        f, specificity, low, high, parents = packed(
-            made, _NEW, new, written, (0, 0, 1, 1, 1), after.node, lane, (poset, self.parents)
-        )
-        code = jnp.where(after.filled > self.nodes, OVERFLOW, state.got.code)
-        return state._replace(
-            got=state.got._replace(code=code), node=after.node, specificity=specificity, parents=parents,
-            spans=jnp.stack([low, high], axis=1), filled=jnp.minimum(after.filled, self.nodes), f=f,
+        rank = jnp.arange(self.widest, dtype=jnp.int32)
+        slot_of, node, specificity, parents, f, filled = in_turn(
+            made, _CHILDREN, grows & (rank < end - begin),
+            [state.slot_of, state.node, state.specificity, state.parents, state.f, state.filled],
+            begin, (poset, self.parents),
+        )  # fmt: skip
+        code = jnp.where(filled > slots, OVERFLOW, state.got.code)
+        earlier = state.filled
+        state = state._replace(
+            got=state.got._replace(code=code), node=node, slot_of=slot_of, specificity=specificity, parents=parents,
+            filled=jnp.minimum(filled, slots),
         )  # fmt: skip
 
-    def _renewed(self, view: View, state: State, stale: Array, counts: Array, position: Array, moves: Array) -> State:
-        """With the answer counted and the gains renewed in the slots that are stale.
+        def counted(
+            arrays: list[Array], lane: Array, row: Array, there: Array, read: tuple[Any, ...], ancestors: Array
+        ) -> list[Array]:
+            f, stale = arrays
+            slot_of, known, earlier, sizes, leaf, times = read
+            node = ancestors[leaf[lane, row]]
+            lane = jnp.broadcast_to(lane[:, None], node.shape)
+            slot = slot_of[lane, jnp.maximum(node, 0)].astype(jnp.int32)
+            new = there[:, None] & (node >= 0) & (slot >= earlier[lane]) & (known[lane, slot] == node)
+            slot = jnp.where(new, slot, slots)
+            same = sizes[lane[:, 0]] == times[lane[:, 0], row][:, None]
+            column = jnp.where(jnp.any(same, axis=1), jnp.argmax(same, axis=1), sizes.shape[1])
+            return [
+                f.at[lane, slot, jnp.broadcast_to(column[:, None], node.shape)].add(1, mode="drop"),
+                stale.at[lane, slot].set(True, mode="drop"),
+            ]
 
-        ``counts``: bool (S,), in which slots it is to be counted; ``position``: int32 (A, k_max), of its entities, -1
-        where there is none; ``moves``: see ``_moves``.
-        """
+        held = grows & state.got.under(view, pull.node)
+        read = (slot_of, node, earlier, state.sizes, state.got.leaf, state.got.times)
+        f, stale = in_turn(counted, _HELD, held, [f, stale], read, poset.ancestors)
+        return state._replace(f=f), stale
+
+    def _renewed(self, view: View, state: State, stale: Array, touched: Array) -> State:
+        """With the gains renewed in the slots that are stale; ``touched``: bool (S,), where the answer was counted."""
 
         def renewed(rows: list[Array], read: tuple[Array, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
-            f, _gain, past_n, past_k, pairs = rows
-            node, entered, counts, void, spans = read
-            sizes, moves, position, size, choices = lane
-            member = contains(jnp.moveaxis(spans, 0, 2)[:, :, :, None], jnp.moveaxis(position, 0, 1))
-            member = fenced((member & counts[:, None]).astype(jnp.int32))
-            for number in range(position.shape[2]):
-                f = f + member[:, number, None] * moves[:, number]
+            _gain, past_n, past_k, pairs = rows
+            node, entered, touched, void, f = read
+            sizes, size, choices = lane
             f = fenced(f)
             if self.pairs:
                 curve = jax.vmap(hwang_shen_k)(f, sizes)
-                one = curve.known & jnp.any(member > 0, axis=1) & entered
+                one = curve.known & touched & entered
                 here = (jnp.arange(self.pairs) == (pairs % self.pairs)[:, None]) & one[:, None]
                 n = jnp.sum(f * sizes, axis=1).astype(jnp.float32)
                 past_n = jnp.where(here, n[:, None], past_n)
@@ -428,15 +431,13 @@ class Crux:
             ranks = self._lists(view, choices, LIST, node, n, pool, self.exclude_draws)
             gains = self._gains(view, sizes, f[None], ranks, pool, Past(past_n, past_k))
             mean = jnp.stack([jnp.sum(each, axis=0) / each.shape[0] for each in gains], axis=1)
-            return [f, jnp.where(void[:, None], 0, mean), past_n, past_k, pairs]
+            return [jnp.where(void[:, None], 0, mean), past_n, past_k, pairs]
 
-        written = [state.f, state.gain, state.past.n, state.past.k, state.pairs]
-        read = (state.node, state.entered, counts, state.void, jnp.moveaxis(state.spans, 2, 0))
-        lane = (state.sizes, moves, position, state.got.size, view.choices)
-        f, gain, past_n, past_k, pairs = packed(
-            renewed, self._block(_BLOCK), stale, written, (0, 1, 0, 0, 0), read, lane
-        )
-        return state._replace(f=f, gain=gain, past=Past(past_n, past_k), pairs=pairs)
+        written = [state.gain, state.past.n, state.past.k, state.pairs]
+        read = (state.node, state.entered, touched, state.void, state.f)
+        lane = (state.sizes, state.got.size, view.choices)
+        gain, past_n, past_k, pairs = packed(renewed, self._block(_BLOCK), stale, written, (1, 0, 0, 0), read, lane)
+        return state._replace(gain=gain, past=Past(past_n, past_k), pairs=pairs)
 
     def _block(self, most: int) -> int:
         """How many slots of all lanes to look at together: few where each has long rows."""
@@ -475,9 +476,9 @@ class Crux:
         return state._replace(gain=gain, variance=variance, got=state.got._replace(code=code))
 
     def _moves(self, state: State, news: retrieved.News) -> tuple[Array, Array, Array]:
-        """The columns' sizes, and what an entity of the answer adds to them (int32, (k_max, V)): its former column
-        loses one and the next gains one. A size that has no column takes an empty one, from the end; whether there
-        was one each time (bool)."""
+        """The columns' sizes, and for each entity of the answer the column that gains one by it and the one that loses
+        one (int32, (k_max,), beyond all where there is none). A size that has no column takes an empty one, from the
+        end."""
         now = news.before + 1
         there = news.there[:, None]
         has = (state.sizes == now[:, None]) & there
@@ -490,34 +491,36 @@ class Crux:
         after = jnp.sum(free[None, :] & (v[None, :] > v[:, None]), axis=1)
         takes = free & (after == rank[:, None]) & first[:, None]
         sizes = jnp.where(jnp.any(takes, axis=0), jnp.sum(jnp.where(takes, now[:, None], 0), axis=0), state.sizes)
-        gains = (sizes == now[:, None]) & there
-        loses = (sizes == news.before[:, None]) & there & (news.before > 0)[:, None]
-        moves = gains.astype(jnp.int32) - loses.astype(jnp.int32)
-        return sizes, moves, jnp.all(jnp.any(gains, axis=1) | ~news.there)
 
-    def _emptied(self, before: State, state: State, pull: Pull, outcome: Outcome, here: Array) -> State:
+        def column(size: Array, some: Array) -> Array:
+            return jnp.min(jnp.where((sizes == size[:, None]) & some[:, None], v, v.shape[0]), axis=1)
+
+        return sizes, column(now, news.there), column(news.before, news.there & (news.before > 0))
+
+    def _emptied(self, view: View, state: State, pull: Pull, outcome: Outcome, here: Array) -> State:
         """After an empty answer nothing is expected at the node and below."""
+        spans = jnp.asarray(view.poset.spans)
         empty = pull.asked & ~jnp.any(outcome.entity >= 0)
 
         def barren(_: None) -> Array:
             counts = here & empty
             if self.empty == "unless-covered":
-                known = jnp.sum(jnp.where(here[:, None], before.f, 0))
-                span = jnp.sum(jnp.where(here, before.spans, 0), axis=2)[:, :, None]
-                held = contains(span, before.got.position)
-                held &= jnp.any(before.got.entity[:, None] == pull.exclude, axis=1)
-                counts &= (known == 0) | (jnp.sum(held) < known)
+                known = state.got.under(view, pull.node)
+                held = known & jnp.any(state.got.entity[:, None] == pull.exclude, axis=1)
+                counts &= ~jnp.any(known) | jnp.any(known & ~held)
             return state.barren | counts
 
         def void(barren: Array) -> Array:
-            up_to = places(barren) + barren
+            known = marked(barren)
+            position = jnp.where(state.node >= 0, spans[jnp.maximum(state.node, 0), :, 0].T, -1)
 
             def below(carry: tuple[Array, Array]) -> tuple[Array, Array]:
                 number, void = carry
-                span = state.spans[:, :, jnp.minimum(nth(up_to, number), barren.shape[0] - 1)]
-                return number + 1, void | ((number < up_to[-1]) & contains(span[:, :, None], state.spans[:, 0]))
+                node = state.node[jnp.minimum(nth(known, number), barren.shape[0] - 1)]
+                span = spans[jnp.maximum(node, 0)][:, :, None]
+                return number + 1, void | ((number < known.total) & contains(span, position))
 
-            many = over_lanes(up_to[-1])
+            many = over_lanes(known.total)
             return lax.while_loop(lambda carry: carry[0] < many, below, (jnp.int32(0), state.void))[1]
 
         some = lax.cond(over_lanes(empty.astype(jnp.int32)) > 0, barren, lambda _: state.barren, None)
@@ -570,41 +573,78 @@ class Crux:
         below = fenced(jnp.moveaxis(before(f), 2, 0))
         if self.estimator in OF_TOTALS:
             whole = Totals(*(x.astype(jnp.int32) for x in totals(f, sizes)))
-            size = jnp.zeros_like(ranks)
-            # A loop that is written out: a sum over so long an axis would be stored before it is summed.
-            for i in range(v):
-                size += jnp.where(ranks >= below[i], sizes[:, i] - (sizes[:, i - 1] if i else 0), 0)
+            size = self._sizes_at(ranks, below, sizes, f)
             if self.exclude_from == "all":
                 size = jnp.where(ranks < distinct, size, 0)
             size = fenced(size)
         curve = logistic_fit(past) if self.pairs else None
+        if self.estimator in OF_TOTALS:
+            return self._of_totals(view, whole, size, pool)
         by_length: dict[int, Array] = {}
         gains = []
         for (k, length), unseen in zip(view.configurations, self._unseen(view), strict=True):
-            if self.estimator in OF_TOTALS:
-                gone = size[:length]
-                rest = Totals(
-                    whole.n - jnp.sum(gone, axis=0),
-                    whole.distinct - jnp.sum(gone > 0, axis=0),
-                    whole.f1 - jnp.sum(gone == 1, axis=0),
-                    whole.f2 - jnp.sum(gone == 2, axis=0),
-                    whole.pairs - jnp.sum(gone * (gone - 1), axis=0),
-                )
-                # Where there are no more than so many, all are excluded.
-                rest = Totals(*(jnp.maximum(x, 0).astype(jnp.float32) for x in rest))
-                some = rest.distinct > 0
-                each = OF_TOTALS[self.estimator](rest, k)
-            else:
-                if length not in by_length:
-                    left = jnp.broadcast_to(f, (*(ranks if length else distinct).shape[-2:], v))
-                    under = jnp.moveaxis(below, 0, 2)
-                    for rank in ranks[:length, :, :, None]:
-                        left = left - ((rank >= under) & (rank < under + f)).astype(jnp.int32)
-                    by_length[length] = left
-                some = jnp.sum(by_length[length], axis=2) > 0
-                each = self._estimated(by_length[length], k, sizes, curve)
+            if length not in by_length:
+                left = jnp.broadcast_to(f, (*(ranks if length else distinct).shape[-2:], v))
+                under = jnp.moveaxis(below, 0, 2)
+                for rank in ranks[:length, :, :, None]:
+                    left = left - ((rank >= under) & (rank < under + f)).astype(jnp.int32)
+                by_length[length] = left
+            some = jnp.sum(by_length[length], axis=2) > 0
+            each = self._estimated(by_length[length], k, sizes, curve)
             gains.append(jnp.where((pool > length) & some, each, unseen))
         return gains
+
+    def _of_totals(self, view: View, whole: Totals, size: Array, pool: Array) -> list[Array]:
+        """``_gains`` by the totals of the ``whole`` samples and how often each entity of a list was seen (``size``)."""
+        gains: dict[int, Array] = {}
+        lengths = [length for _, length in view.configurations]
+        for own in ([c for c, n in enumerate(lengths) if not n], [c for c, n in enumerate(lengths) if n]):
+            if not own:
+                continue
+            rest = {}
+            for length in {lengths[c] for c in own}:
+                gone = size[:length]
+                rest[length] = (
+                    Totals(
+                        whole.n - jnp.sum(gone, axis=0),
+                        whole.distinct - jnp.sum(gone > 0, axis=0),
+                        whole.f1 - jnp.sum(gone == 1, axis=0),
+                        whole.f2 - jnp.sum(gone == 2, axis=0),
+                        whole.pairs - jnp.sum(gone * (gone - 1), axis=0),
+                    )
+                    if length
+                    else whole
+                )
+            # Where there are no more than so many, all are excluded.
+            stacked = (jnp.stack(some) for some in zip(*(rest[lengths[c]] for c in own), strict=True))
+            left = Totals(*(fenced(jnp.maximum(x, 0)).astype(jnp.float32) for x in stacked))
+            m, least, unseen = (
+                x[np.array(own)][:, None, None]
+                for x in (np.array([k for k, _ in view.configurations]), np.array(lengths), self._unseen(view))
+            )
+            each = OF_TOTALS[self.estimator](left, m)
+            each = jnp.where((pool > least) & (left.distinct > 0), each, unseen)
+            # No gain is negative: its bits are those of a whole number.
+            bits = fenced(lax.bitcast_convert_type(jnp.abs(each), jnp.int32))
+            gains |= dict(zip(own, lax.bitcast_convert_type(bits, jnp.float32), strict=True))
+        return [gains[c] for c in range(len(lengths))]
+
+    def _sizes_at(self, ranks: Array, below: Array, sizes: Array, f: Array) -> Array:
+        """The size of the column that each rank is in; see ``_gains``. ``below``: the ranks at which columns begin."""
+        v = f.shape[2]
+        more = jnp.diff(sizes, axis=1, prepend=0)
+        used = jnp.max(jnp.where(f > 0, jnp.arange(v), 0))
+        size = jnp.zeros_like(ranks)
+        for start in range(0, v, _COLUMNS):
+
+            def further(size: Array, start: int = start) -> Array:
+                # Written out: a sum over so long an axis would be stored before it is summed.
+                for i in range(start, min(start + _COLUMNS, v)):
+                    size += jnp.where(ranks >= below[i], more[:, i], 0)
+                return size
+
+            size = where_due(used >= start, further, size)
+        return size
 
     def _estimated(self, f: Array, k: int, sizes: Array, curve: Logistic | None) -> Array:
         """The gain of k answers by the estimator, of samples (lists, nodes, V)."""
@@ -725,9 +765,10 @@ def crux(
         slots += -slots % _PART
     elif grow:
         slots += -slots % 16
+    widest = int(np.diff(np.asarray(problem.poset.child_start)).max())
     return Crux(
         jnp.float32(variance_floor), jnp.float32(prior), jnp.asarray(parents), estimator,
         retrieved.capacity(problem, short_list == "actual"), slots, columns, _PAIRS if estimator == "new-regr" else 0,
-        whole, prior > 0, grow, removal_at_start=removal_at_start, reentry=reentry, bootstrap=bootstrap,
+        whole, widest, prior > 0, grow, removal_at_start=removal_at_start, reentry=reentry, bootstrap=bootstrap,
         exclude_draws=exclude_draws, **given,
     )  # fmt: skip

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import nth, places
+from jaxbandit.arms.prefix import marked, nth
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
@@ -215,12 +215,12 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_al
 
     def drawn(_: None) -> Array:
         held = got.entity >= 0 if from_all else got.under(view, node)
-        up_to = places(held) + held
+        known = marked(held)
         pairs = (view.l_max + 1) // 2
         word = jnp.stack(words(substream(view.choices, ISSUE, got.queries), 0, jnp.arange(pairs)), axis=1).reshape(-1)
-        rank = ranks_without_replacement(word[: view.l_max], up_to[-1])
+        rank = ranks_without_replacement(word[: view.l_max], known.total)
         number = jnp.arange(view.l_max)
-        return jnp.where((number < length) & (number < up_to[-1]), got.entity[nth(up_to, rank)], -1)
+        return jnp.where((number < length) & (number < known.total), got.entity[nth(known, rank)], -1)
 
     nothing = jnp.full(view.l_max, -1, jnp.int32)
     chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: nothing, None)
@@ -244,10 +244,12 @@ def ranks_without_replacement(word: Array, pool: Array, fence: Callable[[Array],
     drawn: list[Array] = []
     moved: list[Array] = []
     for j in range(word.shape[0]):
-        at, end = place[j], jnp.broadcast_to(last[j], place[j].shape)
+        at, end = place[j], jnp.broadcast_to(jnp.maximum(last[j], 0), place[j].shape)
         for i in range(j):
             at = jnp.where(place[i] == place[j], moved[i], at)
             end = jnp.where(place[i] == last[j], moved[i], end)
+        if word.ndim > 1:
+            at, end = fence(jnp.stack([at, end]))
         drawn.append(at)
         moved.append(end)
     return fence(jnp.stack(drawn))
