@@ -37,7 +37,7 @@ from jaxbandit.outliers.leap import (
 )  # fmt: skip
 from jaxbandit.outliers.problem import Rewards, Tape, View, reward
 from jaxbandit.outliers.twofold import Twofold
-from jaxbandit.random.fence import computed_once
+from jaxbandit.random.fence import as_one_kernel, computed_once
 from jaxbandit.random.stream import Stream
 from jaxbandit.random.trials import over_lanes
 
@@ -252,7 +252,8 @@ class WRR:
                 made=zero,
                 way=mode,
             )
-            _, way = lax.while_loop(lambda c: (c[0] < _PULLS) & _any(c[1].way == _GOES), one, (jnp.int32(0), way))
+
+            way = lax.while_loop(lambda c: (c[0] < _PULLS) & _any(c[1].way == _GOES), one, (jnp.int32(0), way))[1]
             place = cyclic(n, arm)
             before, after = (_nth(way.ends, way.made, place + i) for i in (-1, 0))
             inside = low_bits(after) & ~low_bits(before)
@@ -272,7 +273,7 @@ class WRR:
             number, way = carry
             return (number < _RECORDS) & _any((way.way != _UNCLEAR) & (way.left > 0))
 
-        way: _Way = lax.while_loop(more, some, (jnp.int32(0), start))[1]
+        way: _Way = as_one_kernel(lambda: lax.while_loop(more, some, (jnp.int32(0), start)))[1]
         return way
 
     def done(self, view: View, state: State) -> Array:
