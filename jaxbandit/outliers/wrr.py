@@ -94,21 +94,21 @@ class State(NamedTuple):
 
 
 _GOES, _RESTS, _UNCLEAR = range(3)
-_PULLS = 32
-"""The most pulls between two records, which are words of as many bits."""
-_RECORDS = 8
-"""The most records between two looks."""
+_WORD = 32
+_WORDS = 8
+"""A walk is at most so many words of pulls, a bit each."""
 
 
 class _Way(NamedTuple):
-    """A walk. Of the arm at ``cursor``: pulls ``m``, ``ones`` and mean ``p``. Since the last record, a bit a pull:
-    ``hits``, those that paid, and ``ends``, those that ended a visit; and ``made``, how many there were. ``sums``: over
-    all arms, see ``_features``; ``best``: those of the one arm. ``way``: of the three above."""
+    """A walk. ``way``: of the three above; ``left``: pulls that may be made. Of the arm at ``cursor``, or ``visits``
+    later: pulls ``m``, ``ones`` and mean ``p``. In this word: ``made`` pulls, a bit each; ``hits``: those that paid,
+    ``ends``: those that ended a visit. ``sums``: over all arms, see ``_features``; ``best``: those of one arm."""
 
     seen: Seen
     cursor: Array
     counter: Counter
     left: Array
+    visits: Array
     m: Array
     ones: Array
     p: Array
@@ -136,9 +136,14 @@ class WRR:
     stride: ClassVar[int] = 4
 
     @property
+    def words(self) -> int:
+        """Words of pulls between two records: in so many pulls no arm is visited twice, but for few arms."""
+        return max(1, min(self.n // _WORD, _WORDS))
+
+    @property
     def dense(self) -> int:
-        """About how many bytes of a lane a step works on."""
-        return 1024 + 16 * self.n
+        """About how many bytes of a lane a step works on, where its arms are few; 64 lanes or more share a kernel."""
+        return min(4096 + 60 * self.n, 1 << 14)
 
     def init(self, view: View) -> State:
         """Each arm once."""
@@ -169,7 +174,9 @@ class WRR:
         ended = unclear & ~first & ~jnp.any(here & on & (seen.pulls < due))
         cursor, counter = self._onward(way.cursor, way.counter, ended.astype(jnp.int32))
         code = code_of(~unclear | jnp.any(on), self.cap > seen.total, at)
-        strongest = jnp.argmax(at.slack).astype(jnp.int32)
+        # Floats that are not negative are ordered as their bits are; the lowest of these are the arm.
+        mask = jnp.int32((1 << (n - 1).bit_length()) - 1)
+        strongest = jnp.max((lax.bitcast_convert_type(jnp.maximum(at.slack, 0), jnp.int32) & ~mask) | arms) & mask
         return select(state.code == RUNNING, State(seen, cursor, counter, strongest, code), state)
 
     def _arm(self, turn: Array) -> Array:
@@ -193,7 +200,7 @@ class WRR:
         y = seen.ones.astype(jnp.float32) / pulls.astype(jnp.float32)
         middle = jnp.sum(y) / n
         # Reaches are read at both ends of a walk, which is not to double T.
-        span = jnp.minimum(_PULLS * _RECORDS, total)
+        span = jnp.minimum(_WORD * _WORDS, total)
         reach, last = of.reach_at(total), of.reach_at(total + span)
         trusted = self.leaping & (of.rule == "k-sigma")
         left = jnp.where(trusted, jnp.minimum(self.cap - seen.total, span), 1)
@@ -214,22 +221,23 @@ class WRR:
         def one(carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
             number, way = carry
             due = tuple(way.counter.after(rounds, self.share).ceiling() for rounds in (1, 2))
-            turn = way.cursor + lax.population_count(way.ends).astype(jnp.int32)
+            visits = way.visits + _set_bits(way.ends)
+            turn = way.cursor + visits
             here = jnp.where(turn >= n, due[1], due[0])
             arm, later = self._arm(turn), self._arm(turn + 1)
             code = check(*of_lane, way.seen.total, here, arm, way.m, way.ones, way.p, *way.sums, *way.best, way.made)
-            goes, paid, over = way.way == _GOES, code & 1, (code & 2) > 0
+            goes, paid = way.way == _GOES, code & 1
+            over = goes & ((code & 2) > 0)
             m, ones = way.m + 1, way.ones + paid
             old, new = (_features(of.name, *x, middle, reach) for x in ((way.m, way.ones), (m, ones)))
             bit = jnp.uint32(1) << number.astype(jnp.uint32)
-            over = over & goes
             made = way.made + goes.astype(jnp.int32)
-            last = (made >= way.left) | (over & (lax.population_count(way.ends).astype(jnp.int32) + 1 >= n))
+            last = (made >= way.left) | (over & (visits + 1 >= n))
             mode = jnp.where((code & 4) > 0, _UNCLEAR, jnp.where(last, _RESTS, _GOES))
             return number + 1, way._replace(
-                m=jnp.where(over, way.seen.pulls[later], m),
-                ones=jnp.where(over, way.seen.ones[later], ones),
-                p=jnp.where(over, tape.p[later], way.p),
+                m=jnp.where(over, _at(way.seen.pulls, later), m),
+                ones=jnp.where(over, _at(way.seen.ones, later), ones),
+                p=jnp.where(over, _at(tape.p, later), way.p),
                 hits=jnp.where(goes & (paid > 0), way.hits | bit, way.hits),
                 ends=jnp.where(over, way.ends | bit, way.ends),
                 made=made,
@@ -238,40 +246,40 @@ class WRR:
                 way=jnp.where(goes, mode, way.way),
             )
 
+        def word(number: Array, carry: tuple[_Way, Array]) -> tuple[_Way, Array]:
+            way, record = carry
+            way = lax.while_loop(lambda c: (c[0] < _WORD) & _any(c[1].way == _GOES), one, (jnp.int32(0), way))[1]
+            made = way.made
+            record = record.at[number].set(jnp.stack([way.ends, way.hits, made.astype(jnp.uint32)]))
+            return way._replace(
+                seen=way.seen._replace(total=way.seen.total + made), left=way.left - made,
+                visits=way.visits + _set_bits(way.ends), hits=none, ends=none, made=zero,
+            ), record  # fmt: skip
+
         def some(carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
             number, way = carry
-            arm = self._arm(way.cursor)
-            zero, none = jnp.int32(0), jnp.uint32(0)
+            arm, seen = self._arm(way.cursor), way.seen
+            m, ones, p = (_at(x, arm) for x in (seen.pulls, seen.ones, tape.p))
             mode = jnp.where(way.way == _UNCLEAR, _UNCLEAR, jnp.where(way.left > 0, _GOES, _RESTS))
-            way = way._replace(
-                m=way.seen.pulls[arm],
-                ones=way.seen.ones[arm],
-                p=tape.p[arm],
-                hits=none,
-                ends=none,
-                made=zero,
-                way=mode,
-            )
-
-            way = lax.while_loop(lambda c: (c[0] < _PULLS) & _any(c[1].way == _GOES), one, (jnp.int32(0), way))[1]
+            way = way._replace(visits=zero, m=m, ones=ones, p=p, way=mode)
+            blank = jnp.zeros((self.words, 3), jnp.uint32)
+            way, record = lax.fori_loop(0, self.words, word, (way, blank))
             place = cyclic(n, arm)
-            before, after = (_nth(way.ends, way.made, place + i) for i in (-1, 0))
-            inside = low_bits(after) & ~low_bits(before)
-            paid = lax.population_count(way.hits & inside).astype(jnp.int32)
-            visits = lax.population_count(way.ends).astype(jnp.int32)
-            cursor, counter = self._onward(way.cursor, way.counter, visits)
-            seen = Seen(way.seen.pulls + (after - before), way.seen.ones + paid, way.seen.total + way.made)
-            return number + 1, way._replace(seen=seen, cursor=cursor, counter=counter, left=way.left - way.made)
+            upto = _upto(record, place)
+            each = upto - jnp.where(place == 0, 0, jnp.roll(upto, 1))
+            seen = way.seen._replace(pulls=seen.pulls + (each >> 16), ones=seen.ones + (each & 0xFFFF))
+            cursor, counter = self._onward(way.cursor, way.counter, way.visits)
+            return number + 1, way._replace(seen=seen, cursor=cursor, counter=counter)
 
         zero, none = jnp.int32(0), jnp.uint32(0)
         start = _Way(
-            seen._replace(pulls=pulls), state.cursor, state.counter, left, zero, zero, jnp.float32(0), none, none, zero,
-            sums, best, jnp.where(left > 0, _GOES, _RESTS),
+            seen._replace(pulls=pulls), state.cursor, state.counter, left, zero, zero, zero, jnp.float32(0), none, none,
+            zero, sums, best, jnp.where(left > 0, _GOES, _RESTS),
         )  # fmt: skip
 
         def more(carry: tuple[Array, _Way]) -> Array:
             number, way = carry
-            return (number < _RECORDS) & _any((way.way != _UNCLEAR) & (way.left > 0))
+            return (number < _WORDS // self.words) & _any((way.way != _UNCLEAR) & (way.left > 0))
 
         way: _Way = as_one_kernel(lambda: lax.while_loop(more, some, (jnp.int32(0), start)))[1]
         return way
@@ -285,21 +293,42 @@ class WRR:
         return answer(self.of, self.k, state.seen, state.code)
 
 
+def _at(x: Array, arm: Array) -> Array:
+    """``x[arm]``, of an arm that there is."""
+    return x.at[arm].get(mode="promise_in_bounds")
+
+
 def _any(lane: Array) -> Array:
     """Whether it is so in any lane."""
     found: Array = over_lanes(lane.astype(jnp.int32)) > 0
     return found
 
 
-def _nth(bits: Array, most: Array, place: Array) -> Array:
-    """Up to and with the set bit number ``place``, how many bits there are: 0 before the first one, ``most`` if there
-    are not so many."""
-    found = jnp.zeros_like(place)
+def _set_bits(bits: Array) -> Array:
+    return lax.population_count(bits).astype(jnp.int32)
+
+
+@computed_once
+def _upto(record: Array, place: Array) -> Array:
+    """How many pulls were made up to the end of visit number ``place``, times 2^16, and how many of them paid.
+
+    ``record``: words of the ends of visits, of rewards, and how many pulls they have, shape (..., words, 3).
+    """
+    own = [jnp.zeros_like(place)] * 6
+    visits, before, paid = (jnp.zeros_like(place[..., :1]) for _ in range(3))
+    for number in range(record.shape[-2]):
+        ends, hits, made = (record[..., number, j, None].astype(jnp.int32) for j in range(3))
+        some = ends, hits, made, visits, before, paid
+        own = [jnp.where(place >= visits, x, last) for x, last in zip(some, own, strict=True)]
+        visits, before, paid = visits + _set_bits(ends), before + made, paid + _set_bits(hits)
+    ends, hits, made, visits, before, paid = own
+    rank, pulls = place - visits, jnp.zeros_like(place)
     for size in (16, 8, 4, 2, 1):
-        passed = lax.population_count(bits & low_bits(found + size)).astype(jnp.int32) <= place
-        found = found + jnp.where(passed, size, 0)
-    some = lax.population_count(bits).astype(jnp.int32)
-    return jnp.where(place < 0, 0, jnp.where(place < some, found + 1, most))
+        longer = pulls + size
+        pulls = jnp.where(_set_bits(ends & ((jnp.int32(1) << longer) - 1)) <= rank, longer, pulls)
+    pulls = jnp.where(rank < _set_bits(ends), pulls + 1, made)
+    inside = lax.bitcast_convert_type(low_bits(pulls), jnp.int32)
+    return ((before + pulls) << 16) + paid + _set_bits(hits & inside)
 
 
 def _features(kind: str, pulls: Array, ones: Array, middle: Array, reach: Array) -> tuple[Array, ...]:
