@@ -18,15 +18,13 @@ from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from jaxbandit.outliers.intervals import Arms, Interval, looked_at
 from jaxbandit.outliers.twofold import Twofold, in_float64
 from jaxbandit.random.fence import rarely
 
 S = TypeVar("S")
-
-_BLOCK = 16
 
 RUNNING, DECIDED, CAPPED, FLAT = range(4)
 """Result codes: not over; the rule's own end; the cap, with the set estimated by then; the cap, all means equal."""
@@ -69,22 +67,6 @@ def low_bits(count: Array) -> Array:
     """A mask of the lowest ``count`` bits, 0 to 32: uint32."""
     some = (jnp.uint32(1) << jnp.minimum(count, 31).astype(jnp.uint32)) - 1
     return jnp.where(count >= 32, jnp.uint32(0xFFFFFFFF), some)
-
-
-def prefix_sums(x: Array) -> Array:
-    """Sums of what comes before, over the last two axes in row-major order: by products with triangles, as prefix sums
-    are slow."""
-    *lead, rounds, n = x.shape
-    size = -(-rounds * n // _BLOCK) * _BLOCK
-    flat = jnp.pad(x.reshape(*lead, rounds * n), [(0, 0)] * len(lead) + [(0, size - rounds * n)])
-    blocks = flat.reshape(*lead, size // _BLOCK, _BLOCK)
-
-    def triangle(size: int) -> Array:
-        return jnp.triu(jnp.ones((size, size), jnp.float32), 1)
-
-    within = jnp.matmul(blocks, triangle(_BLOCK), precision=lax.Precision.HIGHEST)
-    ahead = jnp.matmul(jnp.sum(blocks, axis=-1), triangle(size // _BLOCK), precision=lax.Precision.HIGHEST)
-    return (within + ahead[..., None]).reshape(*lead, size)[..., : rounds * n].reshape(x.shape)
 
 
 def cyclic(n: int, cursor: Array) -> Array:

@@ -49,6 +49,26 @@ class Chosen(NamedTuple):
     many: tuple[Array, ...]
 
 
+class Tape(NamedTuple):
+    """Pulls that follow one from another: the outcome is ``Rewards``."""
+
+
+def reward(key: Stream, p: Array, arm: Array, attempt: Array) -> Array:
+    """Whether a pull of ``arm``, after ``attempt`` others, pays: bool."""
+    return bernoulli(words(key, arm, attempt)[0], p)
+
+
+class Rewards(NamedTuple):
+    """Rewards of 0 and 1 of the arms of one run, each drawn when it is asked for."""
+
+    key: Stream
+    p: Array
+
+    def of(self, arm: Array, attempt: Array) -> Array:
+        """See ``reward``."""
+        return reward(self.key, self.p[arm], arm, attempt)
+
+
 class View(NamedTuple):
     """What an algorithm knows before the first pull: nothing but how many arms there are."""
 
@@ -95,8 +115,10 @@ class Bernoulli:
         """The number of arms."""
         return View(jnp.int32(self.p.shape[0]))
 
-    def pull(self, key: Stream, instance: Stream, pull: Pull | Once | Singles | Chosen) -> Any:
+    def pull(self, key: Stream, instance: Stream, pull: Pull | Once | Singles | Chosen | Tape) -> Any:
         """The successes of each arm, or its rewards."""
+        if isinstance(pull, Tape):
+            return Rewards(instance, self.p)
         if isinstance(pull, Chosen):
             return [
                 self._bits(instance, jnp.maximum(arm, 0), attempts, many, self.p[jnp.maximum(arm, 0)])

@@ -3,12 +3,12 @@ Algorithm 2.
 
 All arms in turn, an active one again and again until it has rho pulls for each visit so far, or is active no more.
 
-A leap walks through some rounds at once. Single rewards are drawn, and it is guessed how often each visit pulls. What
-the threshold and its radius are at any pull then follows from prefix sums over the visits, so all pulls are looked at
-together, which says how often each visit does pull: rightly up to the first visit that was guessed wrongly, and for
-that one. With what was found the rounds are walked through again. A leap also ends at a pull after which it is not
-clear in float32 whether its arm, or any arm, is active: the look at the end of a leap decides that. Medians are no
-sums: with the robust rule, pulls are made one by one.
+Which arm is pulled next depends on the last pull, but little of that takes a look at all arms. A pull changes a few
+sums over arms by what its own arm adds to them, and from these follow mu, sigma, the threshold's radius and whether
+the arm is active. So a walk makes pulls one by one, each of them in a time that does not depend on n. Sums drift, and
+radii that grow with T are not added up anew: a walk ends at a pull after which it is not clear whether its arm, or any
+arm, is active. The look at the end of a walk decides that. Medians are no sums: with the robust rule each pull is
+looked at.
 """
 
 import functools
@@ -30,14 +30,16 @@ from jaxbandit.outliers.leap import (
     answer,
     clear,
     code_of,
+    cyclic,
     look,
     low_bits,
-    prefix_sums,
     select,
 )  # fmt: skip
-from jaxbandit.outliers.problem import MOST, Singles, View
+from jaxbandit.outliers.problem import Rewards, Tape, View, reward
 from jaxbandit.outliers.twofold import Twofold
-from jaxbandit.random.fence import computed_once
+from jaxbandit.random.fence import as_one_kernel, computed_once
+from jaxbandit.random.stream import Stream
+from jaxbandit.random.trials import over_lanes
 
 
 def rho_star(n: int, k: float, delta: float) -> float:
@@ -80,44 +82,42 @@ class Counter(NamedTuple):
 
 
 class State(NamedTuple):
-    """``cursor``: the turn (0 to n - 1, in the order of a round) of the arm that is visited next, or is ``visiting``
-    (bool); ``counter``: of the arms not yet visited in this round; ``on``: which arms were active at the last look, as
-    far as float32 tells, in arms' order, and ``best``, the turn of the arm that was most so: guesses that decide
-    nothing; ``code``."""
+    """``cursor``: the turn (0 to n - 1, in the order of a round) of the arm that is pulled next; ``counter``: of the
+    arms not yet visited in this round, the one at ``cursor`` included; ``best``: the arm that was most active at the
+    last look, which decides nothing; ``code``."""
 
     seen: Seen
     cursor: Array
-    visiting: Array
     counter: Counter
-    on: Array
     best: Array
     code: Array
 
 
-class _Base(NamedTuple):
-    """What a walk starts from. In the order of turns, (n,): ``pulls``, ``ones``, ``words`` of rewards; ``middle``: the
-    arms' mean; ``room``: rewards an arm has; ``left``: pulls that may be made; ``due``: pulls that a visit goes up to,
-    (rounds, 1)."""
+_GOES, _RESTS, _UNCLEAR = range(3)
+_WORD = 32
+_WORDS = 8
+"""A walk is at most so many words of pulls, a bit each."""
 
-    pulls: Array
-    ones: Array
-    words: Array
-    middle: Array
-    total: Array
-    room: Array
+
+class _Way(NamedTuple):
+    """A walk. ``way``: of the three above; ``left``: pulls that may be made. Of the arm at ``cursor``, or ``visits``
+    later: pulls ``m``, ``ones`` and mean ``p``. In this word: ``made`` pulls, a bit each; ``hits``: those that paid,
+    ``ends``: those that ended a visit. ``sums``: over all arms, see ``_features``; ``best``: those of one arm."""
+
+    seen: Seen
+    cursor: Array
+    counter: Counter
     left: Array
-    due: Array
-
-
-class _Walked(NamedTuple):
-    """``made``: pulls of each visit; ``fault``: its pull that is not clear, or ``_NONE``; int32, (rounds, n)."""
-
+    visits: Array
+    m: Array
+    ones: Array
+    p: Array
+    hits: Array
+    ends: Array
     made: Array
-    fault: Array
-
-
-_NONE, _OPEN = 1 << 20, 1 << 21
-_TOGETHER = 8
+    sums: tuple[Array, ...]
+    best: tuple[Array, ...]
+    way: Array
 
 
 @jax.tree_util.register_dataclass
@@ -133,156 +133,156 @@ class WRR:
     leaping: Array
     n: int = field(metadata={"static": True})
 
-    stride: ClassVar[int] = 8
+    stride: ClassVar[int] = 4
 
     @property
-    def rounds(self) -> int:
-        """The most rounds in a leap."""
-        return min(max(1, 256 // self.n), 8)
+    def words(self) -> int:
+        """Words of pulls between two records: in so many pulls no arm is visited twice, but for few arms."""
+        return max(1, min(self.n // _WORD, _WORDS))
 
     @property
     def dense(self) -> int:
-        """About how many bytes of a lane a step works on: a few numbers of each pull in a leap."""
-        return 64 * 8 * self.n
+        """About how many bytes of a lane a step works on, where its arms are few; 64 lanes or more share a kernel."""
+        return min(4096 + 60 * self.n, 1 << 14)
 
     def init(self, view: View) -> State:
         """Each arm once."""
         zero = jnp.int32(0)
-        return State(
-            Seen.nothing(self.n),
-            zero,
-            jnp.bool_(False),
-            Counter(zero, zero),
-            jnp.ones(self.n, bool),
-            zero,
-            jnp.int32(RUNNING),
-        )
+        return State(Seen.nothing(self.n), zero, Counter(zero, zero), zero, jnp.int32(RUNNING))
 
-    def ask(self, view: View, state: State) -> Singles:
-        """Rewards one by one, as many as an active arm may need."""
-        many = jnp.minimum((self.share.units + 2) * self.rounds, MOST)
-        return Singles(jnp.full(self.n, jnp.where(state.code == RUNNING, many, 0)), state.seen.pulls)
+    def ask(self, view: View, state: State) -> Tape:
+        """Rewards as they come."""
+        return Tape()
 
-    def tell(self, view: View, state: State, pull: Singles, outcome: Array) -> State:
-        """Walks as far as is clear, looks at the arm pulled last, and decides about it."""
+    def tell(self, view: View, state: State, pull: Tape, outcome: Rewards) -> State:
+        """Walks as far as is clear, looks, and decides about the last pull where it was not."""
         n = self.n
-        turns = jnp.arange(n, dtype=jnp.int32)
-        arms = self.start + turns
-        arms = jnp.where(arms >= n, arms - n, arms)
         first = state.seen.total == 0
-        made = self._walk(state, pull.counts, arms, outcome)
-        # Each arm once, at first.
-        opening = jnp.zeros_like(made).at[0].set(1)
-        made = jnp.where(state.code == RUNNING, jnp.where(first, opening, made), 0)
-        place = jnp.arange(made.size, dtype=jnp.int32).reshape(made.shape)
-        final = jnp.max(jnp.where(made > 0, place, 0))
-        passed, turn = final // n, final % n
-        of_arm = turns - self.start
-        counts = jnp.sum(made, axis=0, dtype=jnp.int32)[jnp.where(of_arm < 0, of_arm + n, of_arm)]
-        seen = state.seen.add(counts, lax.population_count(outcome & low_bits(counts)).astype(jnp.int32))
+        arms = jnp.arange(n, dtype=jnp.int32)
+        way = self._walk(state, outcome)
+        one = jnp.ones(n, jnp.int32)
+        opening = Seen.nothing(n).add(one, outcome.of(arms, jnp.int32(0)).astype(jnp.int32))
+        seen = select(first, opening, way.seen)
         at = look(self.of, self.k.hi, self.k, seen)
         best = jnp.max(at.slack)
-        here = turns == jnp.sum(jnp.where(turns == turn, arms, 0), dtype=jnp.int32)
+        here = arms == self._arm(way.cursor)
         own = jnp.sum(jnp.where(here, at.slack, 0))
+        unclear = ((way.way == _UNCLEAR) | first) & (state.code == RUNNING)
         close = (jnp.abs(best) <= at.unsure) | (jnp.abs(own) <= at.unsure)
-        # A lane that is over would be looked at closely in each step, where it ended close to the threshold.
-        on = active(self.of, self.k, seen, at, close & (state.code == RUNNING))
-        counter = state.counter.after(passed, self.share)
-        due = counter.after(1, self.share).ceiling()
-        visiting = jnp.any(here & on & (seen.pulls < due)) & ~first
-        ended = ~visiting & (turn == n - 1) & ~first
-        counter = select(ended, counter.after(1, self.share), counter)
-        counter = select(first, state.counter, counter)
-        cursor = jnp.where(visiting, turn, jnp.where(turn == n - 1, 0, turn + 1))
-        cursor = jnp.where(first, 0, cursor)
-        strongest = jnp.argmax(at.slack[arms]).astype(jnp.int32)
-        code = code_of(jnp.any(on), self.cap > seen.total, at)
-        after = State(seen, cursor, visiting, counter, on, strongest, code)
-        return select(state.code == RUNNING, after, state)
+        on = active(self.of, self.k, seen, at, close & unclear)
+        due = way.counter.after(1, self.share).ceiling()
+        ended = unclear & ~first & ~jnp.any(here & on & (seen.pulls < due))
+        cursor, counter = self._onward(way.cursor, way.counter, ended.astype(jnp.int32))
+        code = code_of(~unclear | jnp.any(on), self.cap > seen.total, at)
+        # Floats that are not negative are ordered as their bits are; the lowest of these are the arm.
+        mask = jnp.int32((1 << (n - 1).bit_length()) - 1)
+        strongest = jnp.max((lax.bitcast_convert_type(jnp.maximum(at.slack, 0), jnp.int32) & ~mask) | arms) & mask
+        return select(state.code == RUNNING, State(seen, cursor, counter, strongest, code), state)
 
-    def _walk(self, state: State, counts: Array, arms: Array, outcome: Array) -> Array:
-        """How often each visit of the next rounds pulls, as far as that is clear: int32, (rounds, n), by turns."""
-        later = jnp.arange(self.rounds, dtype=jnp.int32)[:, None]
-        due = jax.vmap(lambda r: state.counter.after(1 + r, self.share).ceiling())(later[:, 0])[:, None]
-        # Radii are read at the ends of a leap, which is not to double T.
-        leaping = self.leaping & (self.of.rule == "k-sigma")
-        left = jnp.where(leaping, jnp.minimum(self.cap - state.seen.total, state.seen.total), 1)
-        pulls, ones = jnp.maximum(state.seen.pulls, 1)[arms], state.seen.ones[arms]
-        y = ones.astype(jnp.float32) / pulls.astype(jnp.float32)
-        middle = jnp.sum(y) / self.n
-        base = _Base(pulls, ones, outcome[arms], middle, state.seen.total, counts, left, due)
-        turns = jnp.arange(self.n, dtype=jnp.int32)
-        exists = (later > 0) | (turns >= state.cursor)
-        on = state.on[arms] | (state.visiting & (turns == state.cursor))
-        guess = jnp.where(on, jnp.maximum(jnp.diff(due, axis=0, prepend=due[:1] - due[:1]), 1), 1)
-        guess = guess.at[0].set(jnp.where(on, jnp.maximum(due[0] - pulls, 1), 1))
-        guess = jnp.where(exists, jnp.minimum(guess, MOST), 0)
-        guess = jnp.where(prefix_sums(guess.astype(jnp.float32)) < left, guess, 0)
-        once = self._visits(base, state.best, exists, guess).made
-        found = self._visits(base, state.best, exists, once)
-        # Up to the first visit that was not as assumed, and that one.
-        place = jnp.arange(found.made.size, dtype=jnp.int32).reshape(found.made.shape)
-        wrong = (found.made != once) | (found.fault <= found.made)
-        end = jnp.min(jnp.where(wrong, place, _NONE))
-        return jnp.where(place < end, once, jnp.where(place == end, jnp.minimum(found.made, found.fault), 0))
+    def _arm(self, turn: Array) -> Array:
+        """The arm whose turn it is: 0 to 3 n - 1."""
+        arm = self.start + turn
+        for _ in range(3):
+            arm = jnp.where(arm >= self.n, arm - self.n, arm)
+        return arm
 
-    def _visits(self, base: _Base, best: Array, exists: Array, assumed: Array) -> _Walked:
-        """How often each visit pulls if those before it pull as often as assumed."""
-        n, k = self.n, self.k.hi
-        kind = self.of.name
-        before = jnp.cumsum(assumed, axis=0) - assumed
-        total = base.total + jnp.sum(assumed, dtype=jnp.int32)
-        reach = tuple(self.of.reach_at(jnp.maximum(t, 1)) for t in (base.total, total))
+    def _onward(self, cursor: Array, counter: Counter, visits: Array) -> tuple[Array, Counter]:
+        """Up to n visits later."""
+        cursor = cursor + visits
+        again = cursor >= self.n
+        return jnp.where(again, cursor - self.n, cursor), select(again, counter.after(1, self.share), counter)
 
-        def features(count: Array) -> tuple[Array, ...]:
-            """Of arms pulled so often in the walk: mean less ``middle``, its square, radius squared at both ends."""
-            m = (base.pulls + count).astype(jnp.float32)
-            s = (base.ones + lax.population_count(base.words & low_bits(count)).astype(jnp.int32)).astype(jnp.float32)
-            z = s / m - base.middle
-            if kind == "bounded":
-                return z, z * z, 1 / m
-            squares = [_bernoulli(m, s, 1 / m, r) for r in reach]
-            return z, z * z, *(part for q in squares for part in (q, q * z, q * z * z))
+    def _walk(self, state: State, tape: Rewards) -> _Way:
+        """Pulls as far as it is clear what is pulled next."""
+        n, of = self.n, self.of
+        seen = state.seen
+        pulls, total = jnp.maximum(seen.pulls, 1), jnp.maximum(seen.total, 1)
+        y = seen.ones.astype(jnp.float32) / pulls.astype(jnp.float32)
+        middle = jnp.sum(y) / n
+        # Reaches are read at both ends of a walk, which is not to double T.
+        span = jnp.minimum(_WORD * _WORDS, total)
+        reach, last = of.reach_at(total), of.reach_at(total + span)
+        trusted = self.leaping & (of.rule == "k-sigma")
+        left = jnp.where(trusted, jnp.minimum(self.cap - seen.total, span), 1)
+        left = jnp.where((state.code == RUNNING) & (seen.total > 0), left, 0)
+        features = _features(of.name, pulls, seen.ones, middle, reach)
+        sums = tuple(jnp.sum(x) for x in features)
+        best = tuple(x[state.best] for x in features)
+        even = jnp.all(seen.ones == 0) | jnp.all(seen.ones == pulls)
+        step = (last - reach) / span.astype(jnp.float32)
+        doubt = jnp.square(span.astype(jnp.float32) / total.astype(jnp.float32)) / (2 * reach)
+        doubt = jnp.where(trusted, doubt, jnp.float32(1e9))
+        check = _checked(of.name, of.sides, n)
+        of_lane = (
+            tape.key.high, tape.key.low, self.k.hi, of.scale.hi, of.width.hi, middle, reach, step, doubt,
+            even, total, state.best,
+        )  # fmt: skip
 
-        old, new = features(before), features(before + assumed)
-        gains = jnp.stack([(b - a) for a, b in zip(old, new, strict=True)] + [assumed.astype(jnp.float32)])
-        sums = prefix_sums(gains)
-        start = [jnp.sum(x[0]) for x in old]
-        # All other arms, when an arm is visited.
-        others = [total + x - own for total, x, own in zip(start, sums[:-1], old, strict=True)]
-        made_before = sums[-1]
-        span = jnp.maximum(total - base.total, 1).astype(jnp.float32)
-        left = jnp.minimum(base.room - before, base.left - made_before.astype(jnp.int32))
-        most = jnp.maximum(base.due - base.pulls - before, 1)
-        stretch = (reach[1] - reach[0]) / reach[0]
-        bend = jnp.square(stretch) / 2 + jnp.square(span / jnp.maximum(base.total, 1)) / (8 * reach[0])
-        turns = jnp.arange(n, dtype=jnp.int32)
+        def one(carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
+            number, way = carry
+            due = tuple(way.counter.after(rounds, self.share).ceiling() for rounds in (1, 2))
+            visits = way.visits + _set_bits(way.ends)
+            turn = way.cursor + visits
+            here = jnp.where(turn >= n, due[1], due[0])
+            arm, later = self._arm(turn), self._arm(turn + 1)
+            code = check(*of_lane, way.seen.total, here, arm, way.m, way.ones, way.p, *way.sums, *way.best, way.made)
+            goes, paid = way.way == _GOES, code & 1
+            over = goes & ((code & 2) > 0)
+            m, ones = way.m + 1, way.ones + paid
+            old, new = (_features(of.name, *x, middle, reach) for x in ((way.m, way.ones), (m, ones)))
+            bit = jnp.uint32(1) << number.astype(jnp.uint32)
+            made = way.made + goes.astype(jnp.int32)
+            last = (made >= way.left) | (over & (visits + 1 >= n))
+            mode = jnp.where((code & 4) > 0, _UNCLEAR, jnp.where(last, _RESTS, _GOES))
+            return number + 1, way._replace(
+                m=jnp.where(over, _at(way.seen.pulls, later), m),
+                ones=jnp.where(over, _at(way.seen.ones, later), ones),
+                p=jnp.where(over, _at(tape.p, later), way.p),
+                hits=jnp.where(goes & (paid > 0), way.hits | bit, way.hits),
+                ends=jnp.where(over, way.ends | bit, way.ends),
+                made=made,
+                sums=tuple(jnp.where(goes, s + (b - a), s) for s, a, b in zip(way.sums, old, new, strict=True)),
+                best=tuple(jnp.where(goes & (arm == state.best), b, x) for x, b in zip(way.best, new, strict=True)),
+                way=jnp.where(goes, mode, way.way),
+            )
 
-        def of_best(x: tuple[Array, ...], i: int) -> Array:
-            return jnp.sum(jnp.where(turns == best, x[i], 0), axis=-1, keepdims=True)
+        def word(number: Array, carry: tuple[_Way, Array]) -> tuple[_Way, Array]:
+            way, record = carry
+            way = lax.while_loop(lambda c: (c[0] < _WORD) & _any(c[1].way == _GOES), one, (jnp.int32(0), way))[1]
+            made = way.made
+            record = record.at[number].set(jnp.stack([way.ends, way.hits, made.astype(jnp.uint32)]))
+            return way._replace(
+                seen=way.seen._replace(total=way.seen.total + made), left=way.left - made,
+                visits=way.visits + _set_bits(way.ends), hits=none, ends=none, made=zero,
+            ), record  # fmt: skip
 
-        witness = [jnp.where(turns > best, of_best(new, i), of_best(old, i)) for i in (0, 2)]
-        if kind == "bounded":
-            witness[1] = self.of.width.hi * self.of.width.hi * reach[0] / 2 * witness[1]
-        # Its radius grows with T, so it is at least what it was when the leap began.
-        witness[1] = jnp.sqrt(witness[1])
-        # Nothing but 0, or nothing but 1, so far: while that lasts, sums of squares are exactly 0, and all are active.
-        even = jnp.all(base.ones == 0) | jnp.all(base.ones == base.pulls)
-        of_lane = (k, self.of.scale.hi, self.of.width.hi, base.middle, *reach, 1 / span, bend, even.astype(jnp.float32))
-        of_visit = (*others, *witness, made_before, base.pulls, base.ones, base.words, before, most, left, turns - best)
-        spread = [jnp.broadcast_to(x, assumed.shape) for x in (*of_lane, *of_visit)]
+        def some(carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
+            number, way = carry
+            arm, seen = self._arm(way.cursor), way.seen
+            m, ones, p = (_at(x, arm) for x in (seen.pulls, seen.ones, tape.p))
+            mode = jnp.where(way.way == _UNCLEAR, _UNCLEAR, jnp.where(way.left > 0, _GOES, _RESTS))
+            way = way._replace(visits=zero, m=m, ones=ones, p=p, way=mode)
+            blank = jnp.zeros((self.words, 3), jnp.uint32)
+            way, record = lax.fori_loop(0, self.words, word, (way, blank))
+            place = cyclic(n, arm)
+            upto = _upto(record, place)
+            each = upto - jnp.where(place == 0, 0, jnp.roll(upto, 1))
+            seen = way.seen._replace(pulls=seen.pulls + (each >> 16), ones=seen.ones + (each & 0xFFFF))
+            cursor, counter = self._onward(way.cursor, way.counter, way.visits)
+            return number + 1, way._replace(seen=seen, cursor=cursor, counter=counter)
 
-        def some(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            done, ends = carry
-            return done + _TOGETHER, _checked(kind, self.of.sides, n)(*spread, ends, jnp.broadcast_to(done, ends.shape))
+        zero, none = jnp.int32(0), jnp.uint32(0)
+        start = _Way(
+            seen._replace(pulls=pulls), state.cursor, state.counter, left, zero, zero, zero, jnp.float32(0), none, none,
+            zero, sums, best, jnp.where(left > 0, _GOES, _RESTS),
+        )  # fmt: skip
 
-        def more(carry: tuple[Array, Array]) -> Array:
-            done, ends = carry
-            return jnp.any(exists & (left > 0) & (ends == _OPEN)) & (done < MOST)
+        def more(carry: tuple[Array, _Way]) -> Array:
+            number, way = carry
+            return (number < _WORDS // self.words) & _any((way.way != _UNCLEAR) & (way.left > 0))
 
-        _, ends = lax.while_loop(more, some, (jnp.int32(0), jnp.full(assumed.shape, _OPEN)))
-        fault = jnp.where(left > 0, jnp.where(ends & 1 == 1, ends >> 1, _NONE), 0)
-        return _Walked(jnp.where(exists, jnp.minimum(ends >> 1, fault), 0), jnp.where(exists, fault, _NONE))
+        way: _Way = as_one_kernel(lambda: lax.while_loop(more, some, (jnp.int32(0), start)))[1]
+        return way
 
     def done(self, view: View, state: State) -> Array:
         """No arm is active, or the cap is reached."""
@@ -293,74 +293,121 @@ class WRR:
         return answer(self.of, self.k, state.seen, state.code)
 
 
+def _at(x: Array, arm: Array) -> Array:
+    """``x[arm]``, of an arm that there is."""
+    return x.at[arm].get(mode="promise_in_bounds")
+
+
+def _any(lane: Array) -> Array:
+    """Whether it is so in any lane."""
+    found: Array = over_lanes(lane.astype(jnp.int32)) > 0
+    return found
+
+
+def _set_bits(bits: Array) -> Array:
+    return lax.population_count(bits).astype(jnp.int32)
+
+
+@computed_once
+def _upto(record: Array, place: Array) -> Array:
+    """How many pulls were made up to the end of visit number ``place``, times 2^16, and how many of them paid.
+
+    ``record``: words of the ends of visits, of rewards, and how many pulls they have, shape (..., words, 3).
+    """
+    own = [jnp.zeros_like(place)] * 6
+    visits, before, paid = (jnp.zeros_like(place[..., :1]) for _ in range(3))
+    for number in range(record.shape[-2]):
+        ends, hits, made = (record[..., number, j, None].astype(jnp.int32) for j in range(3))
+        some = ends, hits, made, visits, before, paid
+        own = [jnp.where(place >= visits, x, last) for x, last in zip(some, own, strict=True)]
+        visits, before, paid = visits + _set_bits(ends), before + made, paid + _set_bits(hits)
+    ends, hits, made, visits, before, paid = own
+    rank, pulls = place - visits, jnp.zeros_like(place)
+    for size in (16, 8, 4, 2, 1):
+        longer = pulls + size
+        pulls = jnp.where(_set_bits(ends & ((jnp.int32(1) << longer) - 1)) <= rank, longer, pulls)
+    pulls = jnp.where(rank < _set_bits(ends), pulls + 1, made)
+    inside = lax.bitcast_convert_type(low_bits(pulls), jnp.int32)
+    return ((before + pulls) << 16) + paid + _set_bits(hits & inside)
+
+
+def _features(kind: str, pulls: Array, ones: Array, middle: Array, reach: Array) -> tuple[Array, ...]:
+    """Of an arm: mean less ``middle``, its square, and 1 / m, or radius squared and its products with the first two."""
+    m, s = pulls.astype(jnp.float32), ones.astype(jnp.float32)
+    each = 1 / m
+    z = s * each - middle
+    if kind == "bounded":
+        return z, z * z, each
+    q = _bernoulli(m, s, each, reach)
+    return z, z * z, q, q * z, q * z * z
+
+
 @functools.lru_cache
 def _checked(kind: str, sides: str, n: int) -> Callable[..., Array]:
-    """The check of the next pulls of a visit, by the interval's name and sides and ``n``: a function of arrays of one
-    shape, as ``WRR._visits`` gives them. The last but one: twice the pull at which the visit ends, and 1 more where the
-    pull is not clear, or ``_OPEN``; the last: pulls that were looked at. Fenced, so that XLA makes one kernel of it."""
-    sums = 3 if kind == "bounded" else 8
+    """The next pull, as ``WRR._walk`` calls it: 1 where it pays, 2 where it ends its visit, and 4 where float32
+    does not tell whether it does, or whether any arm is active. Fenced, so that XLA makes one kernel of it."""
+    sums = 3 if kind == "bounded" else 5
     signs = (1.0,) if sides == "above" else (1.0, -1.0)
 
     def check(*of: Array) -> Array:
-        k, scale, wide, middle, first, final, per_pull, bend, even = of[:9]
-        others, (z_of_best, radius_of_best) = of[9 : 9 + sums], of[9 + sums : 11 + sums]
-        made_before, pulls, ones, words, before, most, left, from_best, ends, done = of[11 + sums :]
-        for further in range(1, _TOGETHER + 1):
-            number = done + further
-            m = (pulls + before + number).astype(jnp.float32)
-            bits = lax.population_count(words & low_bits(before + number)).astype(jnp.int32)
-            s = (ones + bits).astype(jnp.float32)
-            share = (made_before + number.astype(jnp.float32)) * per_pull
-            each = 1 / m
-            z = s * each - middle
-            mu = (others[0] + z) * jnp.float32(1 / n)
-            square = others[1] + z * z
-            sigma = jnp.sqrt(jnp.maximum(square * jnp.float32(1 / n) - mu * mu, 0))
-            turn = 1 / jnp.maximum(sigma, jnp.float32(1e-5))
-            if kind == "bounded":
-                level = wide * wide * jnp.float32(0.5) * (first + share * (final - first))
-                across = [jnp.sqrt(scale * level * (others[2] + each) * jnp.float32(1 / n))] * len(signs)
-                radius = jnp.sqrt(level * each)
-            else:
-                at_ends = [_bernoulli(m, s, each, r) for r in (first, final)]
-                radius = jnp.sqrt(at_ends[0] + share * (at_ends[1] - at_ends[0]))
-                moments = []
-                for i in range(3):
-                    start, end = (x + q for x, q in zip((others[2 + i], others[5 + i]), at_ends, strict=True))
-                    moments.append(start + share * (end - start))
-                    at_ends = [q * z for q in at_ends]
-                slope = k * (jnp.sqrt(turn) if kind == "bernoulli" else turn)
-                across = []
-                for sign in signs:
-                    level = 1 + sign * slope * (middle if kind == "bernoulli" else -mu)
-                    square_of = level * level * moments[0] + sign * 2 * level * slope * moments[1]
-                    square_of = square_of + slope * slope * moments[2]
-                    across.append(jnp.sqrt(jnp.maximum(square_of, 0)) * jnp.float32(1 / n))
-            widest = functools.reduce(jnp.maximum, across)
-            unsure = jnp.float32(2.0**-19) + clear(n, k, sigma) + widest * jnp.float32(2.0**-21) * turn
-            unsure = unsure + (radius + radius_of_best + widest) * bend
-            unsure = jnp.where(sigma > 1e-5, unsure, jnp.float32(1e9))
-            slack, of_best = (
-                functools.reduce(
-                    jnp.maximum,
-                    [
-                        mine + beta - jnp.abs(sign * (place - mu) - k * sigma)
-                        for sign, beta in zip(signs, across, strict=True)
-                    ],
-                )
-                for mine, place in ((radius, z), (radius_of_best, z_of_best))
+        high, low, k, scale, wide, middle, reach, step, doubt, even, first, best = of[:12]
+        total, due, arm, pulls, ones, p = of[12:18]
+        state, of_best, made = of[18 : 18 + sums], of[18 + sums : 18 + 2 * sums], of[-1]
+        paid = reward(Stream(high, low), p, arm, pulls).astype(jnp.int32)
+        so_far = (total - first + made + 1).astype(jnp.float32)
+        now = reach + step * so_far
+        old, new = (_features(kind, *x, middle, reach) for x in ((pulls, ones), (pulls + 1, ones + paid)))
+        z, square, *rest = (x + (b - a) for x, a, b in zip(state, old, new, strict=True))
+        mu = z * jnp.float32(1 / n)
+        sigma = jnp.sqrt(jnp.maximum(square * jnp.float32(1 / n) - mu * mu, 0))
+        turn = 1 / jnp.maximum(sigma, jnp.float32(1e-5))
+        drift = jnp.float32(2.0**-21) + so_far * jnp.float32(2.0**-24)
+        m, s = (pulls + 1).astype(jnp.float32), (ones + paid).astype(jnp.float32)
+        each = 1 / m
+        growth = now / reach
+        if kind == "bounded":
+            level = wide * wide * jnp.float32(0.5) * now
+            across = [jnp.sqrt(scale * level * rest[0] * jnp.float32(1 / n))] * len(signs)
+            noise = drift * across[0]
+            radius, radius_of_best = jnp.sqrt(level * each), jnp.sqrt(level * of_best[2])
+        else:
+            # A radius squared grows by a factor from ``growth`` to its square.
+            between = growth * (growth + 1) * jnp.float32(0.5)
+            radius, radius_of_best = jnp.sqrt(_bernoulli(m, s, each, now)), jnp.sqrt(of_best[2])
+            slope = k * (jnp.sqrt(turn) if kind == "bernoulli" else turn)
+            across, noise = [], jnp.zeros_like(mu)
+            for sign in signs:
+                level = 1 + sign * slope * (middle if kind == "bernoulli" else -mu)
+                parts = level * level * rest[0], 2 * level * slope * rest[1], slope * slope * rest[2]
+                whole = between * jnp.maximum(parts[0] + sign * parts[1] + parts[2], 0)
+                size = between * (parts[0] + jnp.abs(parts[1]) + parts[2])
+                across.append(jnp.sqrt(whole) * jnp.float32(1 / n))
+                least = jnp.maximum(across[-1], jnp.float32(1e-6))
+                noise = jnp.maximum(noise, drift * size * jnp.float32(1 / n**2) / least)
+        widest = functools.reduce(jnp.maximum, across)
+        unsure = jnp.float32(2.0**-19) + clear(n, k, sigma) + drift * (jnp.abs(mu) + k * sigma) + noise
+        unsure = unsure + (radius + radius_of_best) * doubt + widest * ((growth - 1) * jnp.float32(0.25) + doubt)
+        unsure = jnp.where(sigma > 1e-5, unsure, jnp.float32(1e9))
+        slack, slack_of_best = (
+            functools.reduce(
+                jnp.maximum,
+                [
+                    mine + beta - jnp.abs(sign * (place - mu) - k * sigma)
+                    for sign, beta in zip(signs, across, strict=True)
+                ],
             )
-            of_best = jnp.where(from_best == 0, slack, of_best)
-            still = (even > 0) & (square == 0)
-            full = number >= most
-            over = full | ((slack <= 0) & ~still)
-            lives = still | (slack > unsure) | (of_best > unsure)
-            unclear = (~full & (jnp.abs(slack) <= unsure) & ~still) | (over & ~lives)
-            # There is no reward, or no pull, left for the next one.
-            unclear = unclear | (~full & (number >= left))
-            coded: Array = 2 * number + unclear.astype(jnp.int32)
-            ends = jnp.where((ends == _OPEN) & (over | unclear), coded, ends)
-        return ends
+            for mine, place in ((radius, new[0]), (radius_of_best, of_best[0]))
+        )
+        slack_of_best = jnp.where(arm == best, slack, slack_of_best)
+        # Nothing but 0, or nothing but 1, so far: sums of squares are exactly 0, and all arms are active.
+        still = even & (square == 0)
+        full = pulls + 1 >= due
+        over = full | ((slack <= 0) & ~still)
+        lives = still | (slack > unsure) | (slack_of_best > unsure)
+        unclear = (~full & (jnp.abs(slack) <= unsure) & ~still) | (over & ~lives)
+        unclear = unclear | (doubt >= jnp.float32(1e8))
+        code: Array = paid + jnp.where(unclear, 4, jnp.where(over, 2, 0))
+        return code
 
     fenced: Callable[..., Array] = computed_once(check)
     return fenced

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.experimental.xla_metadata import set_xla_metadata
 
 T = TypeVar("T")
 
@@ -76,6 +77,32 @@ def once(x: Array) -> Array:
 
 once_in_blocks = jax.vmap(once)
 """The same for what is not under ``vmap``, such as the functions of ``packed``: of arrays with a first axis."""
+
+
+def as_one_kernel(function: Callable[[], T]) -> T:
+    """``function()``, which XLA's CPU backend makes one kernel of, loops and all.
+
+    Else it has a kernel for each array that a loop changes, spreads them over threads, and takes longer to start them
+    than most of them run. For loops of few operations on small arrays: it uses no threads in them, and they may have
+    neither ``lax.sort`` nor scatters nor products of matrices.
+    """
+    closed, shape = jax.make_jaxpr(function, return_shape=True)()
+
+    def passing(*operands: Array) -> tuple[list[Array], tuple[Array, ...]]:
+        # The backend fails on operands that nothing uses, such as those that it found out to be without effect.
+        return jax.core.eval_jaxpr(closed.jaxpr, operands), operands
+
+    def alone(*operands: Array) -> list[Array]:
+        found = jax.jit(passing, inline=False)(*operands)
+        some: list[Array] = set_xla_metadata(found, inlineable="false", xla_cpu_small_call="true")[0]
+        return some
+
+    def plain(*operands: Array) -> list[Array]:
+        return jax.core.eval_jaxpr(closed.jaxpr, operands)
+
+    found = lax.platform_dependent(*closed.consts, cpu=alone, default=plain)
+    whole: T = jax.tree.unflatten(jax.tree.structure(shape), found)
+    return whole
 
 
 def where_due(due: Array, function: Callable[[T], T], state: T) -> T:
