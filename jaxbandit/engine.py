@@ -51,6 +51,9 @@ class Policy(Protocol):
     last run there. One whose steps go over all of its state may have ``dense``, true, or how many bytes of a lane a
     step works on, where that is more: there are no more lanes at once than a processor's cache holds. One may
     also say how many ``lanes`` at once are enough on a CPU.
+
+    One that can make several steps at less cost than one by one may have a method ``steps``, of (view, step, state):
+    the state after some of them. ``step(state)`` asks, pulls and tells, also of states of other shapes than ``init``'s.
     """
 
     def init(self, view: Any) -> Tree:
@@ -157,9 +160,13 @@ def _chunk(
     def step(lane: _Lane) -> _Lane:
         problem, policy = pair(lane)
         view = problem.view(lane.key, lane.instance)
-        pull = policy.ask(view, lane.state)
-        outcome = problem.pull(lane.key, lane.instance, pull)
-        return lane._replace(state=policy.tell(view, lane.state, pull, outcome))
+
+        def one(state: Tree) -> Tree:
+            pull = policy.ask(view, state)
+            return policy.tell(view, state, pull, problem.pull(lane.key, lane.instance, pull))
+
+        state = policy.steps(view, one, lane.state) if hasattr(policy, "steps") else one(lane.state)
+        return lane._replace(state=state)
 
     def finish(lane: _Lane) -> tuple[Array, dict[str, Array]]:
         problem, policy = pair(lane)

@@ -171,6 +171,24 @@ def test_sequential_halving_is_its_oracle(options: dict[str, bool]) -> None:
     compare(oracle, partial(sequential_halving, **options), 25)
 
 
+@pytest.mark.parametrize(("rule", "rewards"), [("optmai", "drawn"), ("sar", "records")])
+def test_arrays_that_shrink_change_nothing(rule: str, rewards: str) -> None:
+    """``simulate`` makes the steps of ``Rounds.steps``; ``record`` asks and tells, and keeps all arms."""
+    n, budget = 110, 2_000
+    means, law = given(means_of(1, n)), Bernoulli()
+    if rewards == "records":
+        means, law = replay([np.arange(9 + arm) % (2 + arm % 3) == 0 for arm in range(n)], again=False)  # type: ignore[assignment]
+    problem = arms(budget, means, law, on_tape=True, show_chosen=True)
+    policy = (optmai if rule == "optmai" else sar)(n, 20, budget)
+    found = simulate(problem, policy, runs=5, lanes=3)
+    for run in range(5):
+        alone = record(problem, policy, np.uint32(run), 64)
+        rows = np.asarray(problem.draw(stream(0, np.uint32(run))).rows)
+        assert sorted(rows[np.asarray(alone["chosen"])]) == np.flatnonzero(found["chosen"][0, run]).tolist()
+        for name in ("pulls", "pulls_0", "pulls_50", "pulls_90", "pulls_100"):
+            assert alone[name] == found[name][0, run]
+
+
 RESOLUTION = 2e-5
 """Bounds that differ by less may compare otherwise in float32."""
 

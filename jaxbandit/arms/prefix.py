@@ -1,7 +1,7 @@
 """Work on the first entries of an array, as many as are in use, under ``jit`` and ``vmap``.
 
 A rule that drops arms keeps those that are left at the front of its arrays. Shapes cannot change while the lanes go,
-but work can: of a ladder of widths, the narrowest that holds what any lane uses is computed, and no other.
+but it can work on ever shorter parts of its arrays, of the widths of a ladder, each compiled once.
 """
 
 import functools
@@ -12,55 +12,23 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.random.fence import where_due
 from jaxbandit.random.trials import over_lanes
 
-_NARROWEST = 40
-_PAIRS = 64
+_NARROW, _NARROWEST = 40, 8
 _BLOCK = 64
 _PARTS = 8
 
 
 def ladder(width: int) -> list[int]:
-    """Widths from ``width`` down, each what two rounds that drop a quarter (rounded up) leave of the last."""
-    widths = [width]
-    while widths[-1] > _NARROWEST:
-        once = widths[-1] - -(-widths[-1] // 4)
-        widths.append(once - -(-once // 4))
-    return widths
-
-
-def on_prefix(
-    function: Callable[[list[Array]], tuple[list[Array], Any]], used: Array, written: Sequence[Array],
-    read: Sequence[Array] = (),
-) -> tuple[list[Array], Any]:  # fmt: skip
-    """``written`` with the first entries replaced by what ``function`` makes of them, and what else it returns.
-
-    Args:
-        function: takes the first w entries of ``written`` and then of ``read``, and returns the new entries of
-            ``written``, each of length w, and a tree of arrays whose shapes do not depend on w. Its results may not
-            depend on w otherwise, nor on entries from ``used`` on, which it leaves as they are.
-        used: int32 scalar.
-        written, read: arrays of one length.
-    """
-    widths = ladder(written[0].shape[0])
-    most = over_lanes(used)
-    which = jnp.maximum(jnp.sum(most <= jnp.array(widths, jnp.int32), dtype=jnp.int32) - 1, 0)
-
-    def at(width: int, arrays: Sequence[Array]) -> tuple[list[Array], Any]:
-        return function([array[:width] for array in (*arrays, *read)])
-
-    shapes = jax.eval_shape(lambda: at(widths[0], written)[1])
-    more = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    arrays = list(written)
-    for number, width in enumerate(widths):
-
-        def cut(carry: tuple[list[Array], Any], width: int = width) -> tuple[list[Array], Any]:
-            new, found = at(width, carry[0])
-            return [a.at[:width].set(b) for a, b in zip(carry[0], new, strict=True)], found
-
-        arrays, more = where_due(which == number, cut, (arrays, more))
-    return arrays, more
+    """Widths from ``width`` down, each what two rounds that drop a quarter (rounded up) leave of the last, in whole
+    blocks or a half of one; and one for the last few arms, which may be pulled most."""
+    widths, left = [width], width
+    while left > _NARROW:
+        once = left - -(-left // 4)
+        left = once - -(-once // 4)
+        whole = _BLOCK if 2 * left > _BLOCK else _BLOCK // 2
+        widths.append(-(-left // whole) * whole)
+    return [each for each in dict.fromkeys([*widths, _NARROWEST]) if each <= width]
 
 
 def in_blocks(
@@ -84,11 +52,27 @@ def in_blocks(
         start = jnp.minimum(number * block, size - block)
         cut = [lax.dynamic_slice_in_dim(array, start, block) for array in (*arrays, *read)]
         new = function(start + jnp.arange(block, dtype=jnp.int32), cut)
-        return [lax.dynamic_update_slice_in_dim(a, b, start, 0) for a, b in zip(arrays, new, strict=True)]
+        return [put(a, b, start) for a, b in zip(arrays, new, strict=True)]
 
     blocks = (over_lanes(used) + block - 1) // block
     arrays: list[Array] = lax.fori_loop(0, blocks, turn, list(written))
     return arrays
+
+
+@jax.custom_batching.custom_vmap
+def put(array: Array, part: Array, start: Array) -> Array:
+    """``array`` with ``part`` in the place of its entries from ``start`` on (int32 scalar, one for all lanes), where
+    there is room. JAX makes a scatter of it under ``vmap``, and XLA reads what it overwrites."""
+    return lax.dynamic_update_slice_in_dim(array, part, start, 0)
+
+
+@put.def_vmap
+def _(size: int, batched: list[bool], array: Array, part: Array, start: Array) -> tuple[Array, bool]:
+    array, part = (
+        x if own else jnp.broadcast_to(x, (size, *x.shape)) for x, own in zip((array, part), batched, strict=False)
+    )
+    assert not batched[2], "the place is the same for all lanes"
+    return lax.dynamic_update_slice_in_dim(array, part, start, 1), True
 
 
 def _folded(x: Array, pair: Callable[[Array, Array], Array], reduce: Callable[[Array], Array]) -> Array:
@@ -142,6 +126,15 @@ def places(mask: Array) -> Array:
     lower = (jnp.uint32(1) << jnp.arange(32, dtype=jnp.uint32)) - jnp.uint32(1)
     within = lax.population_count(word[:, None] & lower).astype(jnp.int32)
     return (before[:, None] + within).reshape(-1)[: mask.shape[0]]
+
+
+def end_of(mask: Array, count: Array) -> Array:
+    """How many entries of ``mask`` are before the set one number ``count``, from 0: the first ``count`` set ones are
+    those before that place. int32, the size of ``mask`` or more where no more are set."""
+    word, before, _ = marked(mask)
+    row = added((before <= count).astype(jnp.int32)) - 1
+    bit, over = _bit(word[row], count - before[row])
+    return jnp.where(over, mask.shape[0], 32 * row + bit)
 
 
 def some_places(mask: Array, room: int) -> Array:
@@ -205,36 +198,32 @@ def best(score: Array, count: Array, eligible: Array) -> tuple[Array, Array]:
         Which they are (bool, shape (n,)), and the least score among them (int32; 2^30 + 1 where count is 0).
     """
     top = jnp.int32(2**30 + 1)
-    if score.shape[0] <= _PAIRS:
-        place = jnp.arange(score.shape[0], dtype=jnp.int32)
-        ahead = (score[None, :] > score[:, None]) | (
-            (score[None, :] == score[:, None]) & (place[None, :] < place[:, None])
-        )
-        found = eligible & (jnp.sum(ahead & eligible[None, :], axis=1, dtype=jnp.int32) < count)
-        return found, jnp.min(jnp.where(found, score, top))
     wanted, among = count > 0, jnp.where(eligible, score, -top)
     low = jnp.where(wanted, lowest(jnp.where(eligible, score, top)), top)
     high = jnp.where(wanted, highest(among) + 1, top)
 
-    def narrow(bounds: tuple[Array, Array]) -> tuple[Array, Array]:
-        # As many as are wanted reach low; fewer reach high. Unsigned, as they can be 2^31 apart.
-        low, high = bounds
+    def narrow(bounds: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        # As many as are wanted reach low; fewer reach high: so many. Unsigned, as they can be 2^31 apart.
+        low, high, above = bounds
         for _ in range(2):
             middle = low + ((high - low).astype(jnp.uint32) >> jnp.uint32(1)).astype(jnp.int32)
-            reach = added((among >= middle).astype(jnp.int32)) >= count
-            low, high = jnp.where(reach, middle, low), jnp.where(reach, high, middle)
-        return low, high
+            found = added((among >= middle).astype(jnp.int32))
+            reach = found >= count
+            # Where they are 1 apart already, low is the middle, and is reached.
+            low, high, above = (jnp.where(reach, a, b) for a, b in ((middle, low), (high, middle), (above, found)))
+        return low, high, above
 
-    least, _ = lax.while_loop(lambda bounds: (bounds[1] - bounds[0]).astype(jnp.uint32) > 1, narrow, (low, high))
-    above, level = eligible & (score > least), eligible & (score == least)
-    room = count - added(above.astype(jnp.int32))
-    return above | (level & (places(level) < room)), least
+    least, _, above = lax.while_loop(
+        lambda bounds: (bounds[1] - bounds[0]).astype(jnp.uint32) > 1, narrow, (low, high, jnp.int32(0))
+    )
+    end = end_of(eligible & (score == least), count - above)
+    place = jnp.arange(score.shape[0], dtype=jnp.int32)
+    return eligible & ((score > least) | ((score == least) & (place < end))), least
 
 
-def kept_first(kept: Array, used: Array, arrays: Sequence[Array]) -> list[Array]:
-    """The arrays with the ``kept`` entries first and the others of the first ``used`` after them, both in order."""
+def kept_first(kept: Array, arrays: Sequence[Array]) -> list[Array]:
+    """The arrays with the ``kept`` entries first and the others after them, both in order."""
     place = jnp.arange(kept.shape[0], dtype=jnp.int32)
-    kept = kept & (place < used)
     before = places(kept)
     to = jnp.where(kept, before, jnp.sum(kept, dtype=jnp.int32) + place - before)
     return [jnp.zeros_like(array).at[to].set(array, mode="promise_in_bounds", unique_indices=True) for array in arrays]

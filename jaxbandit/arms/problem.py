@@ -31,9 +31,9 @@ MOST_ARMS, MOST_PULLS = 1 << 19, 1 << 29
 class Pull(NamedTuple):
     """Pull each of some arms a number of times.
 
-    ``arm``: int32, shape (m,), each arm once; ``first``: how often it was pulled before, and ``times``: how often it is
-    now (int32, of shape (m,) or (); None for once); ``used``: int32 scalar, no arm is pulled from entry ``used`` on,
-    and 0 makes it a pull of count 0.
+    ``arm``: int32, shape (m,), each arm once; where ``times`` is given, a negative number is no arm. ``first``: how
+    often it was pulled before, and ``times``: how often it is now (int32, of shape (m,) or (); None for once); ``used``:
+    int32 scalar, no arm is pulled from entry ``used`` on, and 0 makes it a pull of count 0.
     """
 
     arm: Array
@@ -188,24 +188,22 @@ class Arms:
             made = rewards.made(row, pull.first, some)
             one = rewards.one(instance.outcomes, pull.arm, row, pull.first, instance.means[pull.arm])
             return Outcome(made, jnp.where(made > 0, one, 0))
-        blank = jnp.zeros(pull.arm.shape, jnp.int32)
-        totals = jnp.zeros(pull.arm.shape, jnp.int32 if rewards.whole else jnp.float32)
         # What is one number for all arms need not be spread out.
-        counts = pull.first, pull.times
+        counts = pull.first, jnp.where(pull.used > 0, pull.times, 0)
         spread = [field.ndim > 0 for field in counts]
         read = [pull.arm, *(field for field, own in zip(counts, spread, strict=True) if own)]
 
         def by(draw: Any) -> Callable[[Array, list[Array]], list[Array]]:
             def part(place: Array, cut: list[Array]) -> list[Array]:
-                made, total, arm, *own = cut
-                own = own[::-1]
-                first, count = (
-                    jnp.broadcast_to(own.pop() if has else field, arm.shape)
-                    for field, has in zip(counts, spread, strict=True)
-                )
+                total, *made = cut[: len(blank)]
+                arm, *own = cut[len(blank) :]
+                first, count = (own.pop(0) if has else field for field, has in zip(counts, spread, strict=True))
+                there, arm = (place < pull.used) & (arm >= 0), jnp.maximum(arm, 0)
                 row = None if instance.rows is None else instance.rows[arm]
-                made = rewards.made(row, first, jnp.where(place < pull.used, count, 0))
-                return [made, draw(total, instance.outcomes, arm, row, first, made, instance.means[arm])]
+                if made:
+                    count = jnp.where(there, rewards.made(row, first, jnp.broadcast_to(count, arm.shape)), 0)
+                drawn = draw(total, instance.outcomes, arm, row, first, count, instance.means[arm])
+                return [jnp.where(there, drawn, 0), *([count] if made else [])]
 
             return part
 
@@ -216,16 +214,20 @@ class Arms:
         def many(total: Array, *pulled: Any) -> Array:
             return jnp.where(pulled[4] > rewards.most, rewards.many(*pulled), total)
 
-        made, total = in_blocks(by(few), pull.used, [blank, totals], read)
+        # All pulls are made as asked, or it has to be said for each arm.
+        blank = [jnp.zeros(pull.arm.shape, jnp.int32 if rewards.whole else jnp.float32)]
+        blank += [] if rewards.even else [jnp.zeros(pull.arm.shape, jnp.int32)]
+        found = in_blocks(by(few), pull.used, blank, read)
         if rewards.most is not None and not self.on_tape:
-            largest = highest(pull.times) if spread[1] else pull.times
-            beyond = over_lanes(jnp.where(pull.used > 0, largest, 0)) > rewards.most
-            total = lax.cond(
-                beyond,
-                lambda: in_blocks(by(many), pull.used, [blank, total], read)[1],
-                lambda: total,
+            largest = highest(counts[1]) if spread[1] else counts[1]
+            found = lax.cond(
+                over_lanes(largest) > rewards.most,
+                lambda: in_blocks(by(many), pull.used, found, read),
+                lambda: found,
             )
-        return Outcome(made, total)
+        place = jnp.arange(pull.arm.shape[0], dtype=jnp.int32)
+        asked = jnp.where((place < pull.used) & (pull.arm >= 0), counts[1], 0)
+        return Outcome(asked if rewards.even else found[1], found[0])
 
 
 def arms(

@@ -91,7 +91,9 @@ def successes(key: Stream, purpose: Array, first: Array, count: Array, probabili
     All broadcast to the shape of the result. The law is exact but for rounding: within 3e-6 in total variation up to
     16 trials, and at most that much more for each further 16.
     """
-    purpose, first, count, units = jnp.broadcast_arrays(purpose, first, count, probability)
+    # One count for all is left as it is.
+    shape = jnp.broadcast_shapes(*map(jnp.shape, (purpose, first, count, probability)))
+    purpose, first, units = (jnp.broadcast_to(field, shape) for field in (purpose, first, probability))
     count = jnp.where(count <= MOST_CHAINED, count, 0)
     likely, rare = _rarer(units)
     other = 1 - rare
@@ -111,24 +113,16 @@ def successes(key: Stream, purpose: Array, first: Array, count: Array, probabili
             chain = _link(chain, jnp.float32(k), trials, odds)
         return _count(chain, trials, rare)
 
-    def short(_: None) -> Array:
-        """One word."""
-        return chained(words(key, purpose, first)[0], jnp.minimum(count, _CHAIN))
-
-    def long(_: None) -> Array:
-        def more(state: tuple[Array, Array]) -> tuple[Array, Array]:
-            done, found = state
-            for word in words(key, purpose, first + done):
-                found, done = found + chained(word, jnp.clip(count - done, 0, _CHAIN)), done + _CHAIN
-            return done, found
-
-        return lax.while_loop(lambda state: state[0] < longest, more, (jnp.int32(0), jnp.zeros_like(count)))[1]
-
     def by_chain(found: Array) -> Array:
-        chain = lax.cond(longest <= _CHAIN, short, long, None)
+        def more(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            done, total = state
+            word = words(key, purpose, first + done)[0]
+            return done + _CHAIN, total + chained(word, jnp.clip(count - done, 0, _CHAIN))
+
+        _, chain = lax.while_loop(lambda state: state[0] < longest, more, (jnp.int32(0), jnp.zeros(shape, jnp.int32)))
         return jnp.where(count > _DIRECT, jnp.where(likely, count - chain, chain), found)
 
-    found = lax.fori_loop(0, (fewest + 1) // 2, direct, jnp.zeros_like(count))
+    found = lax.fori_loop(0, (fewest + 1) // 2, direct, jnp.zeros(shape, jnp.int32))
     total: Array = lax.cond(longest > 0, by_chain, lambda found: found, found)
     return total
 

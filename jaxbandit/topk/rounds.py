@@ -2,11 +2,12 @@
 
 Uniform sampling, OptMAI, SAR and sequential halving are all of this kind, and their numbers of active arms and of pulls
 are known before the run: ``Schedule`` holds them. So one policy runs them all (``Rounds``), and a rule is how it makes
-its schedule. Arms that are still active stay at the front of a run's arrays, and a round works on those and few others:
-the cost of a run is that of the sum of the active arms over the rounds. Those that went are sorted out when they
-are more than a quarter.
+its schedule. A run is one step of the engine (``Rounds.steps``), in arrays that shrink with the number of active arms:
+its cost is that of the sum of the active arms over the rounds. Within a width, arms that went are only marked.
 """
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,14 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import added, best, highest, kept_first, on_prefix
+from jaxbandit.arms.prefix import added, best, highest, kept_first, ladder, put
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.random import words
 from jaxbandit.random.trials import over_lanes
 from jaxbandit.topk.answer import answer, by_rank
 
 _NUMBER = (1 << 20) - 1
-_ACCEPTED, _REJECTED = 1 << 20, 1 << 21
+_REJECTED = -(1 << 31)
+_ACCEPTED = _REJECTED | (1 << 20)
 _TIE = 1
 """What a word of ``View.choices`` is for: an arm's place among equal gaps."""
 
@@ -52,19 +54,16 @@ def schedule(rounds: list[tuple[int, int, int, bool]], room: int) -> Schedule:
 
 
 class State(NamedTuple):
-    """``order``: all arms, the active ones within the first ``extent`` and in the order of their numbers (int32, shape
-    (arms,); 2^20 is added to the accepted and 2^21 to the rejected); ``total``: the rewards that an arm is judged by,
-    in this order. ``given``: an arm's pulls up to now, ``held``: those that ``total`` is of: scalars where pulls are
-    even, else in the order of ``order``. ``round``, ``judged``: rounds gone by, and those before the choice was made;
-    ``active``, ``need``: arms that are active, and that are still to be accepted. All int32 but ``total``."""
+    """``order``: the arms, or the first of them (int32, shape (m,)); the numbers of those that went are negative, their
+    bit 20 set if they were accepted. ``total``: the rewards that an arm is judged by. ``given``: an arm's pulls up to
+    now, ``held``: those that ``total`` is of: scalars where pulls are even, else of shape (m,). ``round``: rounds gone
+    by; ``active``, ``need``: arms that are active, and that are still to be accepted. All int32 but ``total``."""
 
     order: Array
     total: Array
     given: Array
     held: Array
     round: Array
-    judged: Array
-    extent: Array
     active: Array
     need: Array
 
@@ -91,19 +90,32 @@ class Rounds:
     accept: str = field(default="rank", metadata={"static": True})
     ties: str = field(default="lowest", metadata={"static": True})
 
-    stride = 1  # the lanes of a group have one schedule and end together
+    stride = 1  # all steps are made at once
     dense = True
 
     def init(self, view: View) -> State:
         """All arms active, nothing pulled."""
-        pulls, zero = jnp.zeros(() if view.even else (view.arms,), jnp.int32), jnp.int32(0)
+        pulls = jnp.zeros(() if view.even else (view.arms,), jnp.int32)
         order = jnp.arange(view.arms, dtype=jnp.int32)
-        arms = jnp.int32(view.arms)
-        return State(order, view.nothing((view.arms,)), pulls, pulls, zero, zero, arms, arms, self.want)
+        return State(
+            order, view.nothing((view.arms,)), pulls, pulls, jnp.int32(0), jnp.int32(view.arms), self.want
+        )  # fmt: skip
 
-    def _settled(self, state: State) -> Array:
-        """K arms are accepted, or as many are active as are wanted."""
-        return (state.need <= 0) | (state.need == state.active)
+    def steps(self, view: View, step: Callable[[State], State], state: State) -> State:
+        """All steps of a run, on arrays that shrink to the arms that are left."""
+        across = 2 if view.even else 4  # fields of an entry an arm
+        for width, below in itertools.pairwise([*ladder(view.arms), 0]):
+
+            def fits(some: State, below: int = below) -> Array:
+                more: Array = over_lanes(jnp.where(self.done(view, some), 0, some.active)) > below
+                return more
+
+            cut = [array[:width] for array in state[:across]]
+            some = lax.while_loop(fits, step, State(*cut, *state[across:]))
+            new = kept_first(some.order >= 0, some[:across]) if below else some[:across]
+            whole = [put(a, b, jnp.int32(0)) for a, b in zip(state, new, strict=False)]
+            state = State(*whole, *some[across:])
+        return state
 
     def _now(self, state: State) -> Schedule:
         """The round's row."""
@@ -114,66 +126,39 @@ class Rounds:
     def ask(self, view: View, state: State) -> Pull:
         """The round's share for every active arm."""
         share = self._now(state).share
-        going = ~self.done(view, state) & ~self._settled(state) & (share > 0)
-        times = jnp.where(state.order < _ACCEPTED, share, 0)
-        return Pull(state.order & _NUMBER, state.given, times, jnp.where(going, state.extent, 0))
+        going = ~self.done(view, state) & (share > 0)
+        return Pull(state.order, state.given, share, jnp.where(going, state.order.shape[0], 0))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Judge the active arms; some go. A round whose share is 0 judges too."""
-        now, over, settled = self._now(state), self.done(view, state), self._settled(state)
-        judged = ~over & ~settled & ((pull.used > 0) | (now.share == 0))
-        by_gap, anew = now.gaps == 1, judged & (pull.used > 0)
-        given = state.given + jnp.where(anew, now.share, 0)
-        held = jnp.where(anew, now.share + jnp.where(self.reuse, state.held, 0), state.held)
-        used = jnp.where(judged, state.extent, 0)
-        sorted_out = over_lanes((4 * now.keep < 3 * used).astype(jnp.int32)) > 0
-
-        def judge(cut: list[Array]) -> tuple[list[Array], Array]:
-            order, total, drawn, *uneven = cut
-            there = judged & (order < _ACCEPTED)
-            fresh, pulled = anew & there, [given, held]
-            if uneven:
-                tried, kept, made = uneven
-                fresh = made > 0
-                pulled = [tried + made, jnp.where(fresh, made + jnp.where(self.reuse, kept, 0), kept)]
-            total = jnp.where(fresh, drawn + jnp.where(self.reuse, total, 0), total)
-            score = self.sign * view.score(total, pulled[1], alike=not uneven)
-            top, kth = best(score, jnp.where(by_gap & judged, state.need, 0), there)
-            after = highest(jnp.where(there & ~top, score, -(2**29)))
-            gap = jnp.maximum(score - after, kth - score)
-            many = jnp.where(by_gap, state.active - now.keep, now.keep)
-            picked = self._picked(view, jnp.where(by_gap, gap, score), jnp.where(judged, many, 0), there, by_gap, order)
-            gone = there & (picked == by_gap)
-            if self.accept == "rank":
-                accepted = gone & top
-            else:
-                fits = gone & by_gap & (score >= (kth if self.accept == "kth" else after))
-                accepted, _ = best(gap, jnp.minimum(state.need, added(fits.astype(jnp.int32))), fits)
-            order = order + jnp.where(accepted, _ACCEPTED, jnp.where(gone, _REJECTED, 0))
-            moved = lax.cond(
-                sorted_out,
-                lambda arrays: kept_first(arrays[0] < _ACCEPTED, used, arrays),
-                lambda arrays: arrays,
-                [order, total, *(pulled if uneven else [])],
-            )
-            return moved, added(accepted.astype(jnp.int32))
-
-        if view.even:
-            (order, total), accepted = on_prefix(judge, used, [state.order, state.total], [outcome.total])
+        now, order, need = self._now(state), state.order, state.need
+        judged = ~self.done(view, state) & ((pull.used > 0) | (now.share == 0))
+        by_gap, there = now.gaps == 1, judged & (order >= 0)
+        made = jnp.where(judged & (pull.used > 0), now.share, 0) if view.even else outcome.made
+        fresh = made > 0
+        held = jnp.where(fresh, made + jnp.where(self.reuse, state.held, 0), state.held)
+        total = jnp.where(there & fresh, outcome.total + jnp.where(self.reuse, state.total, 0), state.total)
+        score = self.sign * view.score(total, held, alike=view.even)
+        top, kth = best(score, jnp.where(by_gap & judged, need, 0), there)
+        after = highest(jnp.where(there & ~top, score, -(2**29)))
+        gap = jnp.maximum(score - after, kth - score)
+        many = jnp.where(by_gap, state.active - now.keep, now.keep)
+        picked = self._picked(view, jnp.where(by_gap, gap, score), jnp.where(judged, many, 0), there, by_gap, order)
+        gone = there & (picked == by_gap)
+        if self.accept == "rank":
+            accepted = gone & top
         else:
-            (order, total, given, held), accepted = on_prefix(
-                lambda cut: judge([*cut[:2], cut[4], *cut[2:4], cut[5]]), used,
-                [state.order, state.total, state.given, state.held], [outcome.total, outcome.made],
-            )  # fmt: skip
-        active = jnp.where(judged, now.keep, state.active)
+            fits = gone & by_gap & (score >= (kth if self.accept == "kth" else after))
+            accepted, _ = best(gap, jnp.minimum(need, added(fits.astype(jnp.int32))), fits)
         return State(
-            order, total, given, held,
-            round=state.round + (judged | (settled & ~over)).astype(jnp.int32),
-            judged=state.judged + judged.astype(jnp.int32),
-            extent=jnp.where(sorted_out & judged, active, state.extent),
-            active=active,
-            need=state.need - accepted,
-        )  # fmt: skip
+            jnp.where(gone, order | jnp.where(accepted, _ACCEPTED, _REJECTED), order),
+            total,
+            state.given + made,
+            held,
+            state.round + judged.astype(jnp.int32),
+            jnp.where(judged, now.keep, state.active),
+            need - added(accepted.astype(jnp.int32)),
+        )
 
     def _picked(self, view: View, key: Array, many: Array, there: Array, by_gap: Array, order: Array) -> Array:
         """The ``many`` entries of the largest ``key``."""
@@ -187,18 +172,17 @@ class Rounds:
         return above | best(jnp.where(by_gap, chance, -place), room, level)[0]
 
     def done(self, view: View, state: State) -> Array:
-        """At the end of the schedule, even where the choice is made before: lanes that end together begin together."""
-        return state.round >= self.schedule.length
+        """K arms are accepted, or as many are active as are wanted, or the schedule is at its end."""
+        return (state.need <= 0) | (state.need == state.active) | (state.round >= self.schedule.length)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``topk.answer``."""
-        accepted = ((state.order & _ACCEPTED) > 0) | ((state.need == state.active) & (state.order < _ACCEPTED))
-        chosen = (
-            jnp.zeros(view.arms, bool).at[state.order & _NUMBER].set(accepted ^ (self.sign < 0), unique_indices=True)
-        )
+        gone, number = state.order < 0, state.order & _NUMBER
+        accepted = jnp.where(gone, (state.order & _ACCEPTED) == _ACCEPTED, state.need == state.active)
+        chosen = jnp.zeros(view.arms, bool).at[number].set(accepted ^ (self.sign < 0), unique_indices=True)
         if not view.even:
             return answer(view, chosen, added(state.given), by_rank(state.given))
-        made = jnp.arange(self.schedule.share.shape[0], dtype=jnp.int32) < state.judged
+        made = jnp.arange(self.schedule.share.shape[0], dtype=jnp.int32) < state.round
         share = jnp.where(made, self.schedule.share, 0)
 
         def ranked(rank: int) -> Array:
