@@ -7,6 +7,9 @@ budget 10,000; epsilon is 0.5, EE's (t, need) = (3, 3) with early stopping. Both
 turns. Ours is ``simulate`` from Python, all its work on the host included. numba's loops (numba_cleaning.py) run with
 numba's own generator, and with xoroshiro128+. A ratio is the median over the repetitions of ours / numba's.
 
+Where runs need not be paired (``paired = False``), random, greedy and epsilon-greedy count entities that look alike:
+they have a row for each. What is asked for is asked of the faster one.
+
 It fails if the two sides' results are not of one law: where means differ by more than 4 joint standard errors.
 """
 
@@ -28,6 +31,7 @@ from jaxbandit import Policy, simulate
 from jaxbandit.cleaning import (
     EE,
     Greedy,
+    GreedyAlike,
     KnownSc,
     Random,
     Uniform,
@@ -41,6 +45,8 @@ ENTITIES, BUDGET = 50_000, 10_000
 TARGETS = {"known-sc": 2.0, "random": 2.0, "greedy": 2.0, "epsilon-greedy": 1.0, "ee": 2.0}
 RUNS = {"known-sc": 65_536, "random": 4096, "greedy": 16_384, "epsilon-greedy": 1024, "ee": 65_536}
 """Runs a repetition of ours: about a second on two cores."""
+UNPAIRED = {"greedy": 32_768}
+"""The same of those policies that count entities alike."""
 REPEATS, SECONDS, ERRORS = 7, 1.0, 4.0
 SHORT = {"np.random": "mt", "xoroshiro128+": "xoroshiro"}
 
@@ -49,8 +55,10 @@ Side = Callable[[int], Answers]
 """From a seed to the runs' answers."""
 
 
-def _policies(budget: int, entities: int) -> dict[str, Policy]:
+def _policies(budget: int, entities: int, paired: bool) -> dict[str, Policy]:
     memory = capacity_for(entities, budget)
+    if not paired:
+        return {"greedy": GreedyAlike(memory)}
     return {
         "known-sc": KnownSc(),
         "random": Random(memory),
@@ -89,12 +97,13 @@ def _check(policy: str, generator: str, budget: int, ours: list[Answers], theirs
     return worst
 
 
-def measure(policy: str, runs: int, repeats: int, seconds: float, budget: int, entities: int) -> Row:
+def measure(policy: str, paired: bool, runs: int, repeats: int, seconds: float, budget: int, entities: int) -> Row:
     """One policy: both sides' medians and ratios. ``seconds`` is about what a repetition of numba's takes."""
     problem = synthetic(
-        budget=budget, entities=entities, false_values=uniform_false_values(0, numba_cleaning.MOST), sc_pdf=Uniform()
-    )
-    ours = _policies(budget, entities)[policy]
+        budget=budget, entities=entities, false_values=uniform_false_values(0, numba_cleaning.MOST), sc_pdf=Uniform(),
+        paired=paired,
+    )  # fmt: skip
+    ours = _policies(budget, entities, paired)[policy]
     sides: dict[str, Side] = {"jaxbandit": lambda seed: simulate(problem, ours, runs=runs, seed=seed)}
     sizes = {"jaxbandit": runs}
     for generator in numba_cleaning.GENERATORS:
@@ -123,8 +132,9 @@ def measure(policy: str, runs: int, repeats: int, seconds: float, budget: int, e
         order = order[1:] + order[:1]
 
     effectiveness = float(np.mean([answer["removed"].mean() for answer in answers["jaxbandit"]])) / budget
-    row: Row = {"policy": policy, "target": TARGETS[policy], "effectiveness": effectiveness, "repeats": repeats}
-    row |= {"runs": sizes["jaxbandit"], "pulls_per_s": median(speeds["jaxbandit"])}
+    row: Row = {"policy": policy, "paired": "yes" if paired else "no", "effectiveness": effectiveness}
+    row["target"] = TARGETS[policy] if not paired or policy not in UNPAIRED else None
+    row |= {"repeats": repeats, "runs": sizes["jaxbandit"], "pulls_per_s": median(speeds["jaxbandit"])}
     row["pulls_per_cpu_s"] = median(efforts["jaxbandit"])
     for name, short in SHORT.items():
         row[f"{short}_law_distance"] = _check(policy, name, budget, answers["jaxbandit"], answers[name])
@@ -132,11 +142,12 @@ def measure(policy: str, runs: int, repeats: int, seconds: float, budget: int, e
         row[f"{short}_pulls_per_s"] = median(speeds[name])
         row[f"{short}_pulls_per_cpu_s"] = median(efforts[name])
         row[f"{short}_ratio"] = median(a / b for a, b in zip(speeds["jaxbandit"], speeds[name], strict=True))
+        row[f"{short}_cpu_ratio"] = median(a / b for a, b in zip(efforts["jaxbandit"], efforts[name], strict=True))
     return row
 
 
 def _table(rows: list[Row]) -> str:
-    columns = {"policy": ("policy", ""), "pulls_per_s": ("jaxbandit", ".1f")}
+    columns = {"policy": ("policy", ""), "paired": ("paired", ""), "pulls_per_s": ("jaxbandit", ".1f")}
     columns |= {"mt_pulls_per_s": ("numba np.random", ".1f"), "xoroshiro_pulls_per_s": ("numba xoroshiro", ".1f")}
     columns |= {"mt_ratio": ("ratio np.random", ".2f"), "xoroshiro_ratio": ("ratio xoroshiro", ".2f")}
     columns |= {"target": ("asked", ".0f")}
@@ -159,9 +170,9 @@ def main() -> None:
     head |= {"budget": budget, "entities": entities, "devices": len(jax.devices())}
     rows: list[Row] = []
     print("million pulls a second", flush=True)
-    for policy in given.policy:
-        runs = given.runs or (200 if given.quick else RUNS[policy])
-        rows.append(measure(policy, runs, repeats, 0.02 if given.quick else SECONDS, budget, entities))
+    for policy, paired in ((name, kind) for name in given.policy for kind in (True, False) if kind or name in UNPAIRED):
+        runs = given.runs or (200 if given.quick else (RUNS if paired else UNPAIRED)[policy])
+        rows.append(measure(policy, paired, runs, repeats, 0.02 if given.quick else SECONDS, budget, entities))
         text = _table(rows).splitlines()
         print("\n".join(text if len(rows) == 1 else text[-1:]), flush=True)
     save(given.out, head, rows)

@@ -5,6 +5,7 @@ from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
 from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.gamma import Tuned, gamma_exact, gamma_printed, tune
 from jaxbandit.cleaning.greedy import Greedy
+from jaxbandit.cleaning.greedy_alike import GreedyAlike
 from jaxbandit.cleaning.index import Index
 from jaxbandit.cleaning.known_sc import KnownSc
 from jaxbandit.cleaning.problem import (
@@ -30,6 +31,7 @@ __all__ = [
     "Cleaning",
     "EpsilonGreedy",
     "Greedy",
+    "GreedyAlike",
     "Histogram",
     "Index",
     "InformedPull",

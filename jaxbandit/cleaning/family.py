@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.cleaning import gamma
+from jaxbandit.cleaning.alike import MOST_FALSE_VALUES, REACH
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
 from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.greedy import Greedy
+from jaxbandit.cleaning.greedy_alike import GreedyAlike
 from jaxbandit.cleaning.index import Index, ladder
 from jaxbandit.cleaning.known_sc import KnownSc
 from jaxbandit.cleaning.pool import capacity_for
@@ -39,7 +41,8 @@ MOST_REMEMBERED = 1 << 24
 class Setting:
     """A cleaning problem as its user describes it.
 
-    ``weights``: float64, the distribution of r over 0, 1, 2 ...; ``entities``: how many, those with r = 0 included.
+    ``weights``: float64, the distribution of r over 0, 1, 2 ...; ``entities``: how many, those with r = 0 included;
+    ``paired``: whether runs of the same number meet the same entities whatever the policy.
     """
 
     budget: int
@@ -47,13 +50,20 @@ class Setting:
     weights: np.ndarray
     sc_pdf: Law
     table: AmbiguityTable | None = None
+    paired: bool = True
+
+    @property
+    def alike(self) -> bool:
+        """Whether policies may count entities that look alike: where runs need not be paired, and its tables fit."""
+        most = np.flatnonzero(self.weights).max()
+        return not self.paired and self.budget <= REACH[-1] and bool(most <= MOST_FALSE_VALUES)
 
     def problem(self, on_tape: bool = False) -> Cleaning:
         """What lanes are run against."""
         if self.table is None:
             return synthetic(
                 budget=self.budget, entities=self.entities, false_values=self.weights, sc_pdf=self.sc_pdf,
-                on_tape=on_tape,
+                on_tape=on_tape, paired=not self.alike,
             )  # fmt: skip
         return of_table(budget=self.budget, false_values=self.table.false_values, sc_pdf=self.sc_pdf, on_tape=on_tape)
 
@@ -139,8 +149,14 @@ _SC_PDF = Parameter(
 )  # fmt: skip
 
 
-def _synthetic(budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law) -> Setting:
-    return Setting(budget, entities, false_values, sc_pdf)
+def _synthetic(budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law, paired: bool) -> Setting:
+    return Setting(budget, entities, false_values, sc_pdf, paired=paired)
+
+
+def _always(name: str, value: Any) -> bool:
+    if value is not True:
+        raise BadInput(name, value, "true for a table, whose entities are not alike")
+    return value
 
 
 @lru_cache(maxsize=16)
@@ -150,11 +166,13 @@ def _extracted(
     return ambiguity(path, entity, value, table=table, normalise=normalise)
 
 
-def _table(budget: int, path: str, entity: Any, value: Any, table: str | None, normalise: str, sc_pdf: Law) -> Setting:
+def _table(
+    budget: int, path: str, entity: Any, value: Any, table: str | None, normalise: str, sc_pdf: Law, paired: bool
+) -> Setting:
     with under("problem"):
         found = _extracted(path, entity, value, table, normalise, _modified(path))
     counts = np.bincount(found.false_values)
-    return Setting(budget, len(found.false_values), counts.astype(np.float64), sc_pdf, found)
+    return Setting(budget, len(found.false_values), counts.astype(np.float64), sc_pdf, found, paired)
 
 
 def _modified(path: str) -> float:
@@ -173,6 +191,8 @@ PROBLEMS = (
             Parameter("false_values", _false_values, "the distribution of r: { uniform = [0, 19] }, { constant = 9 } "
                       "or { weights = [...] }", uniform_false_values(0, 19)),
             _SC_PDF,
+            Parameter("paired", flag, "true: runs of one number meet the same entities under every policy; false: only "
+                      "the laws of results are the same, and random, greedy and epsilon-greedy are faster", True),
         ), _synthetic,
     ),
     ProblemKind(
@@ -185,6 +205,7 @@ PROBLEMS = (
             Parameter("table", text, "the table of a SQLite file", None, swept=False),
             Parameter("normalise", one_of("none", "casefold"), "how values are compared: none or casefold", "none"),
             _SC_PDF,
+            Parameter("paired", _always, "true", True, swept=False),
         ), _table,
     ),
 )  # fmt: skip
@@ -201,6 +222,10 @@ def _ee(
     objective: gamma.Objective = "exact" if tuning == "exact" else "lemma3"
     t, need, q, _ = setting.tuned(objective, delta, early_stopping)
     return EE(jnp.int32(t), jnp.int32(need), jnp.bool_(early_stopping)), {"tuning": tuning, "t": t, "q": q}
+
+
+def _greedy(setting: Setting) -> tuple[Greedy | GreedyAlike, dict[str, Any]]:
+    return GreedyAlike(setting.memory) if setting.alike else Greedy(setting.memory), {}
 
 
 def _epsilon_greedy(setting: Setting, epsilon: float) -> tuple[EpsilonGreedy, dict[str, Any]]:
@@ -230,8 +255,7 @@ POLICIES = (
         lambda setting: (Random(setting.memory), {}), anytime=True,
     ),
     PolicyKind(
-        "greedy", "the highest success rate so far (section 4.2)", (), lambda setting: (Greedy(setting.memory), {}),
-        anytime=True,
+        "greedy", "the highest success rate so far (section 4.2)", (), _greedy, anytime=True,
     ),
     PolicyKind(
         "epsilon-greedy", "greedy, but random with probability epsilon (section 4.3)",

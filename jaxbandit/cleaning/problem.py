@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxbandit.cleaning.alike import Meet, Met, Tables, meet, tables_for
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Quantiles, Uniform
 from jaxbandit.random import binomial, categorical, exponential, position, thresholds
@@ -117,7 +118,7 @@ class Outcome(NamedTuple):
     removed: Array
 
 
-AnyPull = Pull | InformedPull | Chase | Tries | Walk
+AnyPull = Pull | InformedPull | Chase | Tries | Walk | Meet
 
 
 class Totals(NamedTuple):
@@ -200,8 +201,10 @@ class Cleaning:
         """What an algorithm may know of the run."""
         return View(self.budget, instance.entities, substream(key, CHOICE), self, key)
 
-    def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> Outcome | Stroll:
+    def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> Outcome | Stroll | Met:
         """Cleans an entity; the outcome is drawn in one go from the law of the trials, or from the tape."""
+        if isinstance(pull, Meet):
+            raise TypeError("what entities alike do can be asked of a synthetic problem with paired = False alone")
         if isinstance(pull, Walk):
             return self.walk(key, instance, pull)
         probability = pull.probability if isinstance(pull, InformedPull) else self.sc_probability(key, pull.entity)
@@ -310,6 +313,23 @@ class Synthetic(Cleaning):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Alike(Synthetic):
+    """Which can be asked what entities that look alike do, without their names: see ``alike.py``.
+
+    ``tables``: the laws of that. What is asked of named entities is answered as ever.
+    """
+
+    tables: Tables
+
+    def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> Outcome | Stroll | Met:
+        """See ``Cleaning.pull``."""
+        if isinstance(pull, Meet):
+            return meet(self.tables, instance.outcomes, pull)
+        return super().pull(key, instance, pull)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Table(Cleaning):
     """Entities of a user's table: see ``of_table``.
 
@@ -359,7 +379,9 @@ def _budget(budget: int) -> Array:
     return jnp.asarray(budget, jnp.int32)
 
 
-def synthetic(*, budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law, on_tape: bool = False) -> Synthetic:
+def synthetic(
+    *, budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law, on_tape: bool = False, paired: bool = True
+) -> Synthetic:
     """A synthetic ambiguity model (section 6), drawn afresh in each run.
 
     Args:
@@ -368,9 +390,12 @@ def synthetic(*, budget: int, entities: int, false_values: np.ndarray, sc_pdf: L
         false_values: the distribution of r: weights of r = 0, 1, 2 ..., shape (largest r + 1,), at most 4096 of them.
         sc_pdf: the distribution of the sc-probabilities.
         on_tape: draw each cleaning operation by itself, for tests against single-step programs.
+        paired: that runs of the same number meet the same entities whatever the policy. Where that is not asked for,
+            the problem (an ``Alike``) can also be given to the policies that count entities, which are faster.
 
     Raises:
-        BadInput: for a count out of range or weights that are no distribution over some r > 0.
+        BadInput: for a count out of range or weights that are no distribution over some r > 0. Where runs are not
+            paired: for a tape, for a budget above 65,536 and for more than 64 false values an entity.
     """
     if isinstance(entities, bool) or not isinstance(entities, int | np.integer) or not 1 <= entities <= 2**31 - 1:
         raise BadInput("entities", entities, "a whole number from 1 to 2147483647")
@@ -380,10 +405,15 @@ def synthetic(*, budget: int, entities: int, false_values: np.ndarray, sc_pdf: L
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights[1:].sum() > 0:
         raise BadInput("false_values", weights.tolist(), "weights of at least 0, not all of r > 0 being 0")
     positive = weights[1:] / weights[1:].sum()
-    return Synthetic(
+    fields = (
         _budget(budget), sc_pdf.quantiles(), on_tape, jnp.int32(entities),
         jnp.float32(weights[1:].sum() / weights.sum()), jnp.asarray(thresholds(positive)),
     )  # fmt: skip
+    if paired:
+        return Synthetic(*fields)
+    if on_tape:
+        raise BadInput("on_tape", on_tape, "false where runs are not paired")
+    return Alike(*fields, tables_for(budget, weights, sc_pdf))
 
 
 def uniform_false_values(low: int, high: int) -> np.ndarray:

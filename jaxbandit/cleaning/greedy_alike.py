@@ -1,0 +1,166 @@
+"""Greedy where entities that look alike are counted (``alike.py``): the law of ``greedy.py``, some visits a step.
+
+A visit is one operation and, if that succeeds, all until the entity is clean. Visits to unmet entities are of one law
+and independent, so many are drawn at once; a run of them ends before the first that is to an entity tried before, and
+before one that the budget does not cover. Those that failed once are a number. A second visit tells an entity's fate.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxbandit.cleaning.alike import RARE, UNKNOWN, VISITS, Meet, Met, pack, unpack
+from jaxbandit.cleaning.pool import PADDING, below
+from jaxbandit.cleaning.problem import Totals, View
+from jaxbandit.cleaning.random import PICK, RUN
+from jaxbandit.random.draws import uniform
+from jaxbandit.random.fence import once
+from jaxbandit.random.stream import words
+
+ANY, UNCOMMON, AGAIN, ON = range(4)
+"""What is next: a visit to any entity; one to an unmet entity, see ``alike.RARE``; one to an entity tried before; more
+of the visit that is under way."""
+
+
+class State(NamedTuple):
+    """int32 all. ``unmet``: entities not met; ``failed``: those with one operation, which failed; ``rows``: shape
+    (memory,), the fates of those with more; ``size``: how many these are. ``next``: see ``ANY``; ``slot`` and ``at``:
+    the entity at hand and its fate, a slot of ``memory`` or more being none of the rows."""
+
+    unmet: Array
+    failed: Array
+    rows: Array
+    size: Array
+    next: Array
+    slot: Array
+    at: Array
+    totals: Totals
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class GreedyAlike:
+    """``memory`` (static): the most entities that a run can visit twice. For problems that are not ``paired``."""
+
+    memory: int = field(metadata={"static": True})
+
+    scratch = ("rows",)
+    lanes = 512
+    stride = 16
+
+    def init(self, view: View) -> State:
+        """Nothing met."""
+        zero = jnp.int32(0)
+        rows = jnp.zeros(self.memory + PADDING, jnp.int32)
+        return State(view.entities, zero, rows, zero, zero, zero, zero, Totals.zero())
+
+    def ask(self, view: View, state: State) -> Meet:
+        """What is next."""
+        over = self.done(view, state)
+        left = view.budget - state.totals.spent
+        cleans = jnp.where(state.next == ON, left, jnp.where(state.next == AGAIN, 1, 0))
+        return Meet(
+            words=state.totals.spent,
+            fate=state.at,
+            cleans=once(jnp.where(over, 0, cleans)),
+            visits=jnp.where(over | (state.next >= AGAIN), 0, jnp.where(state.next == UNCOMMON, RARE, 1)),
+        )
+
+    def tell(self, view: View, state: State, pull: Meet, outcome: Met) -> State:
+        """Count, and say what is next."""
+        run = _run(view, state, outcome.visits)
+        good, bad = unpack(outcome.fate)
+        made = jnp.minimum(outcome.cleans, good + bad)
+        clean = outcome.cleans > made
+        told = pack(good - outcome.gained, bad - (made - outcome.gained))
+        again = (state.next == AGAIN) & (outcome.cleans > 0)
+        lost = again & (outcome.gained == 0) & ~clean
+        listed = state.slot < self.memory
+        gone = again & ~lost & listed
+        row = jnp.where(lost, told, state.rows[jnp.clip(state.size - 1, 0, self.memory)])
+        slot = jnp.where(listed, state.slot, state.size)
+        rows = state.rows.at[jnp.where(lost | gone, slot, self.memory + PADDING)].set(row, mode="drop")
+        size = state.size + (lost & ~listed).astype(jnp.int32) - gone.astype(jnp.int32)
+        failed = state.failed + run.failed - (again & ~listed).astype(jnp.int32)
+        totals = Totals(
+            state.totals.spent + run.cleans + made + clean.astype(jnp.int32),
+            state.totals.removed + run.removed + outcome.gained + clean.astype(jnp.int32),
+            state.totals.finished + run.finished + clean.astype(jnp.int32),
+        )
+        on = (run.cut != UNKNOWN) | ((state.next == ON) | again) & ~clean & ~lost
+        tried = once(failed + size)
+        place = below(view.choices, PICK, totals.spent, jnp.maximum(tried, 1))
+        drawn = jnp.where(place < failed, self.memory, place - failed)
+        slot = jnp.where(run.again, drawn, self.memory)
+        known = rows[jnp.minimum(slot, self.memory)]
+        at = jnp.where(run.cut != UNKNOWN, run.cut, jnp.where(on, told, jnp.where(slot < self.memory, known, UNKNOWN)))
+        following = jnp.where(on, ON, jnp.where(run.again, AGAIN, jnp.where(run.rare, UNCOMMON, ANY)))
+        moved = (outcome.cleans > 0) | (outcome.visits[0] > 0)
+        after = State(state.unmet - run.met, failed, state.rows, size, following, slot, at, totals)
+        kept: State = jax.tree.map(lambda new, old: jnp.where(moved, new, old), after, state)
+        return kept._replace(rows=rows)
+
+    def done(self, view: View, state: State) -> Array:
+        """The budget is spent, or no false value is left."""
+        none = (state.next != ON) & (state.unmet + state.failed + state.size <= 0)
+        return (state.totals.spent >= view.budget) | none
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``Totals``."""
+        return state.totals.answer()
+
+
+class _Run(NamedTuple):
+    """Visits to unmet entities that are made: how many and how many failed; operations, false values removed, entities
+    finished (int32); ``again``, ``rare``: whether the next visit is to an entity tried before, and is ``UNCOMMON``;
+    ``cut``: the fate of an entity whose visit the budget does not cover, after its first operation; else ``UNKNOWN``.
+    """
+
+    met: Array
+    failed: Array
+    cleans: Array
+    removed: Array
+    finished: Array
+    again: Array
+    rare: Array
+    cut: Array
+
+
+def _run(view: View, state: State, visits: tuple[Array, ...]) -> _Run:
+    word, left = words(view.choices, RUN, state.totals.spent)[0], view.budget - state.totals.spent
+    u = uniform(word)
+    share, zero = jnp.ones((), jnp.float32), jnp.int32(0)
+    alive = state.unmet + state.failed + state.size
+    met = failed = cleans = removed = again = rare = zero
+    cut = jnp.int32(UNKNOWN)
+    going = visits[0] > 0
+    known = state.next == UNCOMMON
+    for number, visit in enumerate(visits):
+        gained, cost = unpack(visit)
+        chance = (state.unmet - number).astype(jnp.float32) / jnp.maximum(alive, 1).astype(jnp.float32)
+        share = share * (jnp.where(known, 1, chance) if number == 0 else chance)
+        going = going & (cleans < left)
+        again = again | jnp.where(going & (u >= share), 1, 0)
+        going = going & (u < share)
+        rare = rare | jnp.where(going & (visit == UNKNOWN), 1, 0)
+        going = going & (visit != UNKNOWN)
+        covered = cost <= left - cleans
+        # After the first operation and before the last, the others are its fate.
+        cut = jnp.where(going & ~covered, pack(gained - 2, cost - gained), cut)
+        first, whole = going & ~covered, going & covered
+        lost = whole & (gained == 0)
+        met = met + going.astype(jnp.int32)
+        failed = failed + lost.astype(jnp.int32)
+        alive = alive - (going & ~lost).astype(jnp.int32)
+        cleans = cleans + jnp.where(whole, cost, first.astype(jnp.int32))
+        removed = removed + jnp.where(whole, gained, first.astype(jnp.int32))
+        going = whole
+    bits, mask = VISITS.bit_length(), (1 << VISITS.bit_length()) - 1
+    counts = once(((removed << bits | met) << bits | failed) << 2 | again << 1 | rare)
+    cleans, cut = once(cleans), once(cut + 1) - 1
+    met, failed = counts >> 2 + bits & mask, counts >> 2 & mask
+    finished = met - failed - (cut != UNKNOWN).astype(jnp.int32)
+    return _Run(met, failed, cleans, counts >> 2 + 2 * bits, finished, counts & 2 > 0, counts & 1 > 0, cut)

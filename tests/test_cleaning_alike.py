@@ -1,0 +1,240 @@
+"""Policies that count entities alike: the same laws as those that hold them, on problems that are not paired."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+from jaxbandit import engine as engine_module
+from jaxbandit.cleaning import of_table, synthetic
+from jaxbandit.cleaning.alike import UNKNOWN, Alias, alias, moments, tables_for, unpack
+from jaxbandit.cleaning.family import POLICIES, PROBLEMS, Setting
+from jaxbandit.cleaning.problem import Alike, uniform_false_values
+from jaxbandit.engine import simulate
+from jaxbandit.errors import BadInput
+from jaxbandit.laws import Beta, Histogram, Law, Normal, Uniform
+from jaxbandit.registry import parse
+from tests.test_cleaning_policies import agrees, built, chances
+from tests.test_engine import same
+
+COUNTING = ["greedy"]
+RUNS = 50_000
+UNIFORM = Beta(1, 1)
+"""Which is compiled for once with other laws that are tabulated."""
+
+
+def unpaired(**changes: Any) -> Setting:
+    given = {"budget": 300, "entities": 200, "weights": uniform_false_values(0, 5), "sc_pdf": UNIFORM} | changes
+    return Setting(**given, paired=False)
+
+
+@pytest.fixture(params=COUNTING)
+def kind(request: pytest.FixtureRequest) -> Any:
+    return next(kind for kind in POLICIES if kind.name == request.param)
+
+
+def law(name: str, entities: int, weights: list[float], pdf: Beta, budget: int) -> dict[tuple[int, int, int], float]:
+    """The distribution of (cleans, removed, finished), by all ways a run can take; p and r are integrated out."""
+    states = {((0, 0, 1),) * entities: 1.0}
+    ended: dict[tuple[int, int, int], float] = {}
+    for step in range(budget + 1):
+        following: dict[Any, float] = {}
+        for records, mass in states.items():
+            if step == budget or not any(left for _, _, left in records):
+                tried, gained, left = map(sum, zip(*records, strict=True))
+                key = (tried, gained, entities - left)
+                ended[key] = ended.get(key, 0) + mass
+                continue
+            for entity, chance in enumerate(chances(name, list(records))):
+                tried, gained, left = records[entity]
+                if not chance:
+                    continue
+                success = (pdf.alpha + gained) / (pdf.alpha + pdf.beta + tried)
+                last = weights[gained + 1] / sum(weights[gained + 1 :])
+                for record, part in (
+                    ((tried + 1, gained, 1), 1 - success),
+                    ((tried + 1, gained + 1, 1), success * (1 - last)),
+                    ((tried + 1, gained + 1, 0), success * last),
+                ):
+                    if part > 0:
+                        after = tuple(sorted((*records[:entity], record, *records[entity + 1 :])))
+                        following[after] = following.get(after, 0) + mass * chance * part
+        states = following
+    return ended
+
+
+@pytest.mark.parametrize(
+    ("entities", "weights", "pdf", "budget"),
+    [
+        (4, [0, 1, 2, 0, 0, 1], UNIFORM, 6),
+        (3, [0, 2, 0, 3, 0, 1], Beta(2, 5), 8),
+        (2, [0, 5, 2, 1, 0, 1], Beta(3, 1), 14),  # all is clean in most runs
+    ],
+)
+def test_small_runs_have_the_exact_law(kind: Any, entities: int, weights: list[float], pdf: Beta, budget: int) -> None:
+    setting = unpaired(budget=budget, entities=entities, weights=np.array(weights, float), sc_pdf=pdf)
+    answers = simulate(setting.problem(), built(kind, setting), runs=RUNS, seed=21)
+    agrees(answers, law(kind.name, entities, weights, pdf, budget))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"entities": 4000, "budget": 1000},
+        {"sc_pdf": Normal(variance=0.3)},
+        {"sc_pdf": Beta(1, 6)},
+        {"entities": 30, "budget": 800, "weights": uniform_false_values(5, 5), "sc_pdf": Histogram((3, 0, 1))},
+    ],
+)
+def test_the_law_is_that_of_policies_that_hold_entities(kind: Any, changes: dict[str, Any]) -> None:
+    setting = unpaired(**changes)
+    held = replace(setting, paired=True)
+    assert type(built(kind, held)) is not type(built(kind, setting)) or kind.name == "random"
+    counted = simulate(setting.problem(), built(kind, setting), runs=RUNS, seed=31)
+    one_by_one = simulate(held.problem(), built(kind, held), runs=4000, seed=32)
+    for answer in ("removed", "finished", "cleans"):
+        a, b = (answers[answer][0].astype(float) for answers in (counted, one_by_one))
+        assert abs(a.mean() - b.mean()) <= 4 * np.sqrt(a.var() / a.size + b.var() / b.size), answer
+        assert answer == "cleans" or abs(np.log(a.std() / b.std())) < 0.1, answer
+
+
+def test_lanes_and_cuts_change_nothing(kind: Any) -> None:
+    setting = unpaired(budget=290)
+    problem, policy = setting.problem(), built(kind, setting)
+    whole = simulate(problem, policy, runs=60, seed=5)
+    assert len(np.unique(whole["removed"])) > 5
+    assert same(whole, simulate(problem, policy, runs=60, seed=5, lanes=7))
+    parts = [simulate(problem, policy, runs=20, seed=5, first_run=first) for first in (0, 20, 40)]
+    assert same(whole, {name: np.concatenate([part[name] for part in parts], axis=1) for name in whole})
+    assert not same(whole, simulate(problem, policy, runs=60, seed=6))
+
+
+def test_checkpoints_do_not_bend_the_law(kind: Any) -> None:
+    setting = unpaired(entities=100, weights=uniform_false_values(1, 5))
+    at = [7, 40, *range(60, 300, 20)]
+    problem, policy = setting.problem(), built(kind, setting)
+    curve = simulate(problem, policy, runs=6000, seed=2, checkpoints=at)
+    for budget in (40, 140, 300):
+        smaller = replace(setting, budget=budget)
+        alone = simulate(smaller.problem(), policy, runs=RUNS, seed=3)
+        for answer in ("removed", "finished"):
+            a, b = curve[answer][0, :, [*at, 300].index(budget)].astype(float), alone[answer][0].astype(float)
+            assert abs(a.mean() - b.mean()) <= 4 * np.sqrt(a.var() / a.size + b.var() / b.size), (budget, answer)
+    assert (np.diff(curve["removed"][0], axis=1) >= 0).all()
+    assert (curve["cleans"][0] == [*at, 300]).all()
+
+
+def test_a_sweep_compiles_once(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over sc-pdfs, distributions of r, entities and budgets, up to the size of the tables."""
+    original, chunks = engine_module._compiled, {}
+
+    def noted(*key: Any) -> Any:
+        chunks[key] = original(*key)
+        return chunks[key]
+
+    monkeypatch.setattr(engine_module, "_compiled", noted)
+
+    def compilations() -> int:
+        return sum(chunk._cache_size() for chunk in chunks.values())
+
+    def run(sc_pdf: Law, budget: int, entities: int, low: int) -> None:
+        setting = unpaired(sc_pdf=sc_pdf, budget=budget, entities=entities, weights=uniform_false_values(low, 5))
+        simulate(setting.problem(), built(kind, setting), runs=10)
+
+    run(Beta(1, 1), 300, 200, 0)
+    before = compilations()
+    run(Beta(2, 5), 280, 250, 1)
+    run(Normal(variance=0.3), 320, 240, 2)
+    assert compilations() == before
+
+
+# The tables.
+
+
+@pytest.mark.parametrize(("pdf", "at"), [(Beta(1, 1), 64), (Beta(2, 5), 64), (Beta(0.1, 0.3), 64), (Beta(50, 2), 19)])
+def test_moments(pdf: Beta, at: int) -> None:
+    found, s, f = moments(pdf, at, 1025), np.arange(at + 1)[:, None], np.arange(1026)
+    exact = np.exp(special.betaln(pdf.alpha + s, pdf.beta + f) - special.betaln(pdf.alpha, pdf.beta))
+    ways = special.binom(s + f, s)
+    assert (ways * np.abs(found - exact)).max() < 1e-8
+    some = ways * exact > 1e-20
+    assert np.abs(found[some] / exact[some] - 1).max() < 5e-6
+
+
+def probabilities(table: Alias) -> dict[int, float]:
+    """The law that an alias table draws from."""
+    share, own, other = (np.asarray(leaf) for leaf in table)
+    low = np.where(own == other, 1.0, share / 2.0**32) / share.size
+    found: dict[int, float] = {}
+    for numbers, parts in ((own, low), (other, 1 / share.size - low)):
+        for number in np.unique(numbers):
+            found[int(number)] = found.get(int(number), 0) + parts[numbers == number].sum()
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_alias_tables(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    weights = rng.random(1 + 40 * seed) ** (1 + 5 * seed) * (rng.random(1 + 40 * seed) > 0.3)
+    weights[0] += 0.1
+    found = probabilities(alias(weights, np.arange(weights.size)))
+    for number, weight in enumerate(weights):
+        assert abs(found.get(number, 0) - weight / weights.sum()) < 1e-9
+    assert all(weights[number] > 0 for number, part in found.items() if part > 1e-9)
+
+
+def test_tables_of_visits_and_fates() -> None:
+    """r is 1 or 2, p uniform: E[p] = 1/2, E[p^2 (1-p)^k] = 2 / ((k+1)(k+2)(k+3)), E[p(1-p)^k] = 1 / ((k+1)(k+2))."""
+    tables = tables_for(1000, np.array([0.0, 0.25, 0.75]), Uniform())
+    slots = np.asarray(tables.visits)
+    rest = (slots == UNKNOWN).mean()
+    ends = probabilities(tables.others)
+    for gained, cost, exact in [(0, 1, 1 / 2), (1, 1, 1 / 8), (2, 2, 3 / 4 / 3), (2, 7, 3 / 4 * 2 / (6 * 7 * 8))]:
+        number = gained << 20 | cost
+        assert abs((slots == number).mean() + rest * ends.get(number, 0) - exact) < 1e-8
+    fates = probabilities(tables.failed)
+    for good, bad, exact in [(0, 0, 1 / 4 / 6), (0, 3, 1 / 4 / 30), (1, 2, 3 / 4 * 3 * 2 / (4 * 5 * 6))]:
+        assert abs(fates[good << 20 | bad] - 2 * exact) < 1e-8  # given that the first failed
+    good, bad = unpack(np.array(list(fates)))
+    told = (good + bad == 1024) | (good + bad <= 1024) & (good < 2)
+    assert told.all()
+
+
+# What users may ask for.
+
+
+def test_what_is_refused() -> None:
+    given = {"budget": 10, "entities": 5, "false_values": uniform_false_values(0, 3), "sc_pdf": Uniform()}
+    for changes, field in (
+        ({"budget": 65_537}, "budget"),
+        ({"false_values": uniform_false_values(0, 65)}, "false_values"),
+        ({"on_tape": True}, "on_tape"),
+    ):
+        with pytest.raises(BadInput) as error:
+            synthetic(**(given | changes), paired=False)
+        assert error.value.field == field
+    paired, policy = synthetic(**given), built(POLICIES[2], unpaired())
+    with pytest.raises(TypeError, match="paired = False"):
+        simulate(paired, policy, runs=1)
+    with pytest.raises(TypeError, match="paired = False"):
+        simulate(of_table(budget=3, false_values=np.array([1, 2]), sc_pdf=Uniform()), policy, runs=1)
+
+
+def test_keys_of_study_files(kind: Any) -> None:
+    made, table = PROBLEMS
+    setting = made.build(**parse("problem", made.parameters, {"budget": 10}))
+    assert setting.paired
+    assert not isinstance(setting.problem(), Alike)
+    setting = made.build(**parse("problem", made.parameters, {"budget": 10, "paired": False}))
+    assert isinstance(setting.problem(), Alike)
+    # Where no table fits, entities are held: the law is the same.
+    setting = made.build(**parse("problem", made.parameters, {"budget": 65_537, "paired": False}))
+    assert not isinstance(setting.problem(), Alike)
+    assert type(built(kind, setting)) is type(built(kind, replace(setting, paired=True)))
+    with pytest.raises(BadInput, match=r"problem\.paired = 0: true or false"):
+        parse("problem", made.parameters, {"budget": 10, "paired": 0})
+    columns = {"budget": 10, "path": "a.csv", "entity": "a", "value": "b"}
+    with pytest.raises(BadInput, match=r"problem\.paired = False: true for a table, whose entities are not alike"):
+        parse("problem", table.parameters, columns | {"paired": False})
