@@ -318,6 +318,21 @@ def test_successes_of_a_few_pulls_have_the_binomial_law(p: float, count: int) ->
     assert np.abs(shares - stats.binom.pmf(np.arange(count + 1), count, p)).max() < 2.5 / words.size
 
 
+def test_walks_of_several_words_change_nothing() -> None:
+    """With so many arms WRR looks up what a walk did in more than one word."""
+    n, cap = 70, 8000
+    p = jnp.asarray(np.append(np.linspace(0.1, 0.6, n - 2), [0.97, 1.0]), jnp.float32)
+    of = interval("bernoulli-corrected", n, 0.1, k=1.2)
+    fixed = Share.of(4.7), np.int32(cap), np.int32(1)
+    policies = [WRR(Twofold.of(1.2), of, *fixed, np.bool_(leaping), n) for leaping in (True, False)]
+    assert policies[0].words > 1
+    answers = simulate(Bernoulli(p, True), policies, runs=4, seed=9)
+    spread = answers["arm_pulls"].max(-1) - answers["arm_pulls"].min(-1)
+    assert spread.min() > 10  # else activity never mattered
+    for values in answers.values():
+        assert np.array_equal(values[0], values[1])
+
+
 def test_leaping_changes_nothing_in_long_runs() -> None:
     n = 12
     p = jnp.asarray(np.append(np.linspace(0.2, 0.4, n - 1), 0.9), jnp.float32)

@@ -6,7 +6,7 @@ from jaxbandit.outliers.ib import IB
 from jaxbandit.outliers.intervals import Interval, clucb, interval
 from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING
 from jaxbandit.outliers.nrr import NRR
-from jaxbandit.outliers.problem import Bernoulli, Chosen, Once, Pull, Singles, View
+from jaxbandit.outliers.problem import Bernoulli, Chosen, Once, Pull, Rewards, Singles, Tape, View
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.wrr import WRR, rho_star
 
@@ -25,7 +25,9 @@ __all__ = [
     "Interval",
     "Once",
     "Pull",
+    "Rewards",
     "Singles",
+    "Tape",
     "View",
     "clucb",
     "interval",

@@ -88,21 +88,33 @@ def as_one_kernel(function: Callable[[], T]) -> T:
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)()
 
-    def passing(*operands: Array) -> tuple[list[Array], tuple[Array, ...]]:
-        # The backend fails on operands that nothing uses, such as those that it found out to be without effect.
-        return jax.core.eval_jaxpr(closed.jaxpr, operands), operands
+    def anywhere(*operands: Array) -> list[Array]:
+        found: list[Array] = jax.core.eval_jaxpr(closed.jaxpr, operands)
+        return found
 
-    def alone(*operands: Array) -> list[Array]:
-        found = jax.jit(passing, inline=False)(*operands)
-        some: list[Array] = set_xla_metadata(found, inlineable="false", xla_cpu_small_call="true")[0]
-        return some
+    def marked(*operands: Array) -> tuple[list[Array], Array]:
+        return anywhere(*operands), _mark(operands)
 
-    def plain(*operands: Array) -> list[Array]:
-        return jax.core.eval_jaxpr(closed.jaxpr, operands)
+    def on_cpu(*operands: Array) -> list[Array]:
+        called = jax.jit(marked, inline=False)(*operands)
+        found, mark = set_xla_metadata(called, inlineable="false", xla_cpu_small_call="true")
+        # The backend fails on operands that nothing uses. The mark uses all, and XLA does not see that it is the same.
+        same = mark == _mark(operands)
+        return [jnp.where(same, x, jnp.zeros_like(x)) for x in found]
 
-    found = lax.platform_dependent(*closed.consts, cpu=alone, default=plain)
+    found = lax.platform_dependent(*closed.consts, cpu=on_cpu, default=anywhere)
     whole: T = jax.tree.unflatten(jax.tree.structure(shape), found)
     return whole
+
+
+def _mark(operands: tuple[Array, ...]) -> Array:
+    """Something of each of some arrays: int32."""
+    mark: Array = jnp.int32(0)
+    for operand in operands:
+        one = jnp.asarray(operand).reshape(-1)[0]
+        bits = lax.bitcast_convert_type(one, jnp.int32) if one.dtype == jnp.float32 else one.astype(jnp.int32)
+        mark = mark ^ bits
+    return mark
 
 
 def where_due(due: Array, function: Callable[[T], T], state: T) -> T:
