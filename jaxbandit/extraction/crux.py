@@ -88,16 +88,16 @@ _PAIRS = 64
 
 
 class State(NamedTuple):
-    """Of S slots for nodes, C configurations, V columns of frequency counts, and A attributes.
+    """Of S slots for nodes, C configurations, V columns of frequency counts, and a domain of N nodes.
 
     ``got``; ``sizes``: int32 (V,), the i of each column f_i; ``node``, ``specificity``: int32 (S,), of each slot, the
     first ``filled`` of which are in use (a small domain has slots for all nodes from the beginning, so that none has to
-    be made); ``slot_of``: (N,), where a node is sought among the slots, else None: its slot if it has one; ``parents``:
-    int32 (P, S), the nodes right above;
-    ``entered``, ``grown``: bool (S,), whether the node is active, and whether its children are; ``f``: int32 (S, V);
-    ``asked``: int32 (C, S), n_q; ``gain``, ``variance``: float32 (C, S); ``active``: bool (C, S); ``barren``: bool
-    (S,), whether the node gave an empty answer that counts; ``void``: bool (S,), whether it or a node above it did;
-    ``past``: float32 (S, pairs), of ``new-regr``; ``pairs``: int32 (S,), how many there were.
+    be made); ``slot_of``: integers (N,), the slot of each node, if ``node`` says that it is there; None where slots are
+    nodes; ``parents``: int32 (P, S), the nodes right above; ``entered``, ``grown``: bool (S,), whether
+    the node is active, and whether its children are; ``f``: int32 (S, V); ``asked``: int32 (C, S), n_q; ``gain``:
+    float32 (C, S); ``variance``: likewise, (C, 0) without a bootstrap; ``active``: bool (C, S); ``barren``: bool
+    (S,), whether the node gave an empty answer that counts; ``void``: bool (S,), whether it or a node above it did; ``past``:
+    float32 (S, pairs), of ``new-regr``; ``pairs``: int32 (S,), how many there were.
     """
 
     got: Retrieved
