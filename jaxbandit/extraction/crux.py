@@ -88,14 +88,14 @@ _PAIRS = 64
 
 
 class State(NamedTuple):
-    """Of S slots for nodes, C configurations, V columns of frequency counts, and A attributes.
+    """Of S slots for nodes, C configurations, V columns of frequency counts, and a domain of N nodes.
 
     ``got``; ``sizes``: int32 (V,), the i of each column f_i; ``node``, ``specificity``: int32 (S,), of each slot, the
     first ``filled`` of which are in use (a small domain has slots for all nodes from the beginning, so that none has to
-    be made); ``slot_of``: (N,), where a node is sought among the slots, else None: its slot if it has one; ``parents``:
-    int32 (P, S), the nodes right above;
-    ``entered``, ``grown``: bool (S,), whether the node is active, and whether its children are; ``f``: int32 (S, V);
-    ``asked``: int32 (C, S), n_q; ``gain``, ``variance``: float32 (C, S); ``active``: bool (C, S); ``barren``: bool
+    be made); ``slot_of``: integers (N,), the slot of each node, if ``node`` says that it is there; None where slots are
+    nodes; ``parents``: int32 (P, S), the nodes right above; ``entered``, ``grown``: bool (S,), whether
+    the node is active, and whether its children are; ``f``: int32 (S, V); ``asked``: int32 (C, S), n_q; ``gain``:
+    float32 (C, S); ``variance``: likewise, (C, 0) without a bootstrap; ``active``: bool (C, S); ``barren``: bool
     (S,), whether the node gave an empty answer that counts; ``void``: bool (S,), whether it or a node above it did;
     ``past``: float32 (S, pairs), of ``new-regr``; ``pairs``: int32 (S,), how many there were.
     """
@@ -318,7 +318,7 @@ class Crux:
         stale = touched
         if self.grow:
             if not self.whole:
-                state, stale = self._grown(view, state, pull, stale)
+                state, stale = self._grown(view, state, pull, own, stale)
             below = functools.reduce(jnp.logical_or, list(state.parents == pull.node)) & pull.asked
             new = below & ~state.entered
             state = state._replace(grown=state.grown | here, entered=state.entered | new)
@@ -341,16 +341,18 @@ class Crux:
         return jnp.int16 if self.nodes < 2**15 else jnp.int32
 
     def _slots(self, state: State, node: Array) -> Array:
-        """The slot of each node, beyond all where it has none: int32, the shape of ``node``, -1 where there is none."""
+        """The slot of each node, beyond all where it has none or there is no node (-1): int32, as ``node``."""
         if state.slot_of is None:
             return jnp.where((node >= 0) & (node < max(self.whole, 1)), node, self.nodes)
         slot = state.slot_of[jnp.maximum(node, 0)].astype(jnp.int32)
         return jnp.where((node >= 0) & (state.node[slot] == node), slot, self.nodes)
 
-    def _grown(self, view: View, state: State, pull: Pull, stale: Array) -> tuple[State, Array]:
-        """With slots for the children of the pull's node; those of them that hold something retrieved are stale."""
+    def _grown(self, view: View, state: State, pull: Pull, own: Array, stale: Array) -> tuple[State, Array]:
+        """With slots for the children of the pull's node, whose slot is its ``own``, and with those of them that hold
+        something retrieved among the stale ones."""
         assert state.slot_of is not None
-        grows = pull.asked & ~jnp.any((state.node == pull.node) & state.grown)
+        # By a slot that was read from the table: what writes the table comes after, and it is not copied.
+        grows = pull.asked & ~state.grown[own]
         poset = jax.tree.map(jnp.asarray, view.poset)
         begin, end = poset.child_start[pull.node], poset.child_start[pull.node + 1]
         slots, nodes = self.nodes, self.parents.shape[0]
@@ -358,7 +360,7 @@ class Crux:
         def made(
             arrays: list[Array], lane: Array, rank: Array, there: Array, begin: Array, shared: tuple[Poset, Array]
         ) -> list[Array]:
-            slot_of, known, specificity, parents, f, filled = arrays
+            slot_of, known, specificity, parents, filled = arrays
             poset, above = shared
             node = jnp.asarray(poset.child)[begin[lane] + rank]
             new = there & (known[lane, slot_of[lane, node].astype(jnp.int32)] != node)
@@ -371,14 +373,13 @@ class Crux:
                 known.at[lane, slot].set(node, mode="drop"),
                 specificity.at[lane, slot].set(jnp.asarray(poset.specificity)[node], mode="drop"),
                 parents.at[lane, :, slot].set(above[node], mode="drop"),
-                f.at[lane, slot].set(0, mode="drop"),
                 filled.at[lane].add(new.astype(jnp.int32)),
             ]
 
         rank = jnp.arange(self.widest, dtype=jnp.int32)
-        slot_of, node, specificity, parents, f, filled = in_turn(
+        slot_of, node, specificity, parents, filled = in_turn(
             made, _CHILDREN, grows & (rank < end - begin),
-            [state.slot_of, state.node, state.specificity, state.parents, state.f, state.filled],
+            [state.slot_of, state.node, state.specificity, state.parents, state.filled],
             begin, (poset, self.parents),
         )  # fmt: skip
         code = jnp.where(filled > slots, OVERFLOW, state.got.code)
@@ -407,7 +408,7 @@ class Crux:
 
         held = grows & state.got.under(view, pull.node)
         read = (slot_of, node, earlier, state.sizes, state.got.leaf, state.got.times)
-        f, stale = in_turn(counted, _HELD, held, [f, stale], read, poset.ancestors)
+        f, stale = in_turn(counted, _HELD, held, [state.f, stale], read, poset.ancestors)
         return state._replace(f=f), stale
 
     def _renewed(self, view: View, state: State, stale: Array, touched: Array) -> State:
