@@ -32,7 +32,7 @@ class Pull(NamedTuple):
     """Pull each of some arms a number of times.
 
     ``arm``: int32, shape (m,), each arm once; where ``times`` is given, a negative number is no arm. ``first``: how
-    often it was pulled before, and ``times``: how often it is now (int32, of shape (m,) or (); None for once); ``used``:
+    often it was pulled before; ``times``: how often it is now (int32, of shape (m,) or (); None for once); ``used``:
     int32 scalar, no arm is pulled from entry ``used`` on, and 0 makes it a pull of count 0.
     """
 
@@ -202,7 +202,8 @@ class Arms:
                 row = None if instance.rows is None else instance.rows[arm]
                 if made:
                     count = jnp.where(there, rewards.made(row, first, jnp.broadcast_to(count, arm.shape)), 0)
-                drawn = draw(total, instance.outcomes, arm, row, first, count, instance.means[arm])
+                mean = instance.means.at[arm].get(mode="promise_in_bounds")
+                drawn = draw(total, instance.outcomes, arm, row, first, count, mean)
                 return [jnp.where(there, drawn, 0), *([count] if made else [])]
 
             return part

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import added, best, highest, kept_first, ladder, put
+from jaxbandit.arms.prefix import BLOCK, added, best, highest, kept_first, ladder, put
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.random import words
 from jaxbandit.random.trials import over_lanes
@@ -104,18 +104,23 @@ class Rounds:
     def steps(self, view: View, step: Callable[[State], State], state: State) -> State:
         """All steps of a run, on arrays that shrink to the arms that are left."""
         across = 2 if view.even else 4  # fields of an entry an arm
-        for width, below in itertools.pairwise([*ladder(view.arms), 0]):
+        pads = [_REJECTED, 0, 0, 0][:across]
+        more = -view.arms % BLOCK if view.arms > BLOCK else 0
+        state = State(
+            *(jnp.pad(a, (0, more), constant_values=b) for a, b in zip(state, pads, strict=False)), *state[across:]
+        )
+        for width, below in itertools.pairwise([*ladder(view.arms + more), 0]):
 
             def fits(some: State, below: int = below) -> Array:
-                more: Array = over_lanes(jnp.where(self.done(view, some), 0, some.active)) > below
-                return more
+                left: Array = over_lanes(jnp.where(self.done(view, some), 0, some.active)) > below
+                return left
 
             cut = [array[:width] for array in state[:across]]
             some = lax.while_loop(fits, step, State(*cut, *state[across:]))
             new = kept_first(some.order >= 0, some[:across]) if below else some[:across]
             whole = [put(a, b, jnp.int32(0)) for a, b in zip(state, new, strict=False)]
             state = State(*whole, *some[across:])
-        return state
+        return State(*(array[: view.arms] for array in state[:across]), *state[across:])
 
     def _now(self, state: State) -> Schedule:
         """The round's row."""
@@ -139,8 +144,15 @@ class Rounds:
         held = jnp.where(fresh, made + jnp.where(self.reuse, state.held, 0), state.held)
         total = jnp.where(there & fresh, outcome.total + jnp.where(self.reuse, state.total, 0), state.total)
         score = self.sign * view.score(total, held, alike=view.even)
-        top, kth = best(score, jnp.where(by_gap & judged, need, 0), there)
-        after = highest(jnp.where(there & ~top, score, -(2**29)))
+
+        def cut(_: None) -> tuple[Array, Array, Array]:
+            top, kth = best(score, jnp.where(by_gap & judged, need, 0), there)
+            return top, kth, highest(jnp.where(there & ~top, score, -(2**29)))
+
+        none = jnp.int32(0)
+        top, kth, after = lax.cond(
+            over_lanes(now.gaps) > 0, cut, lambda _: (jnp.zeros(order.shape, bool), none, none), None
+        )
         gap = jnp.maximum(score - after, kth - score)
         many = jnp.where(by_gap, state.active - now.keep, now.keep)
         picked = self._picked(view, jnp.where(by_gap, gap, score), jnp.where(judged, many, 0), there, by_gap, order)
