@@ -33,13 +33,15 @@ class Pull(NamedTuple):
 
     ``arm``: int32, shape (m,), each arm once; where ``times`` is given, a negative number is no arm. ``first``: how
     often it was pulled before; ``times``: how often it is now (int32, of shape (m,) or (); None for once); ``used``:
-    int32 scalar, no arm is pulled from entry ``used`` on, and 0 makes it a pull of count 0.
+    int32 scalar, no arm is pulled from entry ``used`` on, and 0 makes it a pull of count 0. ``few`` (static): no arm is
+    pulled more than ``MOST_CHAINED`` times, so that the sampler of larger counts need not be compiled.
     """
 
     arm: Array
     first: Array
     times: Array | None
     used: Array
+    few: bool = False
 
 
 class Outcome(NamedTuple):
@@ -219,7 +221,7 @@ class Arms:
         blank = [jnp.zeros(pull.arm.shape, jnp.int32 if rewards.whole else jnp.float32)]
         blank += [] if rewards.even else [jnp.zeros(pull.arm.shape, jnp.int32)]
         found = in_blocks(by(few), pull.used, blank, read)
-        if rewards.most is not None and not self.on_tape:
+        if rewards.most is not None and not self.on_tape and not pull.few:
             largest = highest(counts[1]) if spread[1] else counts[1]
             found = lax.cond(
                 over_lanes(largest) > rewards.most,
