@@ -503,7 +503,8 @@ def _width(lane: _Lane, policy: Policy, mesh: Mesh) -> int:
     room = _STATE_BYTES.get(platform, 1 << 33)
     dense = int(getattr(policy, "dense", 0))
     if dense:
-        room = _CACHE_BYTES.get(platform, room)
+        # One that makes several steps at once works on a part of its arrays most of the time.
+        room = _CACHE_BYTES.get(platform, room) * (1 + hasattr(policy, "steps"))
     most = int(getattr(policy, "lanes", _LANES["cpu"])) if platform == "cpu" else _LANES.get(platform, 1 << 16)
     return max(1, min(most, room // max(_bytes(lane), dense)))
 

@@ -15,7 +15,8 @@ from jax import Array, lax
 from jaxbandit.random.trials import over_lanes
 
 _NARROW, _NARROWEST = 40, 8
-_BLOCK = 64
+BLOCK = 64
+"""How many entries are drawn at once; widths of whole blocks are quick."""
 _PARTS = 8
 
 
@@ -26,7 +27,7 @@ def ladder(width: int) -> list[int]:
     while left > _NARROW:
         once = left - -(-left // 4)
         left = once - -(-once // 4)
-        whole = _BLOCK if 2 * left > _BLOCK else _BLOCK // 2
+        whole = BLOCK if 2 * left > BLOCK else BLOCK // 2
         widths.append(-(-left // whole) * whole)
     return [each for each in dict.fromkeys([*widths, _NARROWEST]) if each <= width]
 
@@ -46,7 +47,7 @@ def in_blocks(
         written, read: arrays of one length.
     """
     size = written[0].shape[0]
-    block = min(size, _BLOCK)
+    block = min(size, BLOCK)
 
     def turn(number: Array, arrays: list[Array]) -> list[Array]:
         start = jnp.minimum(number * block, size - block)
@@ -80,7 +81,7 @@ def _folded(x: Array, pair: Callable[[Array, Array], Array], reduce: Callable[[A
     part = x.shape[0] // _PARTS
     if not part:
         return reduce(x)
-    found = reduce(functools.reduce(pair, [x[i * part : (i + 1) * part] for i in range(_PARTS)]))
+    found = _folded(functools.reduce(pair, [x[i * part : (i + 1) * part] for i in range(_PARTS)]), pair, reduce)
     return pair(found, reduce(x[_PARTS * part :])) if x.shape[0] % _PARTS else found
 
 

@@ -32,14 +32,16 @@ class Pull(NamedTuple):
     """Pull each of some arms a number of times.
 
     ``arm``: int32, shape (m,), each arm once; where ``times`` is given, a negative number is no arm. ``first``: how
-    often it was pulled before, and ``times``: how often it is now (int32, of shape (m,) or (); None for once); ``used``:
-    int32 scalar, no arm is pulled from entry ``used`` on, and 0 makes it a pull of count 0.
+    often it was pulled before; ``times``: how often it is now (int32, of shape (m,) or (); None for once); ``used``:
+    int32 scalar, no arm is pulled from entry ``used`` on, and 0 makes it a pull of count 0. ``few`` (static): no arm is
+    pulled more than ``MOST_CHAINED`` times, so that the sampler of larger counts need not be compiled.
     """
 
     arm: Array
     first: Array
     times: Array | None
     used: Array
+    few: bool = False
 
 
 class Outcome(NamedTuple):
@@ -202,7 +204,8 @@ class Arms:
                 row = None if instance.rows is None else instance.rows[arm]
                 if made:
                     count = jnp.where(there, rewards.made(row, first, jnp.broadcast_to(count, arm.shape)), 0)
-                drawn = draw(total, instance.outcomes, arm, row, first, count, instance.means[arm])
+                mean = instance.means.at[arm].get(mode="promise_in_bounds")
+                drawn = draw(total, instance.outcomes, arm, row, first, count, mean)
                 return [jnp.where(there, drawn, 0), *([count] if made else [])]
 
             return part
@@ -218,7 +221,7 @@ class Arms:
         blank = [jnp.zeros(pull.arm.shape, jnp.int32 if rewards.whole else jnp.float32)]
         blank += [] if rewards.even else [jnp.zeros(pull.arm.shape, jnp.int32)]
         found = in_blocks(by(few), pull.used, blank, read)
-        if rewards.most is not None and not self.on_tape:
+        if rewards.most is not None and not self.on_tape and not pull.few:
             largest = highest(counts[1]) if spread[1] else counts[1]
             found = lax.cond(
                 over_lanes(largest) > rewards.most,

@@ -91,33 +91,30 @@ def successes(key: Stream, purpose: Array, first: Array, count: Array, probabili
     All broadcast to the shape of the result. The law is exact but for rounding: within 3e-6 in total variation up to
     16 trials, and at most that much more for each further 16.
     """
-    # One count for all is left as it is.
+    # What is one number for all is left so.
     shape = jnp.broadcast_shapes(*map(jnp.shape, (purpose, first, count, probability)))
-    purpose, first, units = (jnp.broadcast_to(field, shape) for field in (purpose, first, probability))
     count = jnp.where(count <= MOST_CHAINED, count, 0)
-    likely, rare = _rarer(units)
-    other = 1 - rare
-    odds = rare / other
     few = jnp.where(count <= _DIRECT, count, 0)
     fewest, longest = over_lanes(jnp.max(few, initial=0)), over_lanes(jnp.max(count - few, initial=0))
 
     def direct(number: Array, found: Array) -> Array:
         for part, word in enumerate(words(key, purpose, first + 2 * number)):
-            won = (2 * number + part < few) & ((word >> jnp.uint32(8)).astype(jnp.int32) < units)
+            won = (2 * number + part < few) & ((word >> jnp.uint32(8)).astype(jnp.int32) < probability)
             found = found + won.astype(jnp.int32)
         return found
 
-    def chained(word: Array, trials: Array) -> Array:
-        chain = _begin(word, trials, other)
-        for k in range(_CHAIN + 1):
-            chain = _link(chain, jnp.float32(k), trials, odds)
-        return _count(chain, trials, rare)
-
     def by_chain(found: Array) -> Array:
+        likely, rare = _rarer(probability)
+        other = 1 - rare
+        odds = rare / other
+
         def more(state: tuple[Array, Array]) -> tuple[Array, Array]:
             done, total = state
-            word = words(key, purpose, first + done)[0]
-            return done + _CHAIN, total + chained(word, jnp.clip(count - done, 0, _CHAIN))
+            trials = jnp.clip(count - done, 0, _CHAIN)
+            chain = _begin(words(key, purpose, first + done)[0], trials, other)
+            for k in range(_CHAIN + 1):
+                chain = _link(chain, jnp.float32(k), trials, odds)
+            return done + _CHAIN, total + _count(chain, trials, rare)
 
         _, chain = lax.while_loop(lambda state: state[0] < longest, more, (jnp.int32(0), jnp.zeros(shape, jnp.int32)))
         return jnp.where(count > _DIRECT, jnp.where(likely, count - chain, chain), found)

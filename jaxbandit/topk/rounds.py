@@ -19,7 +19,8 @@ from jax import Array, lax
 from jaxbandit.arms.prefix import added, best, highest, kept_first, ladder, put
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.random import words
-from jaxbandit.random.trials import over_lanes
+from jaxbandit.random.fence import where_due
+from jaxbandit.random.trials import MOST_CHAINED, over_lanes
 from jaxbandit.topk.answer import answer, by_rank
 
 _NUMBER = (1 << 20) - 1
@@ -102,20 +103,42 @@ class Rounds:
         )  # fmt: skip
 
     def steps(self, view: View, step: Callable[[State], State], state: State) -> State:
-        """All steps of a run, on arrays that shrink to the arms that are left."""
+        """All steps of a run, on arrays that shrink to the arms that are left; but where arms are pulled very often, on
+        arrays of all arms: there pulls cost more than all else, and their sampler is dear to compile."""
         across = 2 if view.even else 4  # fields of an entry an arm
-        for width, below in itertools.pairwise([*ladder(view.arms), 0]):
+        more = 32 - view.arms % 32 if view.arms > 32 else 1  # words of bits are whole; and no width is that of all arms
 
-            def fits(some: State, below: int = below) -> Array:
-                more: Array = over_lanes(jnp.where(self.done(view, some), 0, some.active)) > below
-                return more
+        def going(some: State) -> Array:
+            return ~self.done(view, some)
 
-            cut = [array[:width] for array in state[:across]]
-            some = lax.while_loop(fits, step, State(*cut, *state[across:]))
-            new = kept_first(some.order >= 0, some[:across]) if below else some[:across]
-            whole = [put(a, b, jnp.int32(0)) for a, b in zip(state, new, strict=False)]
-            state = State(*whole, *some[across:])
-        return state
+        def any_of(lanes: Array) -> Array:
+            found: Array = over_lanes(lanes.astype(jnp.int32)) > 0
+            return found
+
+        def narrow(state: State) -> State:
+            for width, below in itertools.pairwise([*ladder(view.arms + more), 0]):
+
+                def fits(some: State, below: int = below) -> Array:
+                    few = self._now(some).share <= MOST_CHAINED
+                    return any_of(going(some) & few & (some.active > below))
+
+                cut = [array[:width] for array in state[:across]]
+                some = lax.while_loop(fits, step, State(*cut, *state[across:]))
+                new = kept_first(some.order >= 0, some[:across])
+                whole = [put(a, b, jnp.int32(0)) for a, b in zip(state, new, strict=False)]
+                state = State(*whole, *some[across:])
+            return state
+
+        def turn(state: State) -> State:
+            padded = [
+                jnp.pad(array, (0, more), constant_values=blank)
+                for array, blank in zip(state[:across], (_REJECTED, 0, 0, 0), strict=False)
+            ]
+            state = narrow(State(*padded, *state[across:]))
+            state = State(*(array[: view.arms] for array in state[:across]), *state[across:])
+            return where_due(any_of(going(state)), step, state)
+
+        return lax.while_loop(lambda state: any_of(going(state)), turn, state)
 
     def _now(self, state: State) -> Schedule:
         """The round's row."""
@@ -127,7 +150,11 @@ class Rounds:
         """The round's share for every active arm."""
         share = self._now(state).share
         going = ~self.done(view, state) & (share > 0)
-        return Pull(state.order, state.given, share, jnp.where(going, state.order.shape[0], 0))
+        size = state.order.shape[0]
+        few, end = size != view.arms, jnp.int32(size)
+        if not few:
+            end = highest(jnp.where(state.order >= 0, jnp.arange(1, size + 1, dtype=jnp.int32), 0))
+        return Pull(state.order, state.given, share, jnp.where(going, end, 0), few)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Judge the active arms; some go. A round whose share is 0 judges too."""
@@ -139,8 +166,15 @@ class Rounds:
         held = jnp.where(fresh, made + jnp.where(self.reuse, state.held, 0), state.held)
         total = jnp.where(there & fresh, outcome.total + jnp.where(self.reuse, state.total, 0), state.total)
         score = self.sign * view.score(total, held, alike=view.even)
-        top, kth = best(score, jnp.where(by_gap & judged, need, 0), there)
-        after = highest(jnp.where(there & ~top, score, -(2**29)))
+
+        def cut(_: None) -> tuple[Array, Array, Array]:
+            top, kth = best(score, jnp.where(by_gap & judged, need, 0), there)
+            return top, kth, highest(jnp.where(there & ~top, score, -(2**29)))
+
+        none = jnp.int32(0)
+        top, kth, after = lax.cond(
+            over_lanes(now.gaps) > 0, cut, lambda _: (jnp.zeros(order.shape, bool), none, none), None
+        )
         gap = jnp.maximum(score - after, kth - score)
         many = jnp.where(by_gap, state.active - now.keep, now.keep)
         picked = self._picked(view, jnp.where(by_gap, gap, score), jnp.where(judged, many, 0), there, by_gap, order)
