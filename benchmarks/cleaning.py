@@ -7,8 +7,8 @@ budget 10,000; epsilon is 0.5, EE's (t, need) = (3, 3) with early stopping. Both
 turns. Ours is ``simulate`` from Python, all its work on the host included. numba's loops (numba_cleaning.py) run with
 numba's own generator, and with xoroshiro128+. A ratio is the median over the repetitions of ours / numba's.
 
-Where runs need not be paired (``paired = False``), random, greedy and epsilon-greedy count entities that look alike:
-they have a row for each. What is asked for is asked of the faster one.
+Where runs need not be paired (``paired = False``), random and greedy count entities that look alike: they have a row
+for each. What is asked for is asked of the faster one.
 
 It fails if the two sides' results are not of one law: where means differ by more than 4 joint standard errors.
 """

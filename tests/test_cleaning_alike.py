@@ -1,18 +1,24 @@
 """Policies that count entities alike: the same laws as those that hold them, on problems that are not paired."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 from scipy import special, stats
 
 from jaxbandit import engine as engine_module
 from jaxbandit.cleaning import RandomAlike, crowd, of_table, synthetic
-from jaxbandit.cleaning.alike import UNKNOWN, Alias, alias, moments, tables_for, unpack
+from jaxbandit.cleaning.alike import UNKNOWN, VISITS, Alias, alias, moments, tables_for, unpack
+from jaxbandit.cleaning.crowd import Ticked
 from jaxbandit.cleaning.family import POLICIES, PROBLEMS, Setting
 from jaxbandit.cleaning.problem import Alike, uniform_false_values
 from jaxbandit.engine import simulate
@@ -126,6 +132,56 @@ def test_lanes_and_cuts_change_nothing(kind: Any) -> None:
     parts = [simulate(problem, policy, runs=20, seed=5, first_run=first, lanes=7) for first in (0, 20, 40)]
     assert same(whole, {name: np.concatenate([part[name] for part in parts], axis=1) for name in whole})
     assert not same(whole, simulate(problem, policy, runs=60, seed=6))
+
+
+_SCRIPT = """
+import sys, jax, numpy as np
+jax.config.update("jax_num_cpu_devices", 2)
+jax.config.update("jax_enable_x64", True)
+from jaxbandit import simulate
+from tests.test_cleaning_alike import COUNTING, POLICIES, built, unpaired
+setting = unpaired(budget=290, entities=700)
+for kind in (kind for kind in POLICIES if kind.name in COUNTING):
+    np.savez(f"{sys.argv[1]}/{kind.name}.npz", **simulate(setting.problem(), built(kind, setting), runs=60, seed=5))
+"""
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The answers on two devices under x64."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", _SCRIPT, str(folder)], env=environment, check=True, timeout=600)
+    return folder
+
+
+def test_devices_and_x64_change_nothing(kind: Any, elsewhere: Path) -> None:
+    setting = unpaired(budget=290, entities=700)
+    here = simulate(setting.problem(), built(kind, setting), runs=60, seed=5)
+    assert same(here, dict(np.load(elsewhere / f"{kind.name}.npz")))
+
+
+def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
+    """Neither where the run is over nor where the problem says to ask again."""
+    setting = unpaired(budget=290, entities=700)
+    problem, policy, key = setting.problem(), built(kind, setting), stream(3, 5)
+    instance = problem.draw(key)
+    view, zero = problem.view(key, instance), jnp.int32(0)
+
+    def step(state: Any, _: None) -> tuple[Any, Array]:
+        pull = policy.ask(view, state)
+        outcome = problem.pull(key, instance, pull)
+        none = outcome._replace(cleans=zero)
+        none = none._replace(visits=(zero,) * VISITS) if kind.name == "greedy" else Ticked(state.crowd, *[zero] * 3)
+        same = jax.tree.map(lambda a, b: jnp.array_equal(a, b), policy.tell(view, state, pull, none), state)
+        return policy.tell(view, state, pull, outcome), jnp.all(jnp.stack(jax.tree.leaves(same)))
+
+    def run(start: Array) -> tuple[Any, Array]:
+        return jax.lax.scan(step, policy.init(view), None, length=60)
+
+    state, fine = jax.jit(jax.vmap(run))(jnp.zeros(1))
+    assert bool(jnp.all(fine))
+    assert int(state.totals.spent[0]) == 290
 
 
 def test_checkpoints_do_not_bend_the_law(kind: Any) -> None:

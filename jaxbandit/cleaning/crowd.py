@@ -212,8 +212,8 @@ def _bulk(table: Records, key: Stream, index: Array, levels: Array, state: Ticke
     return Ticked(
         crowd,
         state.cleans + group[0] + 2 * group[1] - drawn[1, 1],
-        state.removed + jnp.sum(drawn[0] + drawn[2]),
-        state.finished + jnp.sum(drawn[1] + drawn[3]),
+        state.removed + jnp.sum(drawn[0] + drawn[2], dtype=jnp.int32),
+        state.finished + jnp.sum(drawn[1] + drawn[3], dtype=jnp.int32),
     )
 
 

@@ -194,7 +194,7 @@ PROBLEMS = (
                       "or { weights = [...] }", uniform_false_values(0, 19)),
             _SC_PDF,
             Parameter("paired", flag, "true: runs of one number meet the same entities under every policy; false: only "
-                      "the laws of results are the same, and random, greedy and epsilon-greedy are faster", True),
+                      "the laws of results are the same, and random and greedy are faster", True),
         ), _synthetic,
     ),
     ProblemKind(
