@@ -20,6 +20,7 @@ from jaxbandit.cleaning.problem import (
     uniform_false_values,
 )
 from jaxbandit.cleaning.random import Random
+from jaxbandit.cleaning.random_alike import RandomAlike
 from jaxbandit.cleaning.renewal import Removed, expected_removed
 from jaxbandit.cleaning.stopping import Level, allowed_failures, level_for_budget, stopping_index
 from jaxbandit.laws import Beta, Histogram, Law, Normal, Uniform, fit_beta
@@ -42,6 +43,7 @@ __all__ = [
     "Outcome",
     "Pull",
     "Random",
+    "RandomAlike",
     "Removed",
     "Totals",
     "Tuned",

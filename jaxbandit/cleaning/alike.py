@@ -19,6 +19,7 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
+from jaxbandit.cleaning.crowd import Records, records
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
 from jaxbandit.random.draws import scale
@@ -82,12 +83,14 @@ class Tables(NamedTuple):
 
     ``visits`` (int32, (2^16,)): equally likely ends of a first visit, which is one operation and, if that succeeds, all
     until the entity is clean: ``pack`` of (false values removed, operations), or ``UNKNOWN``, for which ``others`` has
-    the law; ``failed``: the fate of an entity after one operation, which failed, ``pack`` of (successes, failures).
+    the law; ``failed``: the fate of an entity after one operation, which failed, ``pack`` of (successes, failures);
+    ``records``: what one operation does.
     """
 
     visits: Array
     others: Alias
     failed: Alias
+    records: Records
 
 
 class Meet(NamedTuple):
@@ -279,7 +282,8 @@ def _tables(law: Law, weights: tuple[float, ...], reach: int) -> Tables:
     slots = np.floor(chance * (1 << _SLOTS)).astype(np.int64)
     visits = np.full(1 << _SLOTS, UNKNOWN, np.int32)
     visits[: slots.sum()] = np.repeat(number, slots)
-    return Tables(jnp.asarray(visits), alias(chance - slots / (1 << _SLOTS), number), failed)
+    others = alias(chance - slots / (1 << _SLOTS), number)
+    return Tables(jnp.asarray(visits), others, failed, records(moment, false_values))
 
 
 def tables_for(budget: int, weights: Floats, law: Law) -> Tables:

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxbandit.cleaning import gamma
 from jaxbandit.cleaning.alike import MOST_FALSE_VALUES, REACH
+from jaxbandit.cleaning.crowd import fits
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
 from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
@@ -21,6 +22,7 @@ from jaxbandit.cleaning.known_sc import KnownSc
 from jaxbandit.cleaning.pool import capacity_for
 from jaxbandit.cleaning.problem import Cleaning, of_table, synthetic, uniform_false_values
 from jaxbandit.cleaning.random import Random
+from jaxbandit.cleaning.random_alike import RandomAlike
 from jaxbandit.cleaning.renewal import expected_removed
 from jaxbandit.cleaning.stopping import allowed_failures, level_for_budget
 from jaxbandit.errors import BadInput, under
@@ -192,7 +194,7 @@ PROBLEMS = (
                       "or { weights = [...] }", uniform_false_values(0, 19)),
             _SC_PDF,
             Parameter("paired", flag, "true: runs of one number meet the same entities under every policy; false: only "
-                      "the laws of results are the same, and random, greedy and epsilon-greedy are faster", True),
+                      "the laws of results are the same, and random and greedy are faster", True),
         ), _synthetic,
     ),
     ProblemKind(
@@ -224,6 +226,11 @@ def _ee(
     return EE(jnp.int32(t), jnp.int32(need), jnp.bool_(early_stopping)), {"tuning": tuning, "t": t, "q": q}
 
 
+def _random(setting: Setting) -> tuple[Random | RandomAlike, dict[str, Any]]:
+    met = setting.entities * float(setting.distribution[1:].sum())
+    return RandomAlike() if setting.alike and fits(setting.budget, met) else Random(setting.memory), {}
+
+
 def _greedy(setting: Setting) -> tuple[Greedy | GreedyAlike, dict[str, Any]]:
     return GreedyAlike(setting.memory) if setting.alike else Greedy(setting.memory), {}
 
@@ -252,7 +259,7 @@ POLICIES = (
     ),
     PolicyKind(
         "random", "an entity at random for each operation (section 4.1)", (),
-        lambda setting: (Random(setting.memory), {}), anytime=True,
+        _random, anytime=True,
     ),
     PolicyKind(
         "greedy", "the highest success rate so far (section 4.2)", (), _greedy, anytime=True,

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxbandit.cleaning import crowd
 from jaxbandit.cleaning.alike import Meet, Met, Tables, meet, tables_for
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Quantiles, Uniform
@@ -118,7 +119,8 @@ class Outcome(NamedTuple):
     removed: Array
 
 
-AnyPull = Pull | InformedPull | Chase | Tries | Walk | Meet
+AnyPull = Pull | InformedPull | Chase | Tries | Walk | Meet | crowd.Ticks
+AnyOutcome = Outcome | Stroll | Met | crowd.Ticked
 
 
 class Totals(NamedTuple):
@@ -201,9 +203,9 @@ class Cleaning:
         """What an algorithm may know of the run."""
         return View(self.budget, instance.entities, substream(key, CHOICE), self, key)
 
-    def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> Outcome | Stroll | Met:
+    def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> AnyOutcome:
         """Cleans an entity; the outcome is drawn in one go from the law of the trials, or from the tape."""
-        if isinstance(pull, Meet):
+        if isinstance(pull, Meet | crowd.Ticks):
             raise TypeError("what entities alike do can be asked of a synthetic problem with paired = False alone")
         if isinstance(pull, Walk):
             return self.walk(key, instance, pull)
@@ -321,10 +323,12 @@ class Alike(Synthetic):
 
     tables: Tables
 
-    def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> Outcome | Stroll | Met:
+    def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> AnyOutcome:
         """See ``Cleaning.pull``."""
         if isinstance(pull, Meet):
             return meet(self.tables, instance.outcomes, pull)
+        if isinstance(pull, crowd.Ticks):
+            return crowd.make(self.tables.records, instance.outcomes, pull)
         return super().pull(key, instance, pull)
 
 

@@ -1,0 +1,240 @@
+"""Operations on entities drawn at random, many at once, where those that look alike are counted (``alike.py``).
+
+As many *ticks* as operations are left fall on the entities alive, each on any of them. What becomes of an entity
+depends on its own ticks alone, and a tick on an entity that is clean by then is void: it costs nothing. So ticks never
+overspend, and the operations that they stand for are those of ``random.py``. The few that are left for the void ones
+are drawn one by one.
+
+How often unmet entities are ticked is drawn as for a Poisson number of ticks, level by level. Then single ticks are
+added or taken away until they are as many as they must be: given their total, Poisson ticks fall uniformly too.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import NDArray
+
+from jaxbandit.random.counts import binomial
+from jaxbandit.random.draws import bernoulli, scale
+from jaxbandit.random.fence import once
+from jaxbandit.random.stream import Stream, substream, words
+
+UNMET, LEVEL, ADJUST, FATE, LONE, MET, ONE = range(8, 15)
+"""What a word of the outcomes' stream is for."""
+
+SIDE = 16
+"""Records are told apart by up to 15 operations. Where a crowd may be used (``fits``), more on one entity have a chance
+below 2^-32 a run, less than the rounding of a word; an entity with more would count as one with 15."""
+CLASSES = SIDE * SIDE
+_LEAST = 32
+"""Ticks from which on they are drawn many at once."""
+
+
+def fits(budget: int, entities: float) -> bool:
+    """Whether a run of ``budget`` operations can be made on a crowd of about so many."""
+    return 2 * budget <= entities
+
+
+class Records(NamedTuple):
+    """What an operation does by the record of its entity, float32. ``success``: the chance that it succeeds, by class,
+    (CLASSES,): class ``SIDE`` a + g has a operations, g of which succeeded. ``last``: the chance that the success after
+    g others leaves the entity clean, (SIDE,)."""
+
+    success: Array
+    last: Array
+
+
+def records(moment: NDArray[np.float64], false_values: NDArray[np.float64]) -> Records:
+    """From E[p^s (1 - p)^f] by s and f, and the distribution of r from 1 on."""
+    success, last = np.zeros(CLASSES), np.ones(SIDE)
+    more = false_values[::-1].cumsum()[::-1]
+    for g in range(min(SIDE, len(false_values))):
+        last[g] = false_values[g] / more[g] if more[g] > 0 else 1
+        for a in range(g, SIDE):
+            before = moment[g, a - g]
+            success[SIDE * a + g] = moment[g + 1, a - g] / before if before > 0 else 0
+    return Records(jnp.asarray(success, jnp.float32), jnp.asarray(last, jnp.float32))
+
+
+class Ticks(NamedTuple):
+    """Operations on entities drawn at random. ``crowd``: int32, (CLASSES,), how many are alive in a class or one before
+    it, class 0 being the unmet. ``words``: as in ``alike.Meet``; ``cleans``: how many are to be made (int32)."""
+
+    words: Array
+    crowd: Array
+    cleans: Array
+
+
+class Ticked(NamedTuple):
+    """The outcome of ``Ticks``: the crowd after them; operations made, false values removed, entities finished."""
+
+    crowd: Array
+    cleans: Array
+    removed: Array
+    finished: Array
+
+    def tick(self, table: Records, key: Stream, number: Array, rank: Array, where: Array) -> "Ticked":
+        """After one operation on the entity of a rank in the order of classes; none beyond the last or elsewhere."""
+        where = where & (rank < self.crowd[-1])
+        old = jnp.int32(0)
+        for bit in range((CLASSES - 1).bit_length())[::-1]:
+            old = old + jnp.where(self.crowd[old + (1 << bit) - 1] <= rank, 1 << bit, 0)
+        old = once(jnp.where(where, old, 0))
+        won, clean = _operation(table, key, number, old)
+        new = jnp.minimum(old // SIDE + 1, SIDE - 1) * SIDE + jnp.minimum(old % SIDE + won, SIDE - 1)
+        new = once(jnp.where(clean, CLASSES, new))
+        place = jnp.arange(CLASSES, dtype=jnp.int32)
+        moved = (place >= new).astype(jnp.int32) - (place >= old).astype(jnp.int32)
+        made = where.astype(jnp.int32)
+        return Ticked(
+            self.crowd + made * moved,
+            self.cleans + made,
+            self.removed + made * won,
+            self.finished + made * clean.astype(jnp.int32),
+        )
+
+
+def _operation(table: Records, key: Stream, number: Array, record: Array) -> tuple[Array, Array]:
+    """Whether an operation on an entity of a class succeeds (0 or 1), and whether it leaves it clean."""
+    high, low = words(key, 0, number)
+    won = bernoulli(high, table.success[record])
+    packed = once(won.astype(jnp.int32) * 2 + (won & bernoulli(low, table.last[record % SIDE])).astype(jnp.int32))
+    return packed >> 1, packed & 1 > 0
+
+
+def make(table: Records, key: Stream, pull: Ticks) -> Ticked:
+    """The outcome of a pull; ``key``: of the run's outcomes."""
+    zero = jnp.int32(0)
+    unmet, alive = pull.crowd[0], pull.crowd[-1]
+    ticks = jnp.where(pull.cleans >= _LEAST, jnp.minimum(pull.cleans, alive), 0)
+    share = unmet.astype(jnp.float32) / jnp.maximum(alive, 1).astype(jnp.float32)
+    fresh = jnp.where(unmet < alive, binomial(key, UNMET, pull.words, ticks, share), ticks)
+    fresh = jnp.minimum(fresh, (SIDE - 1) * jnp.minimum(unmet, 1 << 16))
+    known, state = substream(key, MET, pull.words), Ticked(pull.crowd, zero, zero, zero)
+
+    # Ticks on the entities met before, clean ones among them as they become so.
+    def again(number: Array, state: Ticked) -> Ticked:
+        rank = unmet + scale(words(known, 1, number)[0], alive - unmet)
+        return state.tick(table, known, number, rank, number < ticks - fresh)
+
+    state = lax.while_loop(
+        lambda carry: carry[0] < ticks - fresh, lambda carry: (carry[0] + 1, again(*carry)), (zero, state)
+    )[1]
+    state = _leap(table, key, pull.words, fresh, state)
+    alone = substream(key, ONE, pull.words)
+
+    def more(state: Ticked) -> Array:
+        going: Array = (state.cleans < pull.cleans) & (state.crowd[-1] > 0)
+        return going
+
+    def one(state: Ticked) -> Ticked:
+        rank = scale(words(alone, 1, state.cleans)[0], state.crowd[-1])
+        return state.tick(table, alone, state.cleans, rank, more(state))
+
+    found: Ticked = lax.while_loop(more, one, state)
+    return found
+
+
+def _leap(table: Records, key: Stream, index: Array, ticks: Array, state: Ticked) -> Ticked:
+    """After ``ticks`` on the unmet entities."""
+    levels = _levels(key, index, ticks, state.crowd[0])
+    return _lone(table, key, index, levels, _bulk(table, key, index, levels, state))
+
+
+def _levels(key: Stream, index: Array, ticks: Array, unmet: Array) -> Array:
+    """How many of the unmet entities have at least k + 1 ticks: int32, (SIDE,), the last one 0."""
+    mean = ticks.astype(jnp.float32) / jnp.maximum(unmet, 1).astype(jnp.float32)
+    # The Poisson tail from k on is mean^k / k! times series[k].
+    series = [jnp.ones((), jnp.float32)]
+    for k in range(2 * SIDE, 0, -1):
+        series.append(1 + mean * (1 / k) * series[-1])
+    series = series[::-1]
+    chances = jnp.stack([mean * (1 / (k + 1)) * (series[k + 1] / series[k]) for k in range(SIDE - 1)])
+
+    def deeper(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        count, sums = carry
+        count = binomial(key, LEVEL, index * SIDE + k, count, chances[k])
+        return count, sums + jnp.where(jnp.arange(SIDE) >= k, count, 0)
+
+    sums = lax.fori_loop(0, SIDE - 1, deeper, (unmet, jnp.zeros(SIDE, jnp.int32)))[1]
+    own = substream(key, ADJUST, index)
+
+    def levels(sums: Array) -> Array:
+        return sums - jnp.concatenate([jnp.zeros(1, jnp.int32), sums[:-1]])
+
+    def adjust(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        # Entities stand in the order of their ticks: that of a rank has as many as levels reach beyond it.
+        number, sums = carry
+        counts, total = levels(sums), sums[-1]
+        missing = ticks - total
+        word = words(own, 0, number)[0]
+        place = scale(word, jnp.where(missing > 0, unmet, total))
+        level = jnp.sum(sums <= place, dtype=jnp.int32)
+        before = jnp.where(level > 0, sums[jnp.maximum(level - 1, 0)], 0)
+        rank = once(jnp.where(missing > 0, place, place - before))
+        has = once(jnp.sum(counts > rank, dtype=jnp.int32))
+        step = jnp.where((missing > 0) & (has < SIDE - 1), (jnp.arange(SIDE) >= has).astype(jnp.int32), 0)
+        step = step - jnp.where(missing < 0, (jnp.arange(SIDE) >= has - 1).astype(jnp.int32), 0)
+        return number + 1, sums + step
+
+    sums = lax.while_loop(lambda carry: carry[1][-1] != ticks, adjust, (jnp.int32(0), sums))[1]
+    return levels(sums)
+
+
+def _bulk(table: Records, key: Stream, index: Array, levels: Array, state: Ticked) -> Ticked:
+    """Entities with one tick and with two."""
+    group = jnp.stack([levels[0] - levels[1], levels[1] - levels[2]])
+    # For both groups: successes, and those that leave an entity clean. Then the same for the second operation on those
+    # of the latter group that failed, and on those that succeeded.
+    won, clean = table.success[jnp.array([[0, 0], [SIDE, SIDE + 1]])], table.last[jnp.array([[0, 0], [0, 1]])]
+    chances = jnp.stack([won[0], clean[0], won[1], clean[1]])
+
+    def draw(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        of, drawn = carry
+        found = binomial(key, FATE, index * SIDE + 2 * k + jnp.arange(2, dtype=jnp.int32), of, chances[k])
+        drawn = jnp.where(jnp.arange(4)[:, None] == k, found, drawn)
+        return jnp.where(k == 1, jnp.stack([group[1] - drawn[0, 1], drawn[0, 1] - drawn[1, 1]]), found), drawn
+
+    drawn = lax.fori_loop(0, 4, draw, (group, jnp.zeros((4, 2), jnp.int32)))[1]
+    dirty, again = drawn[0] - drawn[1], drawn[2] - drawn[3]
+    failed, place = group - drawn[0], jnp.arange(CLASSES, dtype=jnp.int32)
+    crowd = state.crowd - (levels[0] - levels[2])
+    for record, count in (
+        (SIDE, failed[0]),
+        (SIDE + 1, dirty[0]),
+        (2 * SIDE, failed[1] - drawn[2, 0]),
+        (2 * SIDE + 1, again[0] + dirty[1] - drawn[2, 1]),
+        (2 * SIDE + 2, again[1]),
+    ):
+        crowd = crowd + jnp.where(place >= record, count, 0)
+    return Ticked(
+        crowd,
+        state.cleans + group[0] + 2 * group[1] - drawn[1, 1],
+        state.removed + jnp.sum(drawn[0] + drawn[2], dtype=jnp.int32),
+        state.finished + jnp.sum(drawn[1] + drawn[3], dtype=jnp.int32),
+    )
+
+
+def _lone(table: Records, key: Stream, index: Array, levels: Array, state: Ticked) -> Ticked:
+    """Entities with three ticks and more, one by one, an operation a turn."""
+    own, place = substream(key, LONE, index), jnp.arange(CLASSES, dtype=jnp.int32)
+
+    def going(carry: tuple[Array, Array, Array, Ticked]) -> Array:
+        return carry[1] < levels[2]
+
+    def turn(carry: tuple[Array, Array, Array, Ticked]) -> tuple[Array, Array, Array, Ticked]:
+        number, entity, record, state = carry
+        won, clean = _operation(table, own, number, record)
+        after = record + SIDE + won
+        over = clean | (after // SIDE >= jnp.sum(levels > entity, dtype=jnp.int32))
+        gone = jnp.where(over, 1, 0)
+        kept = jnp.where(clean, CLASSES, after)
+        crowd = state.crowd + gone * ((place >= kept).astype(jnp.int32) - 1)
+        state = Ticked(crowd, state.cleans + 1, state.removed + won, state.finished + clean.astype(jnp.int32))
+        return number + 1, entity + gone, once(jnp.where(over, 0, after)), state
+
+    zero = jnp.int32(0)
+    found: Ticked = lax.while_loop(going, turn, (zero, zero, zero, state))[3]
+    return found

@@ -1,0 +1,50 @@
+"""Random where entities that look alike are counted (``crowd.py``): the law of ``random.py``, a whole run a step."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxbandit.cleaning.crowd import CLASSES, Ticked, Ticks
+from jaxbandit.cleaning.problem import Totals, View
+
+
+class State(NamedTuple):
+    """``crowd``: see ``Ticks``."""
+
+    crowd: Array
+    totals: Totals
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RandomAlike:
+    """For problems that are not ``paired``, and budgets for which a crowd ``fits``."""
+
+    stride = 1
+    lanes = 512
+
+    def init(self, view: View) -> State:
+        """Nothing met."""
+        return State(jnp.full(CLASSES, view.entities, jnp.int32), Totals.zero())
+
+    def ask(self, view: View, state: State) -> Ticks:
+        """All that is left of the budget."""
+        left = jnp.where(self.done(view, state), 0, view.budget - state.totals.spent)
+        return Ticks(state.totals.spent, state.crowd, left)
+
+    def tell(self, view: View, state: State, pull: Ticks, outcome: Ticked) -> State:
+        """Count."""
+        spent, removed, finished = state.totals
+        _, cleans, more, clean = outcome
+        return State(outcome.crowd, Totals(spent + cleans, removed + more, finished + clean))
+
+    def done(self, view: View, state: State) -> Array:
+        """The budget is spent, or no false value is left."""
+        return (state.totals.spent >= view.budget) | (state.crowd[-1] <= 0)
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``Totals``."""
+        return state.totals.answer()
