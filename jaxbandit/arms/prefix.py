@@ -6,7 +6,7 @@ but it can work on ever shorter parts of its arrays, of the widths of a ladder, 
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
