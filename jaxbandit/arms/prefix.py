@@ -18,6 +18,8 @@ _NARROW, _NARROWEST = 40, 8
 BLOCK = 64
 """How many entries are drawn at once; widths of whole blocks are quick."""
 _PARTS = 8
+_QUICK = 32
+"""Reductions of more values than this are windows of windows in XLA's CPU backend."""
 
 
 def ladder(width: int) -> list[int]:
@@ -81,7 +83,8 @@ def _folded(x: Array, pair: Callable[[Array, Array], Array], reduce: Callable[[A
     part = x.shape[0] // _PARTS
     if not part:
         return reduce(x)
-    found = _folded(functools.reduce(pair, [x[i * part : (i + 1) * part] for i in range(_PARTS)]), pair, reduce)
+    side = functools.reduce(pair, [x[i * part : (i + 1) * part] for i in range(_PARTS)])
+    found = _folded(side, pair, reduce) if part > _QUICK else reduce(side)
     return pair(found, reduce(x[_PARTS * part :])) if x.shape[0] % _PARTS else found
 
 

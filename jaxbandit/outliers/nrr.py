@@ -56,7 +56,7 @@ class NRR:
     @property
     def dense(self) -> int:
         """About how many bytes of a lane a step works on."""
-        return 80 * self.n
+        return 160 * self.n
 
     def init(self, view: View) -> State:
         """Each arm once."""

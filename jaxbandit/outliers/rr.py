@@ -42,6 +42,11 @@ class RR:
     leaping: Array
     n: int = field(metadata={"static": True})
 
+    @property
+    def dense(self) -> int:
+        """About how many bytes of a lane a step works on."""
+        return 96 * self.n
+
     def init(self, view: View) -> State:
         """A first sweep over all arms."""
         zero = jnp.int32(0)
