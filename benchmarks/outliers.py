@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # or numba's idle threads w
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -90,6 +91,25 @@ def policy(rule: str, name: str, n: int) -> Any:
     return RR(Twofold.of(K), of, *ends)
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Judged:
+    """A rule that answers what the loops do: its pulls, and whether it found ``truth`` (bool, (n,))."""
+
+    rule: Any
+    truth: jax.Array
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in ("init", "ask", "tell", "done", "dense", "stride"):
+            raise AttributeError(name)
+        return getattr(self.rule, name)
+
+    def answer(self, view: Any, state: Any) -> dict[str, jax.Array]:
+        """As said."""
+        found = self.rule.answer(view, state)
+        return {"pulls": found["pulls"], "right": jnp.all(found["outliers"] == self.truth)}
+
+
 def _timed(side: Callable[[int], np.ndarray], seed: int) -> tuple[np.ndarray, float, float]:
     cpu, start = time.process_time(), time.perf_counter()
     answers = side(seed)
@@ -107,12 +127,12 @@ def measure(case: Case, repeats: int) -> Row:
     """One rule at one size."""
     p, truth = arms(case.rule, case.n)
     rule, problem = policy(case.rule, case.interval, case.n), Bernoulli(jnp.asarray(p, jnp.float32))
+    judged = Judged(rule, jnp.asarray(truth))
     threads = os.cpu_count() or 1
 
     def ours(seed: int) -> np.ndarray:
-        found = simulate(problem, rule, runs=case.ours, seed=seed)
-        right = np.all(found["outliers"][0] == truth, axis=-1)
-        return np.stack([found["pulls"][0], right], axis=-1).astype(np.float64)
+        found = simulate(problem, judged, runs=case.ours, seed=seed)
+        return np.stack([found["pulls"][0], found["right"][0]], axis=-1).astype(np.float64)
 
     def theirs(seed: int) -> np.ndarray:
         return numba_outliers.simulate(rule, p, truth, runs=case.theirs, seed=seed, threads=threads)
