@@ -175,10 +175,11 @@ def test_sequential_halving_is_its_oracle(options: dict[str, bool]) -> None:
 def test_arrays_that_shrink_change_nothing(rule: str, rewards: str) -> None:
     """``simulate`` makes the steps of ``Rounds.steps``; ``record`` asks and tells, and keeps all arms."""
     n, budget = 110, 2_000
-    means, law = given(means_of(1, n)), Bernoulli()
+    paying = [np.arange(9 + arm) % (2 + arm % 3) == 0 for arm in range(n)]
+    model: tuple[Any, Any] = (given(means_of(1, n)), Bernoulli())
     if rewards == "records":
-        means, law = replay([np.arange(9 + arm) % (2 + arm % 3) == 0 for arm in range(n)], again=False)  # type: ignore[assignment]
-    problem = arms(budget, means, law, on_tape=True, show_chosen=True)
+        model = replay(paying, again=False)
+    problem = arms(budget, *model, on_tape=True, show_chosen=True)
     policy = (optmai if rule == "optmai" else sar)(n, 20, budget)
     found = simulate(problem, policy, runs=5, lanes=3)
     for run in range(5):
