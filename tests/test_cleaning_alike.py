@@ -20,6 +20,7 @@ from jaxbandit.cleaning import RandomAlike, crowd, of_table, synthetic
 from jaxbandit.cleaning.alike import UNKNOWN, VISITS, Alias, alias, moments, tables_for, unpack
 from jaxbandit.cleaning.crowd import Ticked
 from jaxbandit.cleaning.family import POLICIES, PROBLEMS, Setting
+from jaxbandit.cleaning.mixed import NOTHING
 from jaxbandit.cleaning.problem import Alike, uniform_false_values
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
@@ -29,7 +30,7 @@ from jaxbandit.registry import parse
 from tests.test_cleaning_policies import agrees, built, chances
 from tests.test_engine import same
 
-COUNTING = ["greedy", "random"]
+COUNTING = ["greedy", "random", "epsilon-greedy"]
 RUNS = 50_000
 UNIFORM = Beta(1, 1)
 """Which is compiled for once with other laws that are tabulated."""
@@ -172,7 +173,12 @@ def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
         pull = policy.ask(view, state)
         outcome = problem.pull(key, instance, pull)
         none = outcome._replace(cleans=zero)
-        none = none._replace(visits=(zero,) * VISITS) if kind.name == "greedy" else Ticked(state.crowd, *[zero] * 3)
+        if kind.name == "greedy":
+            none = none._replace(visits=(zero,) * VISITS)
+        elif kind.name == "random":
+            none = Ticked(state.crowd, *[zero] * 3)
+        else:
+            none = none._replace(counts=state.counts, removed=zero, new=zero, following=jnp.int32(NOTHING))
         same = jax.tree.map(lambda a, b: jnp.array_equal(a, b), policy.tell(view, state, pull, none), state)
         return policy.tell(view, state, pull, outcome), jnp.all(jnp.stack(jax.tree.leaves(same)))
 
