@@ -222,10 +222,10 @@ def test_a_sweep_compiles_once(kind: Any, monkeypatch: pytest.MonkeyPatch) -> No
         setting = unpaired(sc_pdf=sc_pdf, budget=budget, entities=entities, weights=uniform_false_values(low, 5))
         simulate(setting.problem(), built(kind, setting), runs=10)
 
-    run(Beta(1, 1), 300, 900, 0)
+    run(Beta(1, 1), 320, 900, 0)
     before = compilations()
     run(Beta(2, 5), 280, 950, 1)
-    run(Normal(variance=0.3), 320, 840, 2)
+    run(Normal(variance=0.3), 300, 840, 2)
     assert compilations() == before
 
 

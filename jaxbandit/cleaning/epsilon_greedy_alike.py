@@ -48,8 +48,8 @@ class EpsilonGreedyAlike:
     width: int = field(metadata={"static": True})
 
     scratch = ("rows",)
-    lanes = 512
-    stride = 16
+    lanes = 128
+    stride = 4
 
     def init(self, view: View) -> State:
         """Nothing met."""

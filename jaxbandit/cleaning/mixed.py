@@ -29,6 +29,7 @@ NOTHING, BEST = -2, -1
 FAILED, DIRTY, CLEAN = range(3)
 """What an operation can do: fail, or leave its entity with false values or without."""
 
+MOST = 64
 NEW, BYTE = 4, 8
 """The most entities that fail for the second time in a pull."""
 
@@ -165,9 +166,11 @@ class _Run(NamedTuple):
         side = self.few.shape[0] // 2
         start = jnp.where(where, record, 2 * side)
         stop = jnp.where(drawn == DIRTY, record + 1, jnp.where(drawn == CLEAN, 2 * side, record + side))
+        # Two numbers in one, that are computed once and not for each row.
+        span = once_in_blocks(start << BYTE | stop)
         again, gained = where & (drawn == FAILED) & (record >= side), record - side
         return self._replace(
-            few=self.few - ((rows >= start) & (rows < stop)).astype(jnp.int32),
+            few=self.few - ((rows >= span >> BYTE) & (rows < span & (1 << BYTE) - 1)).astype(jnp.int32),
             more=self.more + again.astype(jnp.int32),
             promising=self.promising + (again & (gained > 0)).astype(jnp.int32),
             bound=jnp.where(again, jnp.maximum(self.bound, estimate(gained, 2)), self.bound),
@@ -181,7 +184,7 @@ def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
     """The same of all lanes: the leaves of all but the table have a first axis."""
     records = table.clean.shape[0]
     side = records // 2
-    gain = [jnp.diff(chance[:records], prepend=jnp.uint32(0)) for chance in (table.success, table.clean)]
+    success, clean = table.success[:records], table.clean
     asked = jnp.sum(pull.cleans > 0, dtype=jnp.int32)
 
     def turn(run: _Run) -> _Run:
@@ -195,15 +198,12 @@ def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
         rank = once_in_blocks(jnp.where(anyone | (certain > 0), rank, _TOP))
         top = rank == _TOP
         place = jnp.where(top, end - 1, rank)
-        # The record and its chances, by sums over those before it.
-        record, success, clean = jnp.zeros_like(rank), gain[0][0], gain[1][0]
-        for number_of in range(records - 1):
-            beyond = few[number_of] <= place
-            record = record + beyond.astype(jnp.int32)
-            success = success + jnp.where(beyond, gain[0][number_of + 1], 0)
-            clean = clean + jnp.where(beyond, gain[1][number_of + 1], 0)
+        record = jnp.zeros_like(rank)
+        for upto in few[:-1]:
+            record = record + (upto <= place).astype(jnp.int32)
+        at = lambda chance: chance.at[record].get(mode="promise_in_bounds")
         word = words(key, MIXED, number)[0] >> jnp.uint32(1)
-        drawn = jnp.where(word < clean, CLEAN, jnp.where(word < success, DIRTY, FAILED))
+        drawn = jnp.where(word < at(clean), CLEAN, jnp.where(word < at(success), DIRTY, FAILED))
         sure = ~top | (estimate(record - side, 1) > run.bound)
         open_ = (run.going > 0) & (run.made < pull.cleans) & (run.new >> (NEW - 1) * BYTE == 0)
         move = once_in_blocks(jnp.where(open_ & (place < end) & sure, 1 + 4 * record + drawn, 0))
