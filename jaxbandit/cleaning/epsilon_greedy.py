@@ -23,14 +23,13 @@ from jaxbandit.random.fence import once
 from jaxbandit.random.stream import Stream, words
 
 EXPLORE, TIE = 2, 3
-_CHUNK = 64
 
 
-def search(estimates: Callable[[Array], Array]) -> Callable[..., Array]:
+def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Array]:
     """``f(rows, needed, end, best, ties, high, low, index)``: where ``needed``, a slot before ``end`` of the highest
     estimate, at random among ties. ``best`` is the highest of others elsewhere, ``ties`` of them: -1 for one of these.
 
-    ``estimates``: of some rows, float32.
+    ``estimates``: of some rows, float32; ``size``: how many rows are looked at together.
     """
 
     def one(
@@ -40,8 +39,8 @@ def search(estimates: Callable[[Array], Array]) -> Callable[..., Array]:
         stop = jnp.where(needed, end, 0)
 
         def chunk(begin: Array) -> tuple[Array, Array]:
-            first = jnp.minimum(begin, max(0, capacity - _CHUNK))
-            part = lax.dynamic_slice_in_dim(rows, first, min(_CHUNK, capacity))
+            first = jnp.minimum(begin, max(0, capacity - size))
+            part = lax.dynamic_slice_in_dim(rows, first, min(size, capacity))
             slots = first + jnp.arange(part.shape[0], dtype=jnp.int32)
             return slots, jnp.where((slots >= begin) & (slots < stop), estimates(part), -1)
 
@@ -50,7 +49,7 @@ def search(estimates: Callable[[Array], Array]) -> Callable[..., Array]:
             _, found = chunk(begin)
             top = jnp.maximum(best, jnp.max(found))
             here = jnp.sum(found == top, dtype=jnp.int32)
-            return begin + _CHUNK, top, jnp.where(top > best, 0, ties) + here
+            return begin + size, top, jnp.where(top > best, 0, ties) + here
 
         def more(state: tuple[Array, ...]) -> Array:
             return state[0] < stop
@@ -58,25 +57,28 @@ def search(estimates: Callable[[Array], Array]) -> Callable[..., Array]:
         zero = jnp.int32(0)
         _, best, ties = lax.while_loop(more, highest, (zero, least, others))
 
-        def locate(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            begin, rank, found = state
-            slots, values = chunk(begin)
-            tied = values == best
-            before = jnp.cumsum(tied, dtype=jnp.int32)
-            found = jnp.maximum(found, jnp.max(jnp.where(tied & (before == rank + 1), slots, 0)))
-            return begin + _CHUNK, rank - before[-1], found
+        def tied(begin: Array) -> Array:
+            return jnp.sum(chunk(begin)[1] == best, dtype=jnp.int32)
 
+        # The chunk that has the rank among ties, then the place in it: prefix sums of all would cost much more.
         rank = below(Stream(high, low), TIE, index, jnp.maximum(ties, 1)) - jnp.where(best > least, 0, others)
-        slot: Array = jnp.where(rank < 0, -1, lax.while_loop(more, locate, (zero, rank, zero))[2])
-        return slot
+        begin, rank, _ = lax.while_loop(
+            lambda state: (state[0] < stop) & (state[1] >= state[2]),
+            lambda state: (state[0] + size, state[1] - state[2], tied(state[0] + size)),
+            (zero, rank, tied(zero)),
+        )
+        slots, found = chunk(begin)
+        before = jnp.cumsum(found == best, dtype=jnp.int32)
+        slot = jnp.max(jnp.where((found == best) & (before == rank + 1), slots, 0))
+        return jnp.where(rank < 0, -1, slot)
 
     searched = jax.custom_batching.custom_vmap(one)
 
     @searched.def_vmap
-    def of_all(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
+    def of_all(lanes: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
         """Not at all where no lane needs it."""
-        full = [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in zip(operands, batched, strict=True)]
-        nothing = lambda *_: jnp.zeros(size, jnp.int32)  # noqa: E731
+        full = [x if has else jnp.broadcast_to(x, (lanes, *x.shape)) for x, has in zip(operands, batched, strict=True)]
+        nothing = lambda *_: jnp.zeros(lanes, jnp.int32)  # noqa: E731
         return lax.cond(jnp.any(full[1]), jax.vmap(one), nothing, *full), True
 
     found: Callable[..., Array] = searched
@@ -87,7 +89,7 @@ def _estimates(rows: Array) -> Array:
     return rows[:, 2].astype(jnp.float32) / jnp.maximum(rows[:, 1], 1).astype(jnp.float32)
 
 
-_searched = search(_estimates)
+_searched = search(_estimates, 64)
 
 
 class State(NamedTuple):

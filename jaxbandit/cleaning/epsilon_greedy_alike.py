@@ -23,7 +23,7 @@ def _estimates(rows: Array) -> Array:
     return estimate(*unpack(rows))
 
 
-_searched = search(_estimates)
+_searched = search(_estimates, 8)
 
 
 class State(NamedTuple):

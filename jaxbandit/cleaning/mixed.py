@@ -29,7 +29,6 @@ NOTHING, BEST = -2, -1
 FAILED, DIRTY, CLEAN = range(3)
 """What an operation can do: fail, or leave its entity with false values or without."""
 
-MOST = 64
 NEW, BYTE = 4, 8
 """The most entities that fail for the second time in a pull."""
 
@@ -184,7 +183,7 @@ def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
     """The same of all lanes: the leaves of all but the table have a first axis."""
     records = table.clean.shape[0]
     side = records // 2
-    success, clean = table.success[:records], table.clean
+    few_chances = table.success[:records], table.clean
     asked = jnp.sum(pull.cleans > 0, dtype=jnp.int32)
 
     def turn(run: _Run) -> _Run:
@@ -201,9 +200,9 @@ def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
         record = jnp.zeros_like(rank)
         for upto in few[:-1]:
             record = record + (upto <= place).astype(jnp.int32)
-        at = lambda chance: chance.at[record].get(mode="promise_in_bounds")
+        success, clean = (chance.at[record].get(mode="promise_in_bounds") for chance in few_chances)
         word = words(key, MIXED, number)[0] >> jnp.uint32(1)
-        drawn = jnp.where(word < at(clean), CLEAN, jnp.where(word < at(success), DIRTY, FAILED))
+        drawn = jnp.where(word < clean, CLEAN, jnp.where(word < success, DIRTY, FAILED))
         sure = ~top | (estimate(record - side, 1) > run.bound)
         open_ = (run.going > 0) & (run.made < pull.cleans) & (run.new >> (NEW - 1) * BYTE == 0)
         move = once_in_blocks(jnp.where(open_ & (place < end) & sure, 1 + 4 * record + drawn, 0))
