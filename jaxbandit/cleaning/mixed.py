@@ -180,9 +180,14 @@ class _Run(NamedTuple):
 
 
 def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
-    """The same of all lanes: the leaves of all but the table have a first axis."""
+    """The same of all lanes: the leaves of all but the table have a first axis.
+
+    The loop ends when a quarter of the lanes have come to an end; the others go on with the same words in their next
+    pull, so that where they were stopped leaves no trace.
+    """
     records = table.clean.shape[0]
     side = records // 2
+    # Not the whole table: what goes into a kernel may not be large where it is a constant of the program.
     few_chances = table.success[:records], table.clean
     asked = jnp.sum(pull.cleans > 0, dtype=jnp.int32)
 
@@ -193,7 +198,7 @@ def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
         positive = certain + end - few[side] + run.promising
         anyone = bernoulli(explore, pull.epsilon) | (positive == 0)
         rank = scale(place, jnp.where(anyone, end + run.more, certain)) + jnp.where(anyone, 0, unmet)
-        # The highest records of all are those with most successes, the last.
+        # Where none has the estimate 1, the last record has the highest of those that failed once.
         rank = once_in_blocks(jnp.where(anyone | (certain > 0), rank, _TOP))
         top = rank == _TOP
         place = jnp.where(top, end - 1, rank)
@@ -204,11 +209,11 @@ def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
         word = words(key, MIXED, number)[0] >> jnp.uint32(1)
         drawn = jnp.where(word < clean, CLEAN, jnp.where(word < success, DIRTY, FAILED))
         sure = ~top | (estimate(record - side, 1) > run.bound)
-        open_ = (run.going > 0) & (run.made < pull.cleans) & (run.new >> (NEW - 1) * BYTE == 0)
-        move = once_in_blocks(jnp.where(open_ & (place < end) & sure, 1 + 4 * record + drawn, 0))
+        more = (run.going > 0) & (run.made < pull.cleans) & (run.new >> (NEW - 1) * BYTE == 0)
+        move = once_in_blocks(jnp.where(more & (place < end) & sure, 1 + 4 * record + drawn, 0))
         run = run.tell((move - 1) >> 2, (move - 1) & 3, move > 0)
         going = (move > 0).astype(jnp.int32)
-        return run._replace(rank=rank, going=going, many=4 * jnp.sum(going, dtype=jnp.int32) > PATIENCE * asked)
+        return run._replace(rank=rank, going=going, many=4 * jnp.sum(going, dtype=jnp.int32) > 3 * asked)
 
     result, run = _known(table, key, pull, asked > 0)
     run = as_one_kernel(lambda: lax.while_loop(lambda run: run.many, turn, run))
@@ -217,9 +222,6 @@ def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
     following = jnp.where(met, jnp.where(run.rank == _TOP, BEST, run.rank - run.few[-1]), NOTHING)
     counts = Counts(tuple(run.few), run.more, run.promising, run.bound)
     return Mixed(run.made, run.removed, result, counts, run.new, following)
-
-
-PATIENCE = 3
 
 
 def _known(table: Chances, key: Stream, pull: Mix, many: Array) -> tuple[Array, _Run]:
