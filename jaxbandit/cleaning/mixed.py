@@ -22,7 +22,7 @@ from jaxbandit.random.stream import Stream, words
 MIXED = 15
 """What a word of the outcomes' stream is for."""
 CHOICE = 2
-"""What a word of the policy's stream is for."""
+"""What a word of the policy's stream is for; the policy may use others."""
 
 NOTHING, BEST = -2, -1
 """For ``Mixed.following``: nothing is known of the next operation; it falls on a highest estimate."""
