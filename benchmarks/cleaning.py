@@ -7,8 +7,8 @@ budget 10,000; epsilon is 0.5, EE's (t, need) = (3, 3) with early stopping. Both
 turns. Ours is ``simulate`` from Python, all its work on the host included. numba's loops (numba_cleaning.py) run with
 numba's own generator, and with xoroshiro128+. A ratio is the median over the repetitions of ours / numba's.
 
-Where runs need not be paired (``paired = False``), random and greedy count entities that look alike: they have a row
-for each. What is asked for is asked of the faster one.
+Where runs need not be paired (``paired = False``), random, greedy and epsilon-greedy count entities that look alike:
+they have a row for each. What is asked for is asked of the faster one.
 
 It fails if the two sides' results are not of one law: where means differ by more than 4 joint standard errors.
 """
@@ -37,16 +37,18 @@ from jaxbandit.cleaning import (
     RandomAlike,
     Uniform,
     epsilon_greedy,
+    epsilon_greedy_alike,
     synthetic,
     uniform_false_values,
 )
 from jaxbandit.cleaning.pool import capacity_for
 
 ENTITIES, BUDGET = 50_000, 10_000
+FALSE_VALUES = uniform_false_values(0, numba_cleaning.MOST)
 TARGETS = {"known-sc": 2.0, "random": 2.0, "greedy": 2.0, "epsilon-greedy": 1.0, "ee": 2.0}
 RUNS = {"known-sc": 65_536, "random": 4096, "greedy": 16_384, "epsilon-greedy": 1024, "ee": 65_536}
 """Runs a repetition of ours: about a second on two cores."""
-UNPAIRED = {"random": 16_384, "greedy": 32_768}
+UNPAIRED = {"random": 16_384, "greedy": 32_768, "epsilon-greedy": 4096}
 """The same of those policies that count entities alike."""
 REPEATS, SECONDS, ERRORS = 7, 1.0, 4.0
 SHORT = {"np.random": "mt", "xoroshiro128+": "xoroshiro"}
@@ -59,7 +61,11 @@ Side = Callable[[int], Answers]
 def _policies(budget: int, entities: int, paired: bool) -> dict[str, Policy]:
     memory = capacity_for(entities, budget)
     if not paired:
-        return {"random": RandomAlike(), "greedy": GreedyAlike(memory)}
+        return {
+            "random": RandomAlike(),
+            "greedy": GreedyAlike(memory),
+            "epsilon-greedy": epsilon_greedy_alike(0.5, memory, FALSE_VALUES),
+        }
     return {
         "known-sc": KnownSc(),
         "random": Random(memory),
@@ -100,10 +106,7 @@ def _check(policy: str, generator: str, budget: int, ours: list[Answers], theirs
 
 def measure(policy: str, paired: bool, runs: int, repeats: int, seconds: float, budget: int, entities: int) -> Row:
     """One policy: both sides' medians and ratios. ``seconds`` is about what a repetition of numba's takes."""
-    problem = synthetic(
-        budget=budget, entities=entities, false_values=uniform_false_values(0, numba_cleaning.MOST), sc_pdf=Uniform(),
-        paired=paired,
-    )  # fmt: skip
+    problem = synthetic(budget=budget, entities=entities, false_values=FALSE_VALUES, sc_pdf=Uniform(), paired=paired)
     ours = _policies(budget, entities, paired)[policy]
     sides: dict[str, Side] = {"jaxbandit": lambda seed: simulate(problem, ours, runs=runs, seed=seed)}
     sizes = {"jaxbandit": runs}

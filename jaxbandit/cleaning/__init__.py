@@ -2,6 +2,7 @@
 
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
+from jaxbandit.cleaning.epsilon_greedy_alike import EpsilonGreedyAlike, epsilon_greedy_alike
 from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.gamma import Tuned, gamma_exact, gamma_printed, tune
 from jaxbandit.cleaning.greedy import Greedy
@@ -31,6 +32,7 @@ __all__ = [
     "Beta",
     "Cleaning",
     "EpsilonGreedy",
+    "EpsilonGreedyAlike",
     "Greedy",
     "GreedyAlike",
     "Histogram",
@@ -53,6 +55,7 @@ __all__ = [
     "ambiguity",
     "ee",
     "epsilon_greedy",
+    "epsilon_greedy_alike",
     "expected_removed",
     "fit_beta",
     "gamma_exact",

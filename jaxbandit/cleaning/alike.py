@@ -20,6 +20,7 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from jaxbandit.cleaning.crowd import Records, records
+from jaxbandit.cleaning.mixed import Chances, chances
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
 from jaxbandit.random.draws import scale
@@ -48,7 +49,7 @@ _COUNT = 20
 _SLOTS = 16
 
 
-def pack(gained: Array, made: Array) -> Array:
+def pack(gained: Array, made: Array | int) -> Array:
     """Two counts in an int32: at most 2^11 and 2^20."""
     return (gained << _COUNT) | made
 
@@ -84,13 +85,14 @@ class Tables(NamedTuple):
     ``visits`` (int32, (2^16,)): equally likely ends of a first visit, which is one operation and, if that succeeds, all
     until the entity is clean: ``pack`` of (false values removed, operations), or ``UNKNOWN``, for which ``others`` has
     the law; ``failed``: the fate of an entity after one operation, which failed, ``pack`` of (successes, failures);
-    ``records``: what one operation does.
+    ``records``: what one operation does; ``chances``: the same, of longer records.
     """
 
     visits: Array
     others: Alias
     failed: Alias
     records: Records
+    chances: Chances
 
 
 class Meet(NamedTuple):
@@ -283,7 +285,7 @@ def _tables(law: Law, weights: tuple[float, ...], reach: int) -> Tables:
     visits = np.full(1 << _SLOTS, UNKNOWN, np.int32)
     visits[: slots.sum()] = np.repeat(number, slots)
     others = alias(chance - slots / (1 << _SLOTS), number)
-    return Tables(jnp.asarray(visits), others, failed, records(moment, false_values))
+    return Tables(jnp.asarray(visits), others, failed, records(moment, false_values), chances(moment, false_values))
 
 
 def tables_for(budget: int, weights: Floats, law: Law) -> Tables:

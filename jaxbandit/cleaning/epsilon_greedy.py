@@ -5,6 +5,7 @@ entities met, then those with an estimate between, then those with 0, and an ope
 no estimate is 1, those between are searched for the highest.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,56 +23,73 @@ from jaxbandit.random.fence import once
 from jaxbandit.random.stream import Stream, words
 
 EXPLORE, TIE = 2, 3
-_CHUNK = 64
 
 
-def _search(rows: Array, needed: Array, end: Array, high: Array, low: Array, index: Array) -> Array:
-    """Where ``needed``: a slot before ``end`` of the highest estimate, at random among ties."""
-    capacity = rows.shape[0]
-    stop = jnp.where(needed, end, 0)
+def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Array]:
+    """``f(rows, needed, end, best, ties, high, low, index)``: where ``needed``, a slot before ``end`` of the highest
+    estimate, at random among ties. ``best`` is the highest of others elsewhere, ``ties`` of them: -1 for one of these.
 
-    def chunk(begin: Array) -> tuple[Array, Array]:
-        first = jnp.minimum(begin, max(0, capacity - _CHUNK))
-        part = lax.dynamic_slice(rows, (first, jnp.int32(0)), (min(_CHUNK, capacity), 3))
-        slots = first + jnp.arange(part.shape[0], dtype=jnp.int32)
-        estimates = part[:, 2].astype(jnp.float32) / jnp.maximum(part[:, 1], 1).astype(jnp.float32)
-        return slots, jnp.where((slots >= begin) & (slots < stop), estimates, -1)
+    ``estimates``: of some rows, float32; ``size``: how many rows are looked at together.
+    """
 
-    def highest(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        begin, best, ties = state
-        _, estimates = chunk(begin)
-        top = jnp.maximum(best, jnp.max(estimates))
-        here = jnp.sum(estimates == top, dtype=jnp.int32)
-        return begin + _CHUNK, top, jnp.where(top > best, 0, ties) + here
+    def one(
+        rows: Array, needed: Array, end: Array, least: Array, others: Array, high: Array, low: Array, index: Array
+    ) -> Array:
+        capacity = rows.shape[0]
+        stop = jnp.where(needed, end, 0)
 
-    def more(state: tuple[Array, ...]) -> Array:
-        return state[0] < stop
+        def chunk(begin: Array) -> tuple[Array, Array]:
+            first = jnp.minimum(begin, max(0, capacity - size))
+            part = lax.dynamic_slice_in_dim(rows, first, min(size, capacity))
+            slots = first + jnp.arange(part.shape[0], dtype=jnp.int32)
+            return slots, jnp.where((slots >= begin) & (slots < stop), estimates(part), -1)
 
-    zero = jnp.int32(0)
-    _, best, ties = lax.while_loop(more, highest, (zero, jnp.float32(0), zero))
+        def highest(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            begin, best, ties = state
+            _, found = chunk(begin)
+            top = jnp.maximum(best, jnp.max(found))
+            here = jnp.sum(found == top, dtype=jnp.int32)
+            return begin + size, top, jnp.where(top > best, 0, ties) + here
 
-    def locate(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        begin, rank, found = state
-        slots, estimates = chunk(begin)
-        tied = estimates == best
-        before = jnp.cumsum(tied, dtype=jnp.int32)
-        found = jnp.maximum(found, jnp.max(jnp.where(tied & (before == rank + 1), slots, 0)))
-        return begin + _CHUNK, rank - before[-1], found
+        def more(state: tuple[Array, ...]) -> Array:
+            return state[0] < stop
 
-    rank = below(Stream(high, low), TIE, index, jnp.maximum(ties, 1))
-    slot: Array = lax.while_loop(more, locate, (zero, rank, zero))[2]
-    return slot
+        zero = jnp.int32(0)
+        _, best, ties = lax.while_loop(more, highest, (zero, least, others))
+
+        def tied(begin: Array) -> Array:
+            return jnp.sum(chunk(begin)[1] == best, dtype=jnp.int32)
+
+        # The chunk that has the rank among ties, then the place in it: prefix sums of all would cost much more.
+        rank = below(Stream(high, low), TIE, index, jnp.maximum(ties, 1)) - jnp.where(best > least, 0, others)
+        begin, rank, _ = lax.while_loop(
+            lambda state: (state[0] < stop) & (state[1] >= state[2]),
+            lambda state: (state[0] + size, state[1] - state[2], tied(state[0] + size)),
+            (zero, rank, tied(zero)),
+        )
+        slots, found = chunk(begin)
+        before = jnp.cumsum(found == best, dtype=jnp.int32)
+        slot = jnp.max(jnp.where((found == best) & (before == rank + 1), slots, 0))
+        return jnp.where(rank < 0, -1, slot)
+
+    searched = jax.custom_batching.custom_vmap(one)
+
+    @searched.def_vmap
+    def of_all(lanes: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
+        """Not at all where no lane needs it."""
+        full = [x if has else jnp.broadcast_to(x, (lanes, *x.shape)) for x, has in zip(operands, batched, strict=True)]
+        nothing = lambda *_: jnp.zeros(lanes, jnp.int32)  # noqa: E731
+        return lax.cond(jnp.any(full[1]), jax.vmap(one), nothing, *full), True
+
+    found: Callable[..., Array] = searched
+    return found
 
 
-_searched = jax.custom_batching.custom_vmap(_search)
+def _estimates(rows: Array) -> Array:
+    return rows[:, 2].astype(jnp.float32) / jnp.maximum(rows[:, 1], 1).astype(jnp.float32)
 
 
-@_searched.def_vmap
-def _search_all(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
-    """Not at all where no lane needs it."""
-    full = [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in zip(operands, batched, strict=True)]
-    nothing = lambda *_: jnp.zeros(size, jnp.int32)  # noqa: E731
-    return lax.cond(jnp.any(full[1]), jax.vmap(_search), nothing, *full), True
+_searched = search(_estimates, 64)
 
 
 class State(NamedTuple):
@@ -113,7 +131,7 @@ class EpsilonGreedy:
         exploit = uniform(words(view.choices, EXPLORE, index)[0]) >= self.epsilon
         greedy = once((exploit & (state.positive > 0)).astype(jnp.int32)) > 0
         needed = greedy & (state.certain == 0)
-        best = _searched(state.rows, needed, state.positive, *view.choices, index)
+        best = _searched(state.rows, needed, state.positive, jnp.float32(0), jnp.int32(0), *view.choices, index)
         alive = jnp.maximum(state.size + view.entities - state.met, 1)
         bound = jnp.where(greedy, state.certain, alive)
         drawn = below(view.choices, jnp.where(greedy, TIE, PICK), index, bound)
@@ -187,6 +205,12 @@ def epsilon_greedy(epsilon: float, memory: int) -> EpsilonGreedy:
     Raises:
         BadInput: for an epsilon outside [0, 1].
     """
+    return EpsilonGreedy(share(epsilon), memory)
+
+
+def share(epsilon: float) -> Array:
+    """A given epsilon, checked (float32)."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float | np.floating) or not 0 <= epsilon <= 1:
         raise BadInput("epsilon", epsilon, "a number from 0 to 1")
-    return EpsilonGreedy(jnp.float32(epsilon), memory)
+    found: Array = jnp.float32(epsilon)
+    return found

@@ -14,6 +14,7 @@ from jaxbandit.cleaning.alike import MOST_FALSE_VALUES, REACH
 from jaxbandit.cleaning.crowd import fits
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
+from jaxbandit.cleaning.epsilon_greedy_alike import EpsilonGreedyAlike, epsilon_greedy_alike
 from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.greedy import Greedy
 from jaxbandit.cleaning.greedy_alike import GreedyAlike
@@ -194,7 +195,7 @@ PROBLEMS = (
                       "or { weights = [...] }", uniform_false_values(0, 19)),
             _SC_PDF,
             Parameter("paired", flag, "true: runs of one number meet the same entities under every policy; false: only "
-                      "the laws of results are the same, and random and greedy are faster", True),
+                      "the laws of results are the same, and random, greedy and epsilon-greedy are faster", True),
         ), _synthetic,
     ),
     ProblemKind(
@@ -235,7 +236,9 @@ def _greedy(setting: Setting) -> tuple[Greedy | GreedyAlike, dict[str, Any]]:
     return GreedyAlike(setting.memory) if setting.alike else Greedy(setting.memory), {}
 
 
-def _epsilon_greedy(setting: Setting, epsilon: float) -> tuple[EpsilonGreedy, dict[str, Any]]:
+def _epsilon_greedy(setting: Setting, epsilon: float) -> tuple[EpsilonGreedy | EpsilonGreedyAlike, dict[str, Any]]:
+    if setting.alike:
+        return epsilon_greedy_alike(epsilon, setting.memory, setting.weights), {"epsilon": epsilon}
     return epsilon_greedy(epsilon, setting.memory), {"epsilon": epsilon}
 
 

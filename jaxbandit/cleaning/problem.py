@@ -16,6 +16,7 @@ from jax import Array
 
 from jaxbandit.cleaning import crowd
 from jaxbandit.cleaning.alike import Meet, Met, Tables, meet, tables_for
+from jaxbandit.cleaning.mixed import Mix, Mixed, mix
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Quantiles, Uniform
 from jaxbandit.random import binomial, categorical, exponential, position, thresholds
@@ -119,8 +120,8 @@ class Outcome(NamedTuple):
     removed: Array
 
 
-AnyPull = Pull | InformedPull | Chase | Tries | Walk | Meet | crowd.Ticks
-AnyOutcome = Outcome | Stroll | Met | crowd.Ticked
+AnyPull = Pull | InformedPull | Chase | Tries | Walk | Meet | crowd.Ticks | Mix
+AnyOutcome = Outcome | Stroll | Met | crowd.Ticked | Mixed
 
 
 class Totals(NamedTuple):
@@ -205,7 +206,7 @@ class Cleaning:
 
     def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> AnyOutcome:
         """Cleans an entity; the outcome is drawn in one go from the law of the trials, or from the tape."""
-        if isinstance(pull, Meet | crowd.Ticks):
+        if isinstance(pull, Meet | crowd.Ticks | Mix):
             raise TypeError("what entities alike do can be asked of a synthetic problem with paired = False alone")
         if isinstance(pull, Walk):
             return self.walk(key, instance, pull)
@@ -329,6 +330,8 @@ class Alike(Synthetic):
             return meet(self.tables, instance.outcomes, pull)
         if isinstance(pull, crowd.Ticks):
             return crowd.make(self.tables.records, instance.outcomes, pull)
+        if isinstance(pull, Mix):
+            return mix(self.tables.chances, instance.outcomes, pull)
         return super().pull(key, instance, pull)
 
 

@@ -84,7 +84,7 @@ def as_one_kernel(function: Callable[[], T]) -> T:
 
     Else it has a kernel for each array that a loop changes, spreads them over threads, and takes longer to start them
     than most of them run. For loops of few operations on small arrays: it uses no threads in them, and they may have
-    neither ``lax.sort`` nor scatters nor products of matrices.
+    neither ``lax.sort`` nor scatters nor products of matrices, nor use large arrays that are constants of the program.
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)()
 

@@ -1,0 +1,121 @@
+"""epsilon-Greedy where entities that look alike are counted (``mixed.py``): the law of ``epsilon_greedy.py``.
+
+Those that failed once at most are numbers by their successes; the others are a list of records. A step is an operation
+on an entity that the last run could not tell, and then a run of others.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxbandit.cleaning.alike import pack, unpack
+from jaxbandit.cleaning.epsilon_greedy import search, share
+from jaxbandit.cleaning.mixed import BEST, BYTE, CLEAN, DIRTY, FAILED, NEW, NOTHING, Counts, Mix, Mixed, estimate, width
+from jaxbandit.cleaning.pool import PADDING
+from jaxbandit.cleaning.problem import Totals, View
+
+
+def _estimates(rows: Array) -> Array:
+    return estimate(*unpack(rows))
+
+
+_searched = search(_estimates, 8)
+
+
+class State(NamedTuple):
+    """``rows``: int32, shape (memory,), ``pack`` of (successes, failures) of those that failed twice or more; ``at``:
+    the same of the entity that is next, 0 where none is known, and ``slot`` its row, if it failed twice."""
+
+    rows: Array
+    counts: Counts
+    at: Array
+    slot: Array
+    totals: Totals
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class EpsilonGreedyAlike:
+    """``epsilon``: as in ``EpsilonGreedy``; ``memory`` (static): the most entities that a run can meet; ``width``
+    (static): see ``mixed.width``. For problems that are not ``paired``."""
+
+    epsilon: Array
+    memory: int = field(metadata={"static": True})
+    width: int = field(metadata={"static": True})
+
+    scratch = ("rows",)
+    lanes = 128
+    stride = 4
+
+    def init(self, view: View) -> State:
+        """Nothing met."""
+        zero = jnp.int32(0)
+        rows = jnp.zeros(self.memory + PADDING, jnp.int32)
+        counts = Counts((view.entities,) * (2 * self.width), zero, zero, jnp.float32(0))
+        return State(rows, counts, zero, zero, Totals.zero())
+
+    def ask(self, view: View, state: State) -> Mix:
+        """All that is left of the budget."""
+        gained, failed = unpack(state.at)
+        spent = state.totals.spent
+        left = jnp.where(self.done(view, state), 0, view.budget - spent)
+        return Mix(spent, view.choices, self.epsilon, failed, gained, state.counts, left)
+
+    def tell(self, view: View, state: State, pull: Mix, outcome: Mixed) -> State:
+        """Write the records that are new, and find the next entity."""
+        made, result, following = outcome.cleans, outcome.result, outcome.following
+        few, more, promising, bound = outcome.counts
+        known = (made > 0) & (pull.failures > 1)
+        clean = known & (result == CLEAN)
+        last = state.rows[jnp.clip(pull.counts.more - 1, 0, self.memory)]
+        told = pack(pull.successes + (result == DIRTY), pull.failures + (result == FAILED))
+        nowhere, size = self.memory + PADDING, pull.counts.more - clean.astype(jnp.int32)
+        places, values = [jnp.where(known, state.slot, nowhere)], [jnp.where(clean, last, told)]
+        for number in range(NEW):
+            gained = (outcome.new >> BYTE * number & (1 << BYTE) - 1) - 1
+            places.append(jnp.where(gained >= 0, more - 1 - number, nowhere))
+            values.append(pack(gained, 2))
+        # A row that leaves from the end may be that of a new one: the last write must be alone there.
+        places[0] = jnp.where(clean & (state.slot >= size), nowhere, places[0])
+        rows = state.rows.at[jnp.stack(places)].set(jnp.stack(values), mode="drop")
+
+        # The highest estimate of those that failed once, and how many have it.
+        best = following == BEST
+        once = few[self.width - 1 :]
+        gained, below = jnp.int32(-1), jnp.int32(0)
+        for upto in once[:-1]:
+            gained = gained + (upto < once[-1]).astype(jnp.int32)
+            below = jnp.where(upto < once[-1], upto, below)
+        gained = jnp.maximum(gained, 0)
+        ties = jnp.where(gained > 0, once[-1] - below, 0)
+        spent = state.totals.spent + made
+        slot = _searched(rows, best, more, estimate(gained, 1), ties, *view.choices, spent)
+        slot = jnp.where(best, slot, following)
+        at = jnp.where(slot < 0, pack(gained, 1), rows[jnp.clip(slot, 0, self.memory)])
+        bound = jnp.where(best, _estimates(at), bound)
+        stays = (made == 0) & (following == NOTHING)
+        at = jnp.where(following == NOTHING, jnp.where(stays, state.at, 0), at)
+        finished = state.totals.finished + pull.counts.alive - outcome.counts.alive
+        totals = Totals(spent, state.totals.removed + outcome.removed, finished)
+        return State(rows, Counts(few, more, promising, bound), at, jnp.where(stays, state.slot, slot), totals)
+
+    def done(self, view: View, state: State) -> Array:
+        """The budget is spent, or no false value is left."""
+        return (state.totals.spent >= view.budget) | (state.counts.alive <= 0)
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``Totals``."""
+        return state.totals.answer()
+
+
+def epsilon_greedy_alike(epsilon: float, memory: int, false_values: np.ndarray) -> EpsilonGreedyAlike:
+    """epsilon-Greedy with a given epsilon; ``false_values``: the weights of r = 0, 1, 2 ..., as the problem's.
+
+    Raises:
+        BadInput: for an epsilon outside [0, 1].
+    """
+    return EpsilonGreedyAlike(share(epsilon), memory, width(int(np.flatnonzero(false_values).max())))

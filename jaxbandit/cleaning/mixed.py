@@ -1,0 +1,248 @@
+"""Operations one by one, some at random and some greedy, where entities that look alike are counted (``alike.py``).
+
+With chance epsilon an operation falls on any entity alive, else on one of the highest estimate. Entities that failed
+once at most are numbers by their records, and so are the unmet. Nearly always the highest estimate is among them: 1, or
+that of most successes and one failure. So a run of operations is drawn from these numbers, by a loop for all lanes. It
+ends where one falls on an entity that failed more often, or may do so: that is the policy's to find, and first of its
+next pull.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import NDArray
+
+from jaxbandit.random.draws import bernoulli, scale
+from jaxbandit.random.fence import as_one_kernel, once_in_blocks
+from jaxbandit.random.stream import Stream, words
+
+MIXED = 15
+"""What a word of the outcomes' stream is for."""
+CHOICE = 2
+"""What a word of the policy's stream is for; the policy may use others."""
+
+NOTHING, BEST = -2, -1
+"""For ``Mixed.following``: nothing is known of the next operation; it falls on a highest estimate."""
+FAILED, DIRTY, CLEAN = range(3)
+"""What an operation can do: fail, or leave its entity with false values or without."""
+
+NEW, BYTE = 4, 8
+"""The most entities that fail for the second time in a pull."""
+
+_BITS = 31
+_TOP = 2**31 - 1
+
+
+def width(most: int) -> int:
+    """How many numbers of successes are told apart, for up to so many false values: each is compiled for."""
+    return -(-most // 4) * 4
+
+
+class Chances(NamedTuple):
+    """What an operation does by the record of its entity, uint32 in units of 2^-31. Record f ``width`` + g has f
+    failures and g successes.
+
+    ``success``: the chance that it succeeds, by records, to the end of the fates; ``clean``: the chance that it leaves
+    the entity clean, of the first 2 ``width`` records; ``last``: the chance that the success after g others leaves the
+    entity clean, (``width``,).
+    """
+
+    success: Array
+    clean: Array
+    last: Array
+
+
+def chances(moment: NDArray[np.float64], false_values: NDArray[np.float64]) -> Chances:
+    """From E[p^s (1 - p)^f] by s and f, and the distribution of r from 1 on."""
+    most = len(false_values)
+    success, last = np.zeros((moment.shape[1], width(most))), np.ones(width(most))
+    more = false_values[::-1].cumsum()[::-1]
+    success[:, :most] = np.divide(moment[1:], moment[:-1], out=np.zeros_like(moment[1:]), where=moment[:-1] > 0).T
+    last[:most] = np.divide(false_values, more, out=np.ones(most), where=more > 0)
+
+    def units(chance: NDArray[np.float64]) -> Array:
+        return jnp.asarray(np.rint(np.clip(chance, 0, 1) * 2.0**_BITS).astype(np.uint32).ravel())
+
+    return Chances(units(success), units(success[:2] * last), units(last))
+
+
+class Counts(NamedTuple):
+    """The entities alive. ``few``: how many have a record of ``Chances`` or one before it, of the first 2 ``width``,
+    the first being the unmet; ``more``: how many failed twice or more, ``promising``: how many of these have a success
+    (int32 all); ``bound``: none of these has a higher estimate (float32)."""
+
+    few: tuple[Array, ...]
+    more: Array
+    promising: Array
+    bound: Array
+
+    @property
+    def alive(self) -> Array:
+        """How many there are."""
+        return self.few[-1] + self.more
+
+
+class Mix(NamedTuple):
+    """An operation on an entity that is known, if there is one, and then a run of others.
+
+    ``words`` (int32): operations before these; ``choices``: the policy's stream; ``epsilon`` (float32): the chance of
+    an operation at random; ``failures`` and ``successes`` (int32): the record of the one entity, no failures where
+    there is none; ``counts``: it is counted in; ``cleans`` (int32): the most operations.
+    """
+
+    words: Array
+    choices: Stream
+    epsilon: Array
+    failures: Array
+    successes: Array
+    counts: Counts
+    cleans: Array
+
+
+class Mixed(NamedTuple):
+    """The outcome of ``Mix``: operations made and false values removed; what became of the one entity (``FAILED`` or
+    else); the counts after them; ``new``: 1 + the successes of those that failed for the second time, a byte each, the
+    last one lowest; ``following``: what the next operation falls on, a number among those that failed twice or more, or
+    see ``NOTHING``. int32 all."""
+
+    cleans: Array
+    removed: Array
+    result: Array
+    counts: Counts
+    new: Array
+    following: Array
+
+
+def estimate(gained: Array, failed: Array | int) -> Array:
+    """Of an entity, float32."""
+    return gained.astype(jnp.float32) / jnp.maximum(gained + failed, 1).astype(jnp.float32)
+
+
+def mix(chances: Chances, key: Stream, pull: Mix) -> Mixed:
+    """The outcome of a pull; ``key``: of the run's outcomes."""
+    found: Mixed = _mix(chances, key, pull)
+    return found
+
+
+@jax.custom_batching.custom_vmap
+def _mix(table: Chances, key: Stream, pull: Mix) -> Mixed:
+    one: Mixed = jax.tree.map(lambda x: x[0], _of_all(table, *jax.tree.map(lambda x: x[None], (key, pull))))
+    return one
+
+
+@_mix.def_vmap
+def _(size: int, batched: Any, table: Chances, key: Stream, pull: Mix) -> tuple[Mixed, Any]:
+    def whole(has: bool, x: Array) -> Array:
+        return x if has else jnp.broadcast_to(x, (size, *jnp.shape(x)))
+
+    given = jax.tree.map(whole, batched, [table, key, pull])
+    own = any(jax.tree.leaves(batched[0]))
+    found = jax.vmap(_mix.fun)(*given) if own else _of_all(table, *given[1:])
+    return found, jax.tree.map(lambda _: True, found)
+
+
+class _Run(NamedTuple):
+    """``few``: (records, lanes); others: (lanes,): as in ``Counts`` and ``Mixed``; ``rank``: what the last operation
+    fell on; ``going``: 1 if it was made. ``many``: whether most lanes go on."""
+
+    few: Array
+    more: Array
+    promising: Array
+    bound: Array
+    made: Array
+    removed: Array
+    new: Array
+    rank: Array
+    going: Array
+    many: Array
+
+    def tell(self, record: Array, drawn: Array, where: Array) -> "_Run":
+        """After an operation on an entity of a record in ``few``."""
+        rows = jnp.arange(self.few.shape[0], dtype=jnp.int32)[:, None]
+        side = self.few.shape[0] // 2
+        start = jnp.where(where, record, 2 * side)
+        stop = jnp.where(drawn == DIRTY, record + 1, jnp.where(drawn == CLEAN, 2 * side, record + side))
+        # Two numbers in one, that are computed once and not for each row.
+        span = once_in_blocks(start << BYTE | stop)
+        again, gained = where & (drawn == FAILED) & (record >= side), record - side
+        return self._replace(
+            few=self.few - ((rows >= span >> BYTE) & (rows < span & (1 << BYTE) - 1)).astype(jnp.int32),
+            more=self.more + again.astype(jnp.int32),
+            promising=self.promising + (again & (gained > 0)).astype(jnp.int32),
+            bound=jnp.where(again, jnp.maximum(self.bound, estimate(gained, 2)), self.bound),
+            new=jnp.where(again, self.new << BYTE | gained + 1, self.new),
+            made=self.made + where.astype(jnp.int32),
+            removed=self.removed + (where & (drawn != FAILED)).astype(jnp.int32),
+        )
+
+
+def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
+    """The same of all lanes: the leaves of all but the table have a first axis.
+
+    The loop ends when a quarter of the lanes have come to an end; the others go on with the same words in their next
+    pull, so that where they were stopped leaves no trace.
+    """
+    records = table.clean.shape[0]
+    side = records // 2
+    # Not the whole table: what goes into a kernel may not be large where it is a constant of the program.
+    few_chances = table.success[:records], table.clean
+    asked = jnp.sum(pull.cleans > 0, dtype=jnp.int32)
+
+    def turn(run: _Run) -> _Run:
+        few, number = run.few, pull.words + run.made
+        unmet, certain, end = few[0], few[side - 1] - few[0], few[-1]
+        explore, place = words(pull.choices, CHOICE, number)
+        positive = certain + end - few[side] + run.promising
+        anyone = bernoulli(explore, pull.epsilon) | (positive == 0)
+        rank = scale(place, jnp.where(anyone, end + run.more, certain)) + jnp.where(anyone, 0, unmet)
+        # Where none has the estimate 1, the last record has the highest of those that failed once.
+        rank = once_in_blocks(jnp.where(anyone | (certain > 0), rank, _TOP))
+        top = rank == _TOP
+        place = jnp.where(top, end - 1, rank)
+        record = jnp.zeros_like(rank)
+        for upto in few[:-1]:
+            record = record + (upto <= place).astype(jnp.int32)
+        success, clean = (chance.at[record].get(mode="promise_in_bounds") for chance in few_chances)
+        word = words(key, MIXED, number)[0] >> jnp.uint32(1)
+        drawn = jnp.where(word < clean, CLEAN, jnp.where(word < success, DIRTY, FAILED))
+        sure = ~top | (estimate(record - side, 1) > run.bound)
+        more = (run.going > 0) & (run.made < pull.cleans) & (run.new >> (NEW - 1) * BYTE == 0)
+        move = once_in_blocks(jnp.where(more & (place < end) & sure, 1 + 4 * record + drawn, 0))
+        run = run.tell((move - 1) >> 2, (move - 1) & 3, move > 0)
+        going = (move > 0).astype(jnp.int32)
+        return run._replace(rank=rank, going=going, many=4 * jnp.sum(going, dtype=jnp.int32) > 3 * asked)
+
+    result, run = _known(table, key, pull, asked > 0)
+    run = as_one_kernel(lambda: lax.while_loop(lambda run: run.many, turn, run))
+    full = run.new >> (NEW - 1) * BYTE > 0
+    met = (run.going == 0) & (run.made < pull.cleans) & ~full & (run.few[-1] + run.more > 0)
+    following = jnp.where(met, jnp.where(run.rank == _TOP, BEST, run.rank - run.few[-1]), NOTHING)
+    counts = Counts(tuple(run.few), run.more, run.promising, run.bound)
+    return Mixed(run.made, run.removed, result, counts, run.new, following)
+
+
+def _known(table: Chances, key: Stream, pull: Mix, many: Array) -> tuple[Array, _Run]:
+    """The operation on the entity that is known: its result, and where a run begins then."""
+    side, zero = table.last.shape[0], jnp.zeros_like(pull.words)
+    f, g = pull.failures, pull.successes
+    made, listed = (pull.cleans > 0) & (f > 0), f > 1
+    at = jnp.where(made, f * side + g, 0)
+    won, last = (word >> jnp.uint32(1) for word in words(key, MIXED, pull.words))
+    success = table.success.at[at].get(mode="promise_in_bounds")
+    clean = last < table.last.at[jnp.where(made, g, 0)].get(mode="promise_in_bounds")
+    result = once_in_blocks(jnp.where(won < success, jnp.where(clean, CLEAN, DIRTY), FAILED))
+    counts = pull.counts
+    left = (made & listed & (result == CLEAN)).astype(jnp.int32)
+    more = counts.more - left
+    promising = counts.promising - jnp.where(g > 0, left, 0)
+    promising = promising + (made & listed & (result == DIRTY) & (g == 0)).astype(jnp.int32)
+    after = estimate(g + (result == DIRTY), f + (result == FAILED))
+    bound = jnp.where(made & listed & (result != CLEAN), jnp.maximum(counts.bound, after), counts.bound)
+    bound = jnp.where(promising > 0, bound, 0)
+    few, going = jnp.stack(counts.few), (pull.cleans > 0).astype(jnp.int32)
+    run = _Run(few, more, promising, bound, zero, zero, zero, zero, going, many)
+    begun = run.tell(side + g, result, made & ~listed)
+    return result, begun._replace(made=made.astype(jnp.int32), removed=(made & (result != FAILED)).astype(jnp.int32))
