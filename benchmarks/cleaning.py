@@ -48,7 +48,7 @@ FALSE_VALUES = uniform_false_values(0, numba_cleaning.MOST)
 TARGETS = {"known-sc": 2.0, "random": 2.0, "greedy": 2.0, "epsilon-greedy": 1.0, "ee": 2.0}
 RUNS = {"known-sc": 65_536, "random": 4096, "greedy": 16_384, "epsilon-greedy": 1024, "ee": 65_536}
 """Runs a repetition of ours: about a second on two cores."""
-UNPAIRED = {"random": 16_384, "greedy": 32_768, "epsilon-greedy": 4096}
+UNPAIRED = {"random": 65_536, "greedy": 131_072, "epsilon-greedy": 16_384}
 """The same of those policies that count entities alike."""
 REPEATS, SECONDS, ERRORS = 7, 1.0, 4.0
 SHORT = {"np.random": "mt", "xoroshiro128+": "xoroshiro"}
