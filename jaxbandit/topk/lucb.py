@@ -21,6 +21,7 @@ is, it is pulled, and its block looked at again; else the block that is not sure
 turns, whose rewards are drawn on the way (``arms.problem.Tape``).
 """
 
+import functools
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import added, best, highest, lowest, places
+from jaxbandit.arms.prefix import added, best, lowest, places
 from jaxbandit.arms.problem import Draws, Tape, View
 from jaxbandit.errors import BadInput
 from jaxbandit.random.counts import pinned
@@ -42,8 +43,8 @@ _EMPTY = 2**30 - 1
 """The merit of a slot without an arm."""
 _FAR = 0x7F000000
 """A key as far as can be: the bits of 2^127."""
-_ROW = 64
-"""There is room for whole rows of blocks: XLA makes no vectors of shorter loops."""
+_ROW = {"hoeffding": 64, "kl": 16}
+"""There is room for whole rows of blocks: XLA makes no vectors of loops that are shorter, unless they compute much."""
 _PULL, _LOOK, _TRADE = range(3)
 
 
@@ -67,7 +68,8 @@ class Slots(NamedTuple):
 class Blocks(NamedTuple):
     """What the last look at each block found, shape (blocks,). ``arm``, ``merit``, ``weight``: of its first arm; the
     keys of the others, but for those that equal it and have greater numbers, are at least ``wall`` less ``slope`` times
-    the pace (float32); ``since``: the round of the look; ``cut``: the least merit in the block."""
+    the pace (float32), as ``Lucb._straight`` has it; ``since``: the round of the look; ``cut``: the least merit in the
+    block, and ``next_to``: of the arms that have it, the one that trades first, with a minus sign above the cut."""
 
     arm: Array
     merit: Array
@@ -76,6 +78,7 @@ class Blocks(NamedTuple):
     slope: Array
     since: Array
     cut: Array
+    next_to: Array
 
 
 class State(NamedTuple):
@@ -125,6 +128,13 @@ def _put(x: Array, value: Array, place: Array) -> Array:
     return lax.dynamic_update_slice(x, value[None], (place,), allow_negative_indices=False)
 
 
+def _least(x: Array) -> Array:
+    """The least of int32 of shape (n,), n a power of two or whole rows; of few, as vectors of 16 side by side first."""
+    if x.shape[0] > 256:
+        return lowest(x)
+    return jnp.min(functools.reduce(jnp.minimum, [x[i : i + 16] for i in range(0, x.shape[0], 16)]))
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Lucb:
@@ -164,7 +174,8 @@ class Lucb:
         """Nothing pulled. Before the first round, arms stand in slots of their numbers."""
         many = -(-view.arms // self.block) + 1
         slot = jnp.arange(many * self.block, dtype=jnp.int32)
-        block = jnp.arange(-(-many // _ROW) * _ROW, dtype=jnp.int32)
+        row = _ROW[self.divergence]
+        block = jnp.arange(-(-many // row) * row, dtype=jnp.int32)
         blank, zero, false = jnp.zeros_like(slot), jnp.int32(0), jnp.bool_(False)
         none, empty = jnp.zeros_like(block), jnp.full_like(block, _EMPTY)
         low = jnp.zeros(block.shape, jnp.float32)
@@ -172,7 +183,7 @@ class Lucb:
         return State(
             Slots(jnp.minimum(slot, view.arms), view.nothing(slot.shape), blank, blank, jnp.zeros(slot.shape)),
             jnp.arange(view.arms + 1, dtype=jnp.int32),
-            Blocks(none, empty, low, jnp.where(unseen, jnp.float32(-1e9), jnp.float32(1e9)), low, none, empty),
+            Blocks(none, empty, low, jnp.where(unseen, jnp.float32(-1e9), jnp.float32(1e9)), low, none, empty, none),
             jnp.int32(_PULL), zero, zero, zero, jnp.float32(0), jnp.float32(0), zero, false, false, false,
         )  # fmt: skip
 
@@ -231,14 +242,11 @@ class Lucb:
         place = jnp.where(begun, jnp.where(top, before, self._rest() + arms - before), arms)
         merit, weight = jnp.where(top, score, UNITS - score), self._weight(made)
 
-        def placed(blank: Array, values: Array) -> Array:
-            return blank.at[place].set(values, mode="promise_in_bounds", unique_indices=True)
+        def placed(x: Array, values: Array, blank: int) -> Array:
+            return jnp.full_like(x, blank).at[place].set(values, mode="promise_in_bounds", unique_indices=True)
 
-        empty = self.init(view)
-        none = empty.slots._replace(
-            arm=jnp.full_like(empty.slots.arm, view.arms), merit=jnp.full_like(empty.slots.merit, _EMPTY)
-        )
-        slots = jax.tree.map(placed, none, Slots(arms, total, made, merit, weight))
+        values, blanks = Slots(arms, total, made, merit, weight), (view.arms, 0, 0, _EMPTY, 0)
+        slots = Slots(*map(placed, state.slots, values, blanks))
         first = jnp.int32(1)
         return state._replace(
             slots=slots, place=jnp.append(place, 0), turn=jnp.where(begun, _LOOK, _PULL), strong=self._rest(),
@@ -250,7 +258,7 @@ class Lucb:
         """A pull of two arms, or a look at two blocks, or a trade of two arms, and what is next."""
         arms, here, none = state.place.shape[0] - 1, (state.weak, state.strong), jnp.int32(0)
         slots, place, blocks = state.slots, state.place, state.blocks
-        left, half = budget - state.spent, (state.spent - arms) % 2 == 1
+        left, half = budget - state.spent, (state.spent - arms) & 1 == 1
         takes = (
             jnp.where(half, self.odd == 1, (left > 1) | (self.odd == 0)),
             jnp.where(half, self.odd == 0, (left > 1) | (self.odd == 1)),
@@ -276,7 +284,7 @@ class Lucb:
         weak, strong, gave = lax.switch(state.turn, [pulled, same, traded])
         pulls = state.turn == _PULL
         spent = state.spent + jnp.where(pulls, jnp.where(half, 1, jnp.minimum(left, 2)), 0)
-        over = pulls & ((spent - arms) % 2 == 0)
+        over = pulls & ((spent - arms) & 1 == 0)
         nothing = pulls & (gave == 0)
         round_ = state.round + over.astype(jnp.int32)
         pace = jnp.where(over, state.after, state.pace)
@@ -290,65 +298,62 @@ class Lucb:
             new = Slots(arm, total, made, score if top else UNITS - score, self._weight(made))
             slots = Slots(*(_put(x, value, slot) for x, value in zip(slots, new, strict=True)))
             place = _put(place, slot, arm)
-        for slot in here:
-            found = self._look(slots, place, slot // self.block, pace, round_)
-            blocks = Blocks(*(_put(x, value, slot // self.block) for x, value in zip(blocks, found, strict=True)))
+        for slot, sign in zip(here, (-1, 1), strict=True):
+            block = slot >> (self.block.bit_length() - 1)
+            found = self._look(slots, place, block, sign, pace, round_)
+            blocks = Blocks(*(_put(x, value, block) for x, value in zip(blocks, found, strict=True)))
         state = state._replace(slots=slots, place=place, blocks=blocks)
         return self._chosen(state, pulls & ~over)
 
-    def _look(self, slots: Slots, place: Array, block: Array, pace: Array, round_: Array) -> Blocks:
-        """What is to be known of a block."""
+    def _look(self, slots: Slots, place: Array, block: Array, sign: int, pace: Array, round_: Array) -> Blocks:
+        """What is to be known of a block; ``sign``: -1 for one of the top."""
         arm, merit, weight = (
             lax.dynamic_slice_in_dim(x, block * self.block, self.block, allow_negative_indices=False)
             for x in (slots.arm, slots.merit, slots.weight)
         )
         bound = self._key(merit, weight, pace)
         key = _ordered(bound)
-        least = lowest(key)
-        first = lowest(jnp.where(key == least, arm, _NONE))
+        least = _least(key)
+        first = _least(jnp.where(key == least, arm, _NONE))
         at = _at(place, first)
         own = _at(slots.merit, at), _at(slots.weight, at)
         others = jnp.where((merit == own[0]) & (weight == own[1]), _FAR, key)
-        wall = self._straight(_float(lowest(others)))
+        wall = self._straight(_float(_least(others)))
         # Floats that are not negative are ordered as their bits are.
         falls = lax.bitcast_convert_type(self._fall(merit, weight, bound), jnp.int32)
-        slope = lax.bitcast_convert_type(highest(falls), jnp.float32)
+        slope = lax.bitcast_convert_type(-_least(-falls), jnp.float32)
         wall = wall + slope * pace - self._slack * (2 + jnp.abs(wall) + slope * pace)
-        return Blocks(first, *own, wall, slope, round_, lowest(merit))
+        cut = _least(merit)
+        next_to = _least(jnp.where(merit == cut, sign * arm, _NONE))
+        return Blocks(first, *own, wall, slope, round_, cut, next_to)
 
     def _chosen(self, state: State, kept: Array) -> State:
         """What is next, unless it is ``kept``: the second pull of a round."""
-        slots, place, blocks = state.slots, state.place, state.blocks
+        place, blocks = state.place, state.blocks
         rest, number = self._rest(), jnp.arange(blocks.arm.shape[0], dtype=jnp.int32)
-        sides = number * self.block < rest, number * self.block >= rest
-        key = _ordered(self._key(blocks.merit, blocks.weight, state.pace))
-        least = [lowest(jnp.where(side, key, _NONE)) for side in sides]
-        weak, strong = (
-            _at(place, lowest(jnp.where(side & (key == own), blocks.arm, _NONE)))
-            for side, own in zip(sides, least, strict=True)
-        )
+        top = number * self.block < rest
+        sides = top, ~top
+
+        def first(key: Array, tag: Array) -> tuple[list[Array], list[Array]]:
+            """Of each side, the lowest key, and the lowest tag that has it."""
+            least = [_least(jnp.where(side, key, _NONE)) for side in sides]
+            tags = [_least(jnp.where(side & (key == own), tag, _NONE)) for side, own in zip(sides, least, strict=True)]
+            return least, tags
+
+        least, ahead = first(_ordered(self._key(blocks.merit, blocks.weight, state.pace)), blocks.arm)
+        weak, strong = (_at(place, arm) for arm in ahead)
         above, below = (self._straight(_float(own)) for own in least)
-        bound = jnp.where(sides[0], above, below)
+        bound = jnp.where(top, above, below)
         doubt = (blocks.wall - blocks.slope * state.pace <= bound) & (blocks.since != state.round)
-        unsure = lowest(jnp.where(doubt, number, _NONE))
+        unsure = _least(jnp.where(doubt, number, _NONE))
+        # Next to the cut: of the top the last arm of the least mean, of the others the first of the largest.
+        (out, into), (last, early) = first(blocks.cut, blocks.next_to)
+        trade = (out + into < UNITS) | ((out + into == UNITS) & (early < -last))
+        last, early = _at(place, -last), _at(place, early)
 
-        out, into = (lowest(jnp.where(side, blocks.cut, _EMPTY)) for side in sides)
-
-        def next_to() -> tuple[Array, Array, Array]:
-            """Next to the cut: of the top the last arm of the least mean, of the others the first of the largest."""
-            above = jnp.arange(slots.arm.shape[0], dtype=jnp.int32) < rest
-            last = highest(jnp.where(above & (slots.merit == out), slots.arm, -1))
-            first = lowest(jnp.where(~above & (slots.merit == into), slots.arm, _NONE))
-            trade = (out + into < UNITS) | ((out + into == UNITS) & (first < last))
-            return trade, _at(place, last), _at(place, first)
-
-        def apart() -> tuple[Array, Array, Array]:
-            return jnp.bool_(False), jnp.int32(0), jnp.int32(0)
-
-        trade, last, first = lax.cond(out + into <= UNITS, next_to, apart)
         look, at = ~trade & (unsure != _NONE), unsure * self.block
         weak_next = jnp.where(trade, last, jnp.where(look & (at < rest), at, weak))
-        strong_next = jnp.where(trade, first, jnp.where(look & (at >= rest), at, strong))
+        strong_next = jnp.where(trade, early, jnp.where(look & (at >= rest), at, strong))
         turn = jnp.where(kept, _PULL, jnp.where(trade, _TRADE, jnp.where(look, _LOOK, _PULL)))
         overlap = 1 - _float(least[1]) - _float(least[0])
         close = (overlap < self.epsilon) | (self.closed & (overlap <= self.epsilon))
