@@ -37,7 +37,7 @@ from jaxbandit.topk.uniform import uniform
 
 ARMS, WANT, TIMES = 1000, 100, 50
 TARGETS = {"uniform": 2.0, "optmai": 2.0, "sar": 2.0, "lucb": 1.0}
-RUNS = {"uniform": 32_768, "optmai": 8192, "sar": 4096, "lucb": 128}
+RUNS = {"uniform": 32_768, "optmai": 8192, "sar": 4096, "lucb": 512}
 """Runs a repetition of ours: some seconds on two cores."""
 SIZES = {100: 16_384, 1000: 4096, 10_000: 512, 100_000: 48}
 """The curve's numbers of arms, and runs a repetition of ours."""

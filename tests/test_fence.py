@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.random.fence import as_one_kernel
+from jaxbandit.random.fence import as_one_kernel, lane_by_lane
 
 
 def test_one_kernel_computes_the_same() -> None:
@@ -34,3 +34,25 @@ def test_one_kernel_computes_the_same() -> None:
     assert program(*given).tolist() == expected
     if jax.default_backend() == "cpu":
         assert "xla_cpu_small_call" in program.as_text()
+
+
+def test_lanes_in_turn_compute_the_same() -> None:
+    """Walks of different lengths that write rows in place; an operand of all lanes, and one that has no lanes."""
+
+    def walk(state: tuple[Array, Array], table: Array, most: Array) -> tuple[Array, Array]:
+        def one(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            number, rows = carry
+            row = lax.dynamic_slice_in_dim(rows, number % 3 * 16, 16)
+            return number + 1, lax.dynamic_update_slice_in_dim(rows, row * 3 + table[number % 5], number % 3 * 16, 0)
+
+        found: tuple[Array, Array] = lax.while_loop(lambda carry: carry[0] < most, one, state)
+        return found
+
+    rng = np.random.default_rng(0)
+    given = (np.arange(6, dtype=np.int32), rng.integers(0, 9, (6, 48), np.int32)), rng.integers(0, 9, 5, np.int32)
+    most = np.array([3, 0, 9, 40, 5, 7], np.int32)
+    in_turn, abreast = (
+        jax.jit(jax.vmap(function, ((0, 0), None, 0)))(*given, most) for function in (lane_by_lane(walk), walk)
+    )
+    for found, expected in zip(in_turn, abreast, strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -56,6 +56,31 @@ def record(problem: Any, policy: Any, run: Any, steps: int) -> dict[str, Any]:
     return {**policy.answer(spy, state), "counted": pulls, "steps": number, "sequence": sequence}
 
 
+@partial(jax.jit, static_argnames="steps")
+def record_walk(problem: Any, policy: Any, run: Any, steps: int) -> dict[str, Any]:
+    """The same of LUCB, whose pulls follow one from another: of ``policy.turns`` 1, turn by turn."""
+    key = stream(0, run)
+    instance = problem.draw(key)
+    view = problem.view(key, instance)
+    spy = Spy(view.budget, view.arms, view.even, view.choices, problem, instance)
+
+    def step(carry: Any) -> Any:
+        number, state, sequence = carry
+        pull = policy.ask(view, state)
+        then = policy.tell(view, state, pull, problem.pull(key, instance, pull))
+        two = jnp.stack([state.weak, state.strong])
+        more = then.slots.made[two] > state.slots.made[two]
+        pair = jnp.where(more & (state.round > 0) & (state.turn == 0), state.slots.arm[two], -1)
+        return number + 1, then, sequence.at[number].set(pair)
+
+    start = jnp.int32(0), policy.init(view), jnp.full((steps, 2), -1, jnp.int32)
+    number, state, sequence = lax.while_loop(
+        lambda carry: ~policy.done(view, carry[1]) & (carry[0] < steps), step, start
+    )
+    counted = state.slots.made[state.place[: view.arms]]
+    return {**policy.answer(spy, state), "counted": counted, "steps": number, "sequence": sequence}
+
+
 class Tape:
     """The rewards of a run, from the addresses that the library uses."""
 
@@ -72,9 +97,11 @@ class Tape:
         return int(self.rewards[arm, attempt])
 
 
-def play(means: Any, budget: int, policy: Any, run: int, steps: int) -> dict[str, Any]:
+def play(
+    means: Any, budget: int, policy: Any, run: int, steps: int, way: Callable[..., dict[str, Any]] = record
+) -> dict[str, Any]:
     problem = arms(budget, given(means, shuffled=False), Bernoulli(), on_tape=True)
-    return {name: np.asarray(value) for name, value in record(problem, policy, np.uint32(run), steps).items()}
+    return {name: np.asarray(value) for name, value in way(problem, policy, np.uint32(run), steps).items()}
 
 
 def agree(found: dict[str, Any], expected: oracles.Result, budget: int) -> None:
@@ -194,20 +221,21 @@ RESOLUTION = 2e-5
 """Bounds that differ by less may compare otherwise in float32."""
 
 
-def same_walk(expected: oracles.Result, means: Any, budget: int, policy: Any, run: int) -> bool:
-    """Whether the rule could be compared at all; if so, pull by pull."""
+def same_walk(expected: oracles.Result, means: Any, budget: int, policy: Any, run: int) -> dict[str, Any] | None:
+    """What was found of a rule that could be compared at all; it is so pull by pull."""
     if expected.margin < RESOLUTION:
-        return False
-    found = play(means, budget, policy, run, 1024)
+        return None
+    found = play(means, budget, replace(policy, turns=1), run, 4096, record_walk)
     agree(found, expected, budget)
-    walked = [arm for pair in found["sequence"].tolist() for arm in pair if arm >= 0]
+    opening = list(range(len(means))) if len(expected.sequence) else []
+    walked = opening + [arm for pair in found["sequence"].tolist() for arm in pair if arm >= 0]
     assert walked == [arm for arm, count in expected.sequence for _ in range(count)]
-    return True
+    return found
 
 
-@pytest.mark.parametrize(("odd", "slots"), [("weak", 128), ("weak", 8), ("strong", 16), ("skip", 8)])
-def test_lucb_is_its_oracle(odd: str, slots: int) -> None:
-    """With few slots, most arms are outside of the window."""
+@pytest.mark.parametrize("odd", ["weak", "strong", "skip"])
+def test_lucb_is_its_oracle(odd: str) -> None:
+    """With small blocks, most arms are not looked at in a round."""
     compared = 0
     for number, n, k, budget, run in instances(24, 12):
         budget = min(budget, LONGEST)
@@ -215,7 +243,7 @@ def test_lucb_is_its_oracle(odd: str, slots: int) -> None:
         if budget < n:
             continue
         expected = oracles.lucb(Tape(means, run), n, k, budget, odd=odd)
-        compared += same_walk(expected, means, budget, replace(lucb(k, odd=odd), slots=slots), run)
+        compared += same_walk(expected, means, budget, replace(lucb(k, odd=odd), block=4), run) is not None
     assert compared > 15
 
 
@@ -233,11 +261,10 @@ def test_lucb_with_its_own_stopping_is_its_oracle(divergence: str, closed: bool)
             expected = oracles.kl_lucb(Tape(means, run), n, k, budget=budget, **options, **stop)
         else:
             expected = oracles.lucb_confidence(Tape(means, run), n, k, budget=budget, **options, **stop)
-        policy = replace(lucb(k, divergence=divergence, closed=closed, late=closed, **options), slots=8)
-        same = same_walk(expected, means, budget, policy, run)
-        compared += same
-        if same and k < n:
-            found = play(means, budget, policy, run, 1024)
+        policy = replace(lucb(k, divergence=divergence, closed=closed, late=closed, **options), block=4)
+        found = same_walk(expected, means, budget, policy, run)
+        compared += found is not None
+        if found is not None and k < n:
             assert found["stopped"] == (expected.ended == "answer")
             stopped += int(found["stopped"])
     assert compared > 12
@@ -261,11 +288,11 @@ def test_lucb_with_checkpoints_gives_the_bits_of_smaller_budgets(rewards: str) -
 
 
 @pytest.mark.parametrize(("divergence", "budget"), [("hoeffding", 3000), ("kl", 1500)])
-def test_lucb_does_not_depend_on_windows_nor_lanes(divergence: str, budget: int) -> None:
-    """Lanes wait for each other, and are looked at when many wait; no bit may tell."""
+def test_lucb_does_not_depend_on_blocks_nor_lanes(divergence: str, budget: int) -> None:
+    """Nor on how many turns a step makes: no bit may tell when an arm was looked at, or beside which lanes."""
     problem, policy = arms(budget, given(np.linspace(0.1, 0.9, 200)), Bernoulli()), lucb(20, divergence=divergence)
     expected = simulate(problem, policy, runs=24)
-    for name, values in simulate(problem, replace(policy, slots=8), runs=24, lanes=5).items():
+    for name, values in simulate(problem, replace(policy, block=8, turns=100), runs=24, lanes=5).items():
         np.testing.assert_array_equal(values, expected[name], name)
 
 
@@ -284,13 +311,9 @@ def test_a_run_shows_what_it_chose() -> None:
 
 def test_pulls_are_of_arms_that_exist() -> None:
     """A guard of the tests themselves: the sequence of a first step."""
-    pull = lucb(2).ask(*_begin(5))
-    assert isinstance(pull, Pull)
-    assert pull.arm.tolist() == [0, 1]
-
-
-def _begin(n: int) -> tuple[Any, Any]:
-    problem = arms(9, given(np.linspace(0, 1, n)), Bernoulli())
+    problem, policy = arms(9, given(np.linspace(0, 1, 5)), Bernoulli()), uniform(2)
     key = stream(0, 0)
     view = problem.view(key, problem.draw(key))
-    return view, lucb(2).init(view)
+    pull = policy.ask(view, policy.init(view))
+    assert isinstance(pull, Pull)
+    assert pull.arm.tolist() == [0, 1, 2, 3, 4]

@@ -141,23 +141,6 @@ def end_of(mask: Array, count: Array) -> Array:
     return jnp.where(over, mask.shape[0], 32 * row + bit)
 
 
-def some_places(mask: Array, room: int) -> Array:
-    """The places of the entries of ``mask`` that are set, in any order, at most ``room``; then its length. int32 of
-    shape (room,).
-
-    Bit b of word w is the entry b W + w, so that words are made side by side.
-    """
-    size = mask.shape[0]
-    width = -(-size // 32)
-    padded = jnp.pad(mask, (0, 32 * width - size)).astype(jnp.uint32)
-    word = functools.reduce(jnp.bitwise_or, [padded[b * width : (b + 1) * width] << jnp.uint32(b) for b in range(32)])
-    before = _sums_before(lax.population_count(word).astype(jnp.int32))
-    number = jnp.arange(room, dtype=jnp.int32)
-    row = added((before[:, None] <= number[None, :]).astype(jnp.int32)) - 1
-    bit, over = _bit(word[row], number - before[row])
-    return jnp.where(over, size, bit * width + row)
-
-
 def nth(mask: Marked, rank: Array) -> Array:
     """Where the set entries of these ranks are, from 0; beyond the end where there are fewer. int32, as ``rank``."""
     word, before, _ = mask

@@ -32,14 +32,14 @@ class Pull(NamedTuple):
     """Pull each of some arms a number of times.
 
     ``arm``: int32, shape (m,), each arm once; where ``times`` is given, a negative number is no arm. ``first``: how
-    often it was pulled before; ``times``: how often it is now (int32, of shape (m,) or (); None for once); ``used``:
+    often it was pulled before; ``times``: how often it is now (int32, of shape (m,) or ()); ``used``:
     int32 scalar, no arm is pulled from entry ``used`` on, and 0 makes it a pull of count 0. ``few`` (static): no arm is
     pulled more than ``MOST_CHAINED`` times, so that the sampler of larger counts need not be compiled.
     """
 
     arm: Array
     first: Array
-    times: Array | None
+    times: Array
     used: Array
     few: bool = False
 
@@ -52,6 +52,10 @@ class Outcome(NamedTuple):
     total: Array
 
 
+class Tape(NamedTuple):
+    """Pulls that follow one from another: the outcome is ``Draws``, or what another family's problem says."""
+
+
 class Instance(NamedTuple):
     """One run's own draws. ``means``: int32, shape (arms,), on the scale of ``Arms``; ``rows``: the user's row of each
     arm (int32, shape (arms,)), where rewards depend on it or the choice is shown; ``outcomes``: the key of the
@@ -60,6 +64,22 @@ class Instance(NamedTuple):
     means: Array
     rows: Array | None
     outcomes: Stream
+
+
+class Draws(NamedTuple):
+    """Rewards of the arms of one run, each drawn when it is asked for. It carries the means, so a rule uses it for that
+    alone."""
+
+    law: Rewards
+    instance: Instance
+
+    def of(self, arm: Array, attempt: Array) -> Outcome:
+        """Of a pull of each arm, ``attempt`` others having been made of it (int32, of one shape)."""
+        rows, means, key = self.instance.rows, self.instance.means, self.instance.outcomes
+        row = None if rows is None else rows.at[arm].get(mode="promise_in_bounds")
+        made = self.law.made(row, attempt, jnp.ones_like(arm))
+        reward = self.law.one(key, arm, row, attempt, means.at[arm].get(mode="promise_in_bounds"))
+        return Outcome(made, jnp.where(made > 0, reward, 0))
 
 
 @dataclass(frozen=True)
@@ -181,15 +201,12 @@ class Arms:
         """What an algorithm may know of the run."""
         return View(self.budget, self.means.arms, self.rewards.even, substream(key, CHOICE), self, instance)
 
-    def pull(self, key: Stream, instance: Instance, pull: Pull) -> Outcome:
-        """Pulls the arms; the sum of an arm's rewards is drawn in one go from its law, or reward by reward."""
+    def pull(self, key: Stream, instance: Instance, pull: Pull | Tape) -> Outcome | Draws:
+        """Pulls the arms; the sum of an arm's rewards is drawn in one go from its law, or reward by reward.
+        Of a tape, draws."""
         rewards = self.rewards
-        if pull.times is None:
-            row = None if instance.rows is None else instance.rows[pull.arm]
-            some = (jnp.arange(pull.arm.shape[0], dtype=jnp.int32) < pull.used).astype(jnp.int32)
-            made = rewards.made(row, pull.first, some)
-            one = rewards.one(instance.outcomes, pull.arm, row, pull.first, instance.means[pull.arm])
-            return Outcome(made, jnp.where(made > 0, one, 0))
+        if isinstance(pull, Tape):
+            return Draws(rewards, instance)
         # What is one number for all arms need not be spread out.
         counts = pull.first, jnp.where(pull.used > 0, pull.times, 0)
         spread = [field.ndim > 0 for field in counts]

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.arms.problem import Tape
 from jaxbandit.random import Stream, bernoulli, substream, words
 from jaxbandit.random.fence import computed_once
 from jaxbandit.random.trials import over_lanes
@@ -49,17 +50,13 @@ class Chosen(NamedTuple):
     many: tuple[Array, ...]
 
 
-class Tape(NamedTuple):
-    """Pulls that follow one from another: the outcome is ``Rewards``."""
-
-
 def reward(key: Stream, p: Array, arm: Array, attempt: Array) -> Array:
     """Whether a pull of ``arm``, after ``attempt`` others, pays: bool."""
     return bernoulli(words(key, arm, attempt)[0], p)
 
 
 class Rewards(NamedTuple):
-    """Rewards of 0 and 1 of the arms of one run, each drawn when it is asked for."""
+    """Rewards of 0 and 1 of the arms of one run, each drawn when it is asked for: the outcome of a ``Tape``."""
 
     key: Stream
     p: Array

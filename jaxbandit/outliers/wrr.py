@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.arms.problem import Tape
 from jaxbandit.outliers.intervals import Interval, width_of_threshold
 from jaxbandit.outliers.leap import (
     RUNNING,
@@ -35,7 +36,7 @@ from jaxbandit.outliers.leap import (
     low_bits,
     select,
 )  # fmt: skip
-from jaxbandit.outliers.problem import Rewards, Tape, View, reward
+from jaxbandit.outliers.problem import Rewards, View, reward
 from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.random.fence import as_one_kernel, computed_once
 from jaxbandit.random.stream import Stream
