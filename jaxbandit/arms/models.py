@@ -174,7 +174,7 @@ _MODELS = (
         "bounded", "arms that pay between 0 and 1",
         (
             _N, _MEANS,
-            Parameter("law", one_of("beta", "uniform", "normal"), "beta, uniform or truncated normal", "beta"),
+            Parameter("law", one_of("beta", "uniform", "normal"), "beta, uniform or normal (truncated)", "beta"),
             Parameter("spread", real(1e-3, 1e4), "beta: alpha + beta; uniform: half the width; normal: the standard "
                       "deviation before truncation", 2.0),
             _SHUFFLED,
