@@ -191,6 +191,7 @@ def test_devices_and_x64_change_nothing(kind: Any, elsewhere: Path) -> None:
     assert same(here, dict(np.load(elsewhere / f"{kind.name}.npz")))
 
 
+@pytest.mark.smoke
 def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
     """Neither where the run is over nor where the problem says to ask again."""
     setting = unpaired(budget=290, entities=700)

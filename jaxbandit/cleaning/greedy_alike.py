@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from jaxbandit.cleaning.alike import RARE, UNKNOWN, VISITS, Meet, Met, pack, unpack
 from jaxbandit.cleaning.pool import PADDING, below
@@ -139,6 +139,12 @@ def _run(view: View, state: State, visits: tuple[Array, ...]) -> _Run:
     going = visits[0] > 0
     known = state.next == UNCOMMON
     for number, visit in enumerate(visits):
+        if number == VISITS // 2:
+            # Longer chains take some versions of XLA minutes to compile.
+            level = lax.bitcast_convert_type(share, jnp.int32)
+            parts = met, failed, cleans, removed, again, rare, cut + 1, alive, going.astype(jnp.int32), level
+            met, failed, cleans, removed, again, rare, cut, alive, on, level = once(jnp.stack(parts))
+            cut, going, share = cut - 1, on > 0, lax.bitcast_convert_type(level, jnp.float32)
         gained, cost = unpack(visit)
         chance = (state.unmet - number).astype(jnp.float32) / jnp.maximum(alive, 1).astype(jnp.float32)
         share = share * (jnp.where(known, 1, chance) if number == 0 else chance)
