@@ -31,9 +31,9 @@ MOST_ARMS, MOST_PULLS = 1 << 19, 1 << 29
 class Pull(NamedTuple):
     """Pull each of some arms a number of times.
 
-    ``arm``: int32, shape (m,), each arm once; where ``times`` is given, a negative number is no arm. ``first``: how
-    often it was pulled before; ``times``: how often it is now (int32, of shape (m,) or ()); ``used``:
-    int32 scalar, no arm is pulled from entry ``used`` on, and 0 makes it a pull of count 0. ``few`` (static): no arm is
+    ``arm``: int32, shape (m,), each arm once; a negative number is no arm. ``first``: how often it was pulled before;
+    ``times``: how often it is now (int32, of shape (m,) or ()); ``used``: int32 scalar, no arm is pulled from entry
+    ``used`` on, and 0 makes it a pull of count 0. ``few`` (static): no arm is
     pulled more than ``MOST_CHAINED`` times, so that the sampler of larger counts need not be compiled.
     """
 

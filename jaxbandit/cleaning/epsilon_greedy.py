@@ -78,8 +78,7 @@ def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Arra
     def of_all(lanes: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
         """Not at all where no lane needs it."""
         full = [x if has else jnp.broadcast_to(x, (lanes, *x.shape)) for x, has in zip(operands, batched, strict=True)]
-        nothing = lambda *_: jnp.zeros(lanes, jnp.int32)  # noqa: E731
-        return lax.cond(jnp.any(full[1]), jax.vmap(one), nothing, *full), True
+        return lax.cond(jnp.any(full[1]), jax.vmap(one), lambda *_: jnp.zeros(lanes, jnp.int32), *full), True
 
     found: Callable[..., Array] = searched
     return found
