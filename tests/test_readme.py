@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxbandit import cli
+from jaxbandit.cli import program
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
 from jaxbandit.study.table import render
@@ -42,10 +42,10 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     """Each is understood; what they do is tested elsewhere."""
     commands = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines()]
     verbs = [words[1:] for words in commands if words[0] == "jaxbandit"]
-    assert {words[0] for words in verbs} == set(cli.VERBS)
+    assert {words[0] for words in verbs} == set(program.VERBS)
     for words in verbs:
-        assert isinstance(cli._parse(words), cli.VERBS[words[0]])  # type: ignore[arg-type]
-    cli.main(["list"])
+        assert isinstance(program.parse(words), program.VERBS[words[0]])  # type: ignore[arg-type]
+    program.main(["list"])
     figures = {words[1] for words in verbs if words[0] == "reproduce"}
     assert all(f"figure {figure}: " in capsys.readouterr().out for figure in figures)
 

@@ -1,0 +1,12 @@
+"""Arguments that verbs share, as tyro shows them in their help."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+Format = Literal["text", "markdown", "latex", "csv", "json"]
+StudyFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY.toml")]
+Out = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+Scheduler = Annotated[str | None, tyro.conf.arg(metavar="ADDRESS", help_behavior_hint="(default: none)")]

@@ -1,0 +1,39 @@
+"""``jaxbandit compare``."""
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from jaxbandit.cli.arguments import Folder, Format
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare the policies of a folder of results, run by run: their ranks and paired differences, or quantiles."""
+
+    folder: Folder
+    """A folder that run wrote, or one under studies of a folder that reproduce wrote."""
+    metric: Annotated[str | None, tyro.conf.arg(metavar="METRIC", help_behavior_hint="(default: the first)")] = None
+    """The metric to compare by."""
+    baseline: Annotated[str | None, tyro.conf.arg(metavar="POLICY", help_behavior_hint="(default: all pairs)")] = None
+    """The policy that the others are compared with."""
+    quantiles: Annotated[tuple[float, ...], tyro.conf.arg(metavar="Q ...", help_behavior_hint="(default: none)")] = ()
+    """Print these quantiles over runs instead, such as 0.05 0.5 0.95."""
+    format: Format = "text"
+    """How the tables are printed."""
+
+    def __call__(self) -> None:
+        """Prints the tables."""
+        from jaxbandit.study import compare
+        from jaxbandit.study.results import open_results
+        from jaxbandit.study.table import render
+
+        data = open_results(self.folder)
+        if self.quantiles:
+            tables = [compare.quantiles(data, self.quantiles, self.metric)]
+        else:
+            differences = compare.paired_differences(data, self.metric, self.baseline)
+            tables = [compare.ranks(data, self.metric), differences]
+        sys.stdout.write("\n".join(render(table, self.format) for table in tables))

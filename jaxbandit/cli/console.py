@@ -1,0 +1,62 @@
+"""What the verbs share beside their arguments: lines and a bar on stderr, and where chunks are computed."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jaxbandit.errors import BadInput
+
+
+def say(line: str) -> None:
+    """Prints a line to stderr, in the program's name."""
+    print(f"jaxbandit: {line}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def progress_bar(out: Path) -> Iterator[Any]:
+    """A bar where stderr is a terminal, and at the end a line on how much was done and where it is."""
+    from tqdm import tqdm
+
+    start = time.monotonic()
+    total = 0
+    with tqdm(unit=" runs", unit_scale=True, disable=None, dynamic_ncols=True) as bar:
+
+        def report(done: int, of: int, widest: float | None = None) -> None:
+            nonlocal total
+            bar.total = total = of
+            if widest is not None:
+                bar.set_postfix_str(f"widest interval ±{widest:.2g}", refresh=False)
+            bar.update(done - bar.n)
+
+        yield report
+    say(f"{total:,} runs done after {time.monotonic() - start:.1f} s; results in {out}")
+
+
+@contextlib.contextmanager
+def workers(scheduler: str | None) -> Iterator[tuple[Any, int | None]]:
+    """An executor on the workers of a Dask scheduler, and how many chunks to give it; both None without one."""
+    if scheduler is None:
+        yield None, None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise BadInput("--scheduler", scheduler, "used with the extra: pip install 'jaxbandit[cluster]'") from None
+    try:
+        client = Client(scheduler, timeout=20)
+    except (OSError, ValueError) as error:
+        raise BadInput("--scheduler", scheduler, f"the address of a scheduler that answers ({error})") from None
+    with client:
+        yield client.get_executor(), 2 * max(1, len(client.scheduler_info()["workers"]))
+
+
+@contextlib.contextmanager
+def unwritable(out: Path) -> Iterator[None]:
+    """Says so where a folder is for reading alone."""
+    try:
+        yield
+    except OSError as error:
+        say(f"{out} cannot be written ({error.strerror}): no new picture and no report")

@@ -1,0 +1,108 @@
+"""From the program's arguments to a verb, and from what it raises to a line and an exit status."""
+
+import contextlib
+import errno
+import io
+import logging
+import os
+import re
+import shlex
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tyro
+
+from jaxbandit.cli.compare import Compare
+from jaxbandit.cli.console import say
+from jaxbandit.cli.listing import List
+from jaxbandit.cli.reproduce import Reproduce
+from jaxbandit.cli.run import Run
+from jaxbandit.cli.show import Show
+from jaxbandit.cli.tune import Tune
+from jaxbandit.errors import BadInput
+
+VERBS: dict[str, Callable[..., Any]] = {
+    verb.__name__.lower(): verb for verb in (Run, Show, Compare, Reproduce, Tune, List)
+}
+
+
+def parse(argv: Sequence[str]) -> Any:
+    """The verb with its arguments. What tyro would say in a box becomes a ``BadInput``."""
+    if not argv or (argv[0] not in VERBS and argv[0] not in ("-h", "--help")):
+        raise BadInput("verb", argv[0] if argv else "missing", f"one of {', '.join(VERBS)}; see jaxbandit --help")
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            return tyro.extras.subcommand_cli_from_dict(
+                VERBS,
+                prog="jaxbandit",
+                description="A batch simulator in JAX for exploration-exploitation systems.",
+                args=argv,
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+    raise _complaint(argv, box.getvalue())
+
+
+def _complaint(argv: Sequence[str], box: str) -> BadInput:
+    """The first thing that tyro's error box names."""
+    text = " ".join(re.sub("[─-╿]", " ", box).split())
+    usage = f"see jaxbandit {argv[0]} --help"
+    if found := re.search(r"Unrecognized (?:or misplaced )?options: (\S+?),?(?: |$)", text):
+        return BadInput("argument", found[1], f"no such argument; {usage}")
+    if found := re.search(r"Missing from jaxbandit \w+: (\S+)", text):
+        return BadInput(found[1], "missing", f"it must be given; {usage}")
+    if found := re.search(r"Missing value for argument '(\S+)'", text):
+        return BadInput(found[1], "missing", f"a value; {usage}")
+    if found := re.search(r"invalid choice '(.*)' for argument '(\S+)'. Expected one of \((.*?)\)", text):
+        return BadInput(found[2], found[1], f"one of {found[3]}".replace("'", ""))
+    if found := re.search(r"Error parsing (\S+): .*invalid literal for int\(\) with base 10: '(.*?)'", text):
+        return BadInput(found[1], found[2], "a whole number")
+    return BadInput("arguments", " ".join(argv), usage)
+
+
+def _use_all_cores() -> None:
+    """One JAX device a core, on the CPU, unless the user has set that. It has no effect on accelerators."""
+    import jax
+
+    if "JAX_NUM_CPU_DEVICES" in os.environ or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(RuntimeError):  # JAX already runs: in a notebook, or a test
+        jax.config.update("jax_num_cpu_devices", cores)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line ``argv``, the program's own where None; returns the exit status."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    try:
+        verb = parse(argv)
+        if not isinstance(verb, Show):
+            _use_all_cores()
+        verb()
+        sys.stdout.flush()
+    except SystemExit as stop:  # --help
+        return int(stop.code or 0)
+    except BadInput as error:
+        say(str(error))
+        return 2
+    except KeyboardInterrupt:
+        # Zarr's event loop would tell of each write that it drops at exit; what was stored is whole without them.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        say(f"interrupted; `jaxbandit {shlex.join(argv)}` continues where it stopped")
+        return 130
+    except BrokenPipeError:  # the reader of stdout left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        out, why = str(getattr(verb, "out", "DIR")), "that can be read and written"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            why = "on a disk with space left"
+        again = "what is stored is whole, and the same command continues there"
+        say(str(BadInput("--out", out, f"a folder {why} ({error.strerror or error}); {again}")))
+        return 2
+    return 0
