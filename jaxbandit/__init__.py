@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from jaxbandit.errors import BadInput
 
 if TYPE_CHECKING:
-    from jaxbandit.engine import Policy, Problem, simulate
+    from jaxbandit.engine import simulate
+    from jaxbandit.grammar import Execution, Policy, Problem
     from jaxbandit.study.compare import paired_differences, quantiles, ranks
     from jaxbandit.study.objects import experiment, run_study
     from jaxbandit.study.results import open_results
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BadInput", "Policy", "Problem", "Study", "__version__", "experiment", "load_study", "open_results",
+    "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "experiment", "load_study", "open_results",
     "paired_differences", "quantiles", "ranks", "run_study", "simulate",
 ]  # fmt: skip
 
 _HOMES = {
-    "engine": ("Policy", "Problem", "simulate"),
+    "engine": ("simulate",),
+    "grammar": ("Execution", "Policy", "Problem"),
     "study.compare": ("paired_differences", "quantiles", "ranks"),
     "study.objects": ("experiment", "run_study"),
     "study.results": ("open_results",),

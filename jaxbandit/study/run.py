@@ -13,8 +13,9 @@ from typing import Any, Protocol, cast
 import jax
 import numpy as np
 
-from jaxbandit.engine import Policy, Problem, simulate
+from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Metric
 from jaxbandit.study import folder
 from jaxbandit.study.enough import FIRST, following, planned
