@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxbandit.cli.arguments import Out, Scheduler, StudyFile
-from jaxbandit.cli.console import progress_bar, workers
+from jaxbandit.cli.console import progress_shown, workers
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Run:
         from jaxbandit.study.table import render
 
         study = load(self.study)
-        with workers(self.scheduler) as (executor, in_flight), progress_bar(self.out) as progress:
+        with workers(self.scheduler) as (executor, in_flight), progress_shown(self.out) as progress:
             rows = run(study, self.out, progress, executor=executor, in_flight=in_flight)
         labels = {metric.name: metric.label for metric in study.family.metrics}
         picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, labels))

@@ -5,6 +5,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,10 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
+from jaxbandit.progress import Progress, shown
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, one_of, real
 from jaxbandit.study.results import open_results
-from jaxbandit.study.run import Progress, run
+from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
 
 if TYPE_CHECKING:
@@ -149,15 +151,19 @@ def run_study(
     study: Study,
     out: Path | str | None = None,
     *,
-    progress: Progress | None = None,
+    progress: Progress | bool = True,
     executor: Executor | None = None,
+    max_steps: int | None = None,
 ) -> "xr.Dataset":
     """Runs a study, or what is missing of it, and opens its results.
 
     Args:
         study: of ``load_study``, ``Study.of`` or ``experiment``.
         out: the folder of results; where None they are kept in memory alone.
-        progress, executor: see ``jaxbandit.study.run.run``.
+        progress: called with a ``Status`` whenever that changes. Where True, it is shown on stderr: as a bar if that is
+            a terminal or a notebook's, as a line now and then elsewhere; where False, nothing is.
+        executor: see ``jaxbandit.study.run.run``.
+        max_steps: see ``simulate``.
 
     Returns:
         See ``open_results``. ``summary.json`` in ``out`` has the rows with their intervals.
@@ -165,12 +171,12 @@ def run_study(
     Raises:
         BadInput: see ``jaxbandit.study.run.run``.
     """
-    if out is not None:
-        run(study, out, progress, executor=executor)
-        return open_results(out)
-    with tempfile.TemporaryDirectory() as place:
-        run(study, place, progress, executor=executor)
-        return open_results(place).load()
+    with ExitStack() as held:
+        tell = held.enter_context(shown(progress))
+        place = out if out is not None else held.enter_context(tempfile.TemporaryDirectory())
+        run(study, place, tell, executor=executor, max_steps=max_steps)
+        results = open_results(place)
+        return results if out is not None else results.load()
 
 
 __all__ = ["experiment", "run_study"]
