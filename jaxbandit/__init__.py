@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaxbandit.errors import BadInput
 
 if TYPE_CHECKING:
+    from jaxbandit.conformance import check
     from jaxbandit.engine import Policy, Problem, simulate
     from jaxbandit.study.compare import paired_differences, quantiles, ranks
     from jaxbandit.study.objects import experiment, run_study
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BadInput", "Policy", "Problem", "Study", "__version__", "experiment", "load_study", "open_results",
+    "BadInput", "Policy", "Problem", "Study", "__version__", "check", "experiment", "load_study", "open_results",
     "paired_differences", "quantiles", "ranks", "run_study", "simulate",
 ]  # fmt: skip
 
 _HOMES = {
     "engine": ("Policy", "Problem", "simulate"),
+    "conformance": ("check",),
     "study.compare": ("paired_differences", "quantiles", "ranks"),
     "study.objects": ("experiment", "run_study"),
     "study.results": ("open_results",),

@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from jaxbandit.contract import Contract, briefly, inspect
 from jaxbandit.errors import BadInput
 from jaxbandit.random.fence import where_due
 from jaxbandit.random.stream import Stream, stream
@@ -127,14 +128,15 @@ def _begin(
     many = checkpoints.shape[0]
     if many:
         problem = replace(problem, budget=checkpoints[0])
-    instance = problem.draw(key)
-    view = problem.view(key, instance)
-    state = policy.init(view)
+    run = Contract(problem, policy)
+    instance = run.draw(key)
+    view = run.view(key, instance)
+    state = run.init(view)
     curve = None
     if many:
         blank = {
             name: jnp.zeros((many, *jnp.shape(value)), jnp.result_type(value))
-            for name, value in policy.answer(view, state).items()
+            for name, value in run.answer(view, state).items()
         }
         curve = _Curve(jnp.int32(0), checkpoints[0], blank)
     return _Lane(jnp.int32(-1), key, knobs, instance, state, curve)
@@ -153,25 +155,24 @@ def _chunk(
         key = stream(seed, first_run + (job % runs).astype(jnp.uint32))
         return _begin(cut, shared, stacked, checkpoints, job // runs, key)._replace(job=job)
 
-    def pair(lane: _Lane) -> tuple[Any, Any]:
+    def pair(lane: _Lane) -> Contract:
         problem, policy = cut.join(shared, lane.knobs)
-        return (replace(problem, budget=lane.curve.budget) if lane.curve else problem), policy
+        return Contract(replace(problem, budget=lane.curve.budget) if lane.curve else problem, policy)
 
     def step(lane: _Lane) -> _Lane:
-        problem, policy = pair(lane)
-        view = problem.view(lane.key, lane.instance)
+        run = pair(lane)
+        view = run.view(lane.key, lane.instance)
 
         def one(state: Tree) -> Tree:
-            pull = policy.ask(view, state)
-            return policy.tell(view, state, pull, problem.pull(lane.key, lane.instance, pull))
+            pull = run.ask(view, state)
+            return run.tell(view, state, pull, run.pull(lane.key, lane.instance, pull))
 
-        state = policy.steps(view, one, lane.state) if hasattr(policy, "steps") else one(lane.state)
-        return lane._replace(state=state)
+        return lane._replace(state=run.steps(view, one, lane.state))
 
     def finish(lane: _Lane) -> tuple[Array, dict[str, Array]]:
-        problem, policy = pair(lane)
-        view = problem.view(lane.key, lane.instance)
-        return policy.done(view, lane.state) & (lane.job >= 0), policy.answer(view, lane.state)
+        run = pair(lane)
+        view = run.view(lane.key, lane.instance)
+        return run.done(view, lane.state) & (lane.job >= 0), run.answer(view, lane.state)
 
     def record(lane: _Lane) -> _Curve:
         """Keeps the answers of a lane that has spent what it may until the next checkpoint, and lets it go on."""
@@ -248,8 +249,8 @@ def _shapes(
 
     def sample(shared: list[Array], stacked: list[Array], checkpoints: Array) -> tuple[_Lane, dict[str, Array]]:
         lane = _begin(cut, shared, stacked, checkpoints, jnp.int32(0), stream(0, 0))
-        problem, policy = cut.join(shared, lane.knobs)
-        answers = policy.answer(problem.view(lane.key, lane.instance), lane.state)
+        run = Contract(*cut.join(shared, lane.knobs))
+        answers = run.answer(run.view(lane.key, lane.instance), lane.state)
         if lane.curve is not None:
             answers = {name: jnp.stack([value] * (1 + checkpoints.shape[0])) for name, value in answers.items()}
         return lane, answers
@@ -373,7 +374,8 @@ def simulate(
         gave it. With checkpoints it is (configurations, runs, checkpoints + 1, ...), the end of the run last.
 
     Raises:
-        BadInput: for a count or a seed out of range, and for checkpoints out of order.
+        BadInput: for a count or a seed out of range, for checkpoints out of order, and for a problem or a policy that
+            breaks its contract so that it shows in shapes or types (``check`` finds more).
     """
     problems, policies = _as_list(problem), _as_list(policy)
     count = max(len(problems), len(policies))
@@ -385,6 +387,9 @@ def simulate(
             raise BadInput(name, value, f"a whole number from {low} to {high}")
     if lanes is not None and lanes < 1:
         raise BadInput("lanes", lanes, "at least 1")
+    for role, given in (("problem", problems), ("policy", policies)):
+        for each in given:
+            inspect(role, each)
     pairs = list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True))
     mesh = Mesh(np.array(devices or jax.local_devices()), (_AXIS,), axis_types=(AxisType.Auto,))
     budgets = _checkpoints(checkpoints, problems)
@@ -396,7 +401,8 @@ def simulate(
             if progress is not None:
                 progress(base + done, runs * count)
 
-        answers = _run_group(cut, shared, knobs, budgets, len(members), mesh, runs, seed, first_run, lanes, report)
+        with briefly():
+            answers = _run_group(cut, shared, knobs, budgets, len(members), mesh, runs, seed, first_run, lanes, report)
         for name, values in answers.items():
             results.setdefault(name, np.zeros((count, *values.shape[1:]), values.dtype))[members] = values
         finished += runs * len(members)
