@@ -12,7 +12,8 @@ from jaxbandit.errors import BadInput
 
 if TYPE_CHECKING:
     from jaxbandit.conformance import check
-    from jaxbandit.engine import Policy, Problem, simulate
+    from jaxbandit.engine import simulate
+    from jaxbandit.grammar import Execution, Policy, Problem
     from jaxbandit.study.compare import paired_differences, quantiles, ranks
     from jaxbandit.study.objects import experiment, run_study
     from jaxbandit.study.results import open_results
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BadInput", "Policy", "Problem", "Study", "__version__", "check", "experiment", "load_study", "open_results",
-    "paired_differences", "quantiles", "ranks", "run_study", "simulate",
+    "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "check", "experiment", "load_study",
+    "open_results", "paired_differences", "quantiles", "ranks", "run_study", "simulate",
 ]  # fmt: skip
 
 _HOMES = {
-    "engine": ("Policy", "Problem", "simulate"),
     "conformance": ("check",),
+    "engine": ("simulate",),
+    "grammar": ("Execution", "Policy", "Problem"),
     "study.compare": ("paired_differences", "quantiles", "ranks"),
     "study.objects": ("experiment", "run_study"),
     "study.results": ("open_results",),

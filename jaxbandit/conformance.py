@@ -19,11 +19,10 @@ from jax import Array, lax
 from jax.experimental import checkify
 
 from jaxbandit.contract import PAGE, Contract, Used, briefly, inspect, is_own
-from jaxbandit.engine import Policy, Problem, simulate
+from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, Problem, Tree, execution_of
 from jaxbandit.random.stream import Stream, stream
-
-Tree = Any
 
 _log = logging.getLogger("jaxbandit")
 
@@ -122,6 +121,8 @@ def _step(run: Contract, key: Stream, instance: Tree, state: Tree) -> _Lanes:
     pull = run.ask(view, state)
     outcome = jax.tree.map(jnp.asarray, run.pull(key, instance, pull))
     after = run.tell(view, state, pull, outcome)
+    if not execution_of(run.policy).masked:  # as the engine does
+        after = jax.tree.map(lambda new, old: jnp.where(over, old, new), after, state)
     changed = [over & _differs(*pair) for pair in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True)]
     nan = [
         ~over & jnp.any(jnp.isnan(leaf)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else jnp.bool_(False)
@@ -184,7 +185,7 @@ class _Programs:
     def _answers(self, leaves: list[Any], lanes: _Lanes) -> dict[str, Array]:
         def one(key: Stream, instance: Tree, state: Tree) -> dict[str, Array]:
             run = self._join(leaves)
-            return run.answer(run.view(key, instance), state)
+            return run.answer(run.view(key, instance), instance, state)
 
         return jax.vmap(one)(lanes.key, lanes.instance, lanes.state)
 
@@ -238,7 +239,7 @@ class _Trial:
             if time.monotonic() - start > _SECONDS:
                 break
             self._go(1024)
-        if ended:
+        if ended and execution_of(self.policy).masked:
             self._go(3, idle=True)
         for name, values in self._programs.answers(self._leaves, self._lanes).items():
             if ended and np.isnan(np.asarray(values, np.float64)).any():
@@ -257,9 +258,8 @@ class _Trial:
             if np.asarray(changed).any():
                 raise BadInput(
                     f"{self._policy}.tell, state{jax.tree_util.keystr(path)}", "changed by a step after the end",
-                    "the same bits: a run that is over goes on to ask and to be told, until others are over too. Let "
-                    "ask give a pull of count 0 there, and add in tell what that pull and its outcome say, which is "
-                    f"nothing (in place of 1, as a step counter does); {PAGE}",
+                    "the same bits, as execution.masked says: a run that is over is asked and told on, until others "
+                    f"are over too. Leave masked away, and the engine keeps the state; {PAGE}",
                 )  # fmt: skip
 
     def _check_nan(self) -> None:

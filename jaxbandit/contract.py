@@ -8,7 +8,7 @@ import difflib
 import functools
 import linecache
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -20,10 +20,11 @@ import numpy as np
 from jax import Array
 
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Execution, execution_of
 
 PAGE = "see docs/own-policy.md"
 _METHODS = {"problem": ("draw", "view", "pull"), "policy": ("init", "ask", "tell", "done", "answer")}
-_HINTS = ("stride", "dense", "lanes", "scratch", "steps")
+_OPTIONAL = {"problem": ("score", "used"), "policy": ("execution", "advance")}
 _TRACED: dict[Any, str] = {
     jax.errors.TracerBoolConversionError: "no if, while, and, or, not on an array's value: thousands of runs take the "
     "same step, so write jnp.where(condition, a, b), and &, |, ~",
@@ -75,8 +76,8 @@ def inspect(role: str, instance: Any) -> None:
             )  # fmt: skip
         if isinstance(leaf, int) and not -(2**31) <= leaf < 2**32:
             raise BadInput(f"{name}{jax.tree_util.keystr(path)}", leaf, "a number of 32 bits")
-    if role == "policy" and is_own(instance):
-        _inspect_hints(name, instance)
+    if role == "policy":
+        _inspect_execution(name, execution_of(instance))
     for field in fields(instance) if is_dataclass(instance) else ():
         value = getattr(instance, field.name)
         if field.metadata.get("static") and isinstance(value, np.ndarray | jax.Array):
@@ -89,28 +90,23 @@ def _inspect_class(role: str, kind: Any) -> None:
     for method in _METHODS[role]:
         if not callable(getattr(kind, method, None)):
             raise BadInput(f"{name}.{method}", "missing", f"a method; a {role} has {_listed(_METHODS[role])}; {PAGE}")
-    if role == "problem":
-        return
     declared = {field.name for field in fields(kind)} if is_dataclass(kind) else set()
-    for attribute in {*dir(kind)} - {*_HINTS, *_METHODS[role], *declared}:
-        hints = ("steps",) if callable(getattr(kind, attribute, None)) else _HINTS[:-1]
-        near = difflib.get_close_matches(attribute.lower(), hints, 1, 0.8)
-        # A helper method may well be called ``step``.
-        if near and attribute != "step":
-            allowed = f"spelled {near[0]}, if it is that hint for the engine; else another name; {PAGE}"
-            raise BadInput(f"{name}.{attribute}", "not known to the engine", allowed)
+    for attribute in {*dir(kind)} - {*_METHODS[role], *_OPTIONAL[role], *declared}:
+        near = difflib.get_close_matches(attribute, _OPTIONAL[role], 1, 0.8)
+        if near:
+            raise BadInput(
+                f"{name}.{attribute}", "not known to the engine", f"{near[0]}, or a name less like it; {PAGE}"
+            )
 
 
-def _inspect_hints(name: str, policy: Any) -> None:
-    for hint in ("stride", "lanes"):
-        value = getattr(policy, hint, 1)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise BadInput(f"{name}.{hint}", value, f"a whole number from 1; {PAGE}")
-    dense, scratch = getattr(policy, "dense", False), getattr(policy, "scratch", ())
-    if not isinstance(dense, int) or dense < 0:
-        raise BadInput(f"{name}.dense", dense, f"true, false or a number of bytes; {PAGE}")
+def _inspect_execution(name: str, execution: Execution) -> None:
+    for hint, least in (("stride", 1), ("most_lanes", 1), ("step_bytes", 0)):
+        value = getattr(execution, hint)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise BadInput(f"{name}.execution.{hint}", value, f"a whole number from {least}; {PAGE}")
+    scratch = execution.scratch
     if not isinstance(scratch, tuple) or not all(isinstance(each, str) for each in scratch):
-        raise BadInput(f"{name}.scratch", scratch, f"a tuple of names of fields of the state; {PAGE}")
+        raise BadInput(f"{name}.execution.scratch", scratch, f"a tuple of names of fields of the state; {PAGE}")
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -183,10 +179,10 @@ class Contract:
     def init(self, view: Any) -> Any:
         """``policy.init``: a pytree of arrays."""
         state = self._arrays("policy", "init", "state", self._call("policy", "init", view))
-        for name in getattr(self.policy, "scratch", ()):
+        for name in execution_of(self.policy).scratch:
             if name not in getattr(state, "_fields", ()):
                 allowed = f"fields of the state, a NamedTuple: {described(state)}; {PAGE}"
-                raise BadInput(f"policy {type(self.policy).__name__}.scratch", name, allowed)
+                raise BadInput(self._name("policy", "execution.scratch"), name, allowed)
         return state
 
     def ask(self, view: Any, state: Any) -> Any:
@@ -197,11 +193,13 @@ class Contract:
         """``policy.tell``: a state of the structure, the shapes and the dtypes of ``state``."""
         return self._same("tell", state, self._call("policy", "tell", view, state, pull, outcome))
 
-    def steps(self, view: Any, step: Callable[[Any], Any], state: Any) -> Any:
-        """``policy.steps``, or one step where there is none: a state like ``state``."""
-        if not hasattr(self.policy, "steps"):
-            return step(state)
-        return self._same("steps", state, self._call("policy", "steps", view, step, state))
+    def step(self, view: Any, key: Any, instance: Any, state: Any) -> Any:
+        """A state like ``state``, after a pull; after some, where the policy has ``advance``."""
+        if hasattr(self.policy, "advance"):
+            after = self._call("policy", "advance", view, state, lambda pull: self.pull(key, instance, pull))
+            return self._same("advance", state, after)
+        pull = self.ask(view, state)
+        return self.tell(view, state, pull, self.pull(key, instance, pull))
 
     def done(self, view: Any, state: Any) -> Array:
         """``policy.done``: a bool scalar."""
@@ -210,10 +208,15 @@ class Contract:
             raise BadInput(self._name("policy", "done"), described(done), f"bool[], whether the run is over; {PAGE}")
         return jnp.asarray(done)
 
-    def answer(self, view: Any, state: Any) -> dict[str, Array]:
-        """``policy.answer``: arrays by name."""
+    def answer(self, view: Any, instance: Any, state: Any) -> dict[str, Array]:
+        """``policy.answer``, held against the truth where the problem has ``score``: arrays by name."""
         answers = self._call("policy", "answer", view, state)
-        name = self._name("policy", "answer")
+        if hasattr(self.problem, "score"):
+            return self._by_name("problem", "score", self._call("problem", "score", instance, answers))
+        return self._by_name("policy", "answer", answers)
+
+    def _by_name(self, role: str, method: str, answers: Any) -> dict[str, Array]:
+        name = self._name(role, method)
         if not isinstance(answers, dict) or not answers or not all(isinstance(each, str) for each in answers):
             raise BadInput(name, described(answers), f"a dict of arrays by name, as {{'wins': ...}}; {PAGE}")
         for each, value in answers.items():

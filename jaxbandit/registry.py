@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxbandit.engine import Policy, Problem
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, Problem
 
 
 class Required:

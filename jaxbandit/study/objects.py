@@ -14,8 +14,8 @@ import numpy as np
 
 from jaxbandit.conformance import check_once
 from jaxbandit.contract import inspect
-from jaxbandit.engine import Policy, Problem
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, one_of, real
 from jaxbandit.study.results import open_results
 from jaxbandit.study.run import Progress, run

@@ -15,8 +15,9 @@ import jax
 import numpy as np
 
 from jaxbandit.conformance import check_once
-from jaxbandit.engine import Policy, Problem, simulate
+from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Metric
 from jaxbandit.study import folder
 from jaxbandit.study.enough import FIRST, following, planned
