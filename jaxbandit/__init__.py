@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaxbandit.errors import BadInput
 
 if TYPE_CHECKING:
+    from jaxbandit.conformance import check
     from jaxbandit.engine import simulate
     from jaxbandit.grammar import Execution, Policy, Problem
     from jaxbandit.study.compare import paired_differences, quantiles, ranks
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "experiment", "load_study", "open_results",
-    "paired_differences", "quantiles", "ranks", "run_study", "simulate",
+    "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "check", "experiment", "load_study",
+    "open_results", "paired_differences", "quantiles", "ranks", "run_study", "simulate",
 ]  # fmt: skip
 
 _HOMES = {
+    "conformance": ("check",),
     "engine": ("simulate",),
     "grammar": ("Execution", "Policy", "Problem"),
     "study.compare": ("paired_differences", "quantiles", "ranks"),

@@ -95,6 +95,8 @@ class Family:
     """From a setting to the best parameters found for it, as summary rows, which may come one by one."""
     fingerprint: str = ""
     """What else the results depend on, where names do not tell: of a family made of a user's objects."""
+    checked: bool = False
+    """Whether a study need not look at its users' own problems and policies: see ``jaxbandit.check``."""
 
 
 def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
