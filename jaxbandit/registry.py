@@ -19,7 +19,8 @@ class Parameter:
     """One key of a problem or a policy.
 
     ``parse(field, value)`` gives the checked value or raises ``BadInput``; ``swept``: whether a list in a study file
-    stands for several configurations (else a list is one value).
+    stands for several configurations (else a list is one value); ``label``: what an axis says, with the unit, where the
+    name alone does not do.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Parameter:
     help: str
     default: Any = Required
     swept: bool = True
+    label: str = ""
 
     @property
     def required(self) -> bool:

@@ -214,7 +214,7 @@ def _count(name: str) -> Any:
 
 
 METRICS = (
-    Metric("regret", "aggregate regret (equation 1)", _regret, lower_is_better=True),
+    Metric("regret", "aggregate regret (mean of the best K arms less that of the chosen ones)", _regret, lower_is_better=True),
     Metric("precision", "precision (of equal arms at the cut, any is right)", _precision),
     Metric("expected_precision", "precision (equal arms at the cut: a random top K)", _expected_precision),
     Metric("exact", "probability of a set of K best arms", _exact, binary=True),
