@@ -72,7 +72,8 @@ class PolicyKind:
 class Metric:
     """``of(setting, answers)``: from a policy's answers, each of shape (runs, ...), to float64 of shape (runs,).
 
-    ``binary``: whether a run's value is 0 or 1, so that the mean is a share and has Wilson's interval;
+    ``binary``: whether a run's value is 0 or 1, so that the mean is a share of runs and has Wilson's interval;
+    ``share``: whether a run's value is from 0 to 1, so that the mean has an interval even where it never varied;
     ``lower_is_better``: as of a regret or a cost.
     """
 
@@ -81,6 +82,7 @@ class Metric:
     of: Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
     binary: bool = False
     lower_is_better: bool = False
+    share: bool = False
 
 
 @dataclass(frozen=True)

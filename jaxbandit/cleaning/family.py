@@ -297,7 +297,7 @@ def _count(name: str) -> Any:
 
 
 METRICS = (
-    Metric("effectiveness", "cleaning effectiveness (false values removed / budget)", _effectiveness),
+    Metric("effectiveness", "cleaning effectiveness (false values removed / budget)", _effectiveness, share=True),
     Metric("removed", "false values removed", _count("removed")),
     Metric("cleans", "cleaning operations spent", _count("cleans")),
     Metric("finished", "entities finished", _count("finished")),

@@ -66,7 +66,7 @@ def _latex(cells: list[list[str]], numbers: list[bool], head: str) -> str:
 
 def _tex(text: str, number: object) -> str:
     if number:
-        return "$" + text.replace("±", r"\pm").replace("–", "-") + "$"
+        return "$" + text.replace("±", r"\pm").replace("–", "-").replace(" [", r"\ [") + "$"
     text = text.replace("\\", r"\textbackslash ")
     for mark in "&%$#_{}":
         text = text.replace(mark, "\\" + mark)
@@ -76,10 +76,11 @@ def _tex(text: str, number: object) -> str:
 def cells_of(rows: Sequence[Row]) -> tuple[list[list[str]], list[bool], int]:
     """The header and the lines; which columns are aligned to the right; and how many come before the metrics."""
     params, names = varying(rows), metrics(rows)
+    lopsided = {row["metric"] for row in rows if not _symmetric(row)}
     lines: dict[str, tuple[Row, dict[str, str]]] = {}
     for row in rows:
         key = identity([row["policy"], row["params"]])
-        lines.setdefault(key, (row, {}))[1][row["metric"]] = estimate(row)
+        lines.setdefault(key, (row, {}))[1][row["metric"]] = estimate(row, row["metric"] in lopsided)
     body = [
         [row["policy"], *(show(row["params"].get(name)) for name in params), *(values.get(name, "") for name in names)]
         for row, values in lines.values()
@@ -89,27 +90,55 @@ def cells_of(rows: Sequence[Row]) -> tuple[list[list[str]], list[bool], int]:
 
 
 def caption(rows: Sequence[Row]) -> str:
-    """What all rows have in common."""
+    """What all rows have in common, and what stands in a cell."""
     runs = sorted({row["runs"] for row in rows} - {0})
-    parts = [f"{' to '.join(f'{count:,}' for count in dict.fromkeys((runs[0], runs[-1])))} runs"] if runs else []
-    if any(row["ci_low"] != row["ci_high"] for row in rows):
+    counts = " to ".join(f"{count:,}" for count in dict.fromkeys((runs[0], runs[-1]))) if runs else ""
+    parts = [f"{counts} run{'' if counts == '1' else 's'}"] if runs else []
+    wide = [row for row in rows if row["ci_low"] != row["ci_high"]]
+    lopsided = {row["metric"] for row in wide if not _symmetric(row)}
+    if any(row["metric"] not in lopsided for row in wide):
         parts.append("mean ± half of the 95 % interval")
+    if lopsided:
+        parts.append("mean [95 % interval]")
+    alone = ["it did not vary over its runs"] if any(map(_constant, rows)) else []
+    alone += ["it was computed, not sampled"] if runs and any(row["runs"] == 0 for row in rows) else []
+    if alone:
+        parts.append(f"a value alone: {', or '.join(alone)}")
     names = varying(rows)
     same = rows[0]["params"] if rows else {}
-    parts += [f"{name} = {show(value)}" for name, value in same.items() if name not in names]
+    parts += [f"{name} = {show(value)}" for name, value in same.items() if name not in names and value is not None]
     return "; ".join(parts)
 
 
-def estimate(row: Row) -> str:
-    """``mean ± half-width``, the half-width to two digits and the mean as far as those."""
+def _constant(row: Row) -> bool:
+    """Whether a sampled value was the same in all of several runs, so that they give it no interval."""
+    return row["runs"] > 1 and row["ci_low"] is not None and row["ci_low"] == row["ci_high"]
+
+
+def _symmetric(row: Row) -> bool:
+    """Whether the interval is the mean plus and minus the same, to within rounding, or there is none."""
+    mean, low, high = row["mean"], row["ci_low"], row["ci_high"]
+    if mean is None or low is None or high is None:
+        return True
+    return abs((high - mean) - (mean - low)) <= 1e-6 * (high - low) + 1e-12 * abs(mean)
+
+
+def estimate(row: Row, ends: bool = False) -> str:
+    """``mean ± half-width``, the half-width to two digits and the mean as far as those.
+
+    ``ends``: ``mean [low, high]`` instead, for an interval that is not the mean plus and minus the same.
+    """
     mean, low, high = row["mean"], row["ci_low"], row["ci_high"]
     if mean is None:
         return "–"
+    mean = float(mean)  # from JSON it may be whole; "z" below prints no -0
     if low is None or high is None or not high > low:
-        return f"{mean:.6g}" if abs(mean) < 1e5 else f"{mean:.0f}"
+        return f"{mean:z.6g}" if abs(mean) < 1e5 else f"{mean:.0f}"
     half = (high - low) / 2
     places = max(0, 1 - int(f"{half:.1e}".partition("e")[2]))
-    return f"{mean:.{places}f} ± {half:.{places}f}"
+    if ends:
+        return f"{mean:z.{places}f} [{float(low):z.{places}f}, {float(high):z.{places}f}]"
+    return f"{mean:z.{places}f} ± {half:.{places}f}"
 
 
 def _csv(rows: Sequence[Row]) -> str:
