@@ -1,8 +1,8 @@
 """A batch simulator in JAX for exploration-exploitation systems: thousands of runs advance together.
 
 ``simulate`` runs policies on problems. A whole study, stored and resumed, comes from a file (``load_study``), a mapping
-(``Study.of``) or objects (``experiment``); ``run_study`` runs it, ``open_results`` opens what was stored, ``plot`` and ``table`` show
-it. The families have packages of their own, as ``jaxbandit.cleaning``.
+(``Study.of``) or objects (``experiment``); ``run_study`` runs it, ``open_results`` opens what was stored, ``plot`` and
+``table`` show it. The families have packages of their own, as ``jaxbandit.cleaning``.
 """
 
 import importlib

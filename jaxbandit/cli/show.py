@@ -31,7 +31,7 @@ class Show:
 
     def __call__(self) -> None:
         """Prints the tables, draws the picture, writes the report."""
-        from jaxbandit.study import canvas, display, folder, picture
+        from jaxbandit.study import canvas, display, folder
         from jaxbandit.study.report import REPORT, report
         from jaxbandit.study.store import RESULTS
         from jaxbandit.study.table import render
@@ -43,9 +43,13 @@ class Show:
         more = folder.read(self.folder / folder.TIMINGS) if (self.folder / folder.TIMINGS).exists() else []
         chosen = bool(self.metric or self.x)
         try:
-            tables = [display.table(self.folder, self.metric, form), *([render(more, form)] if more and not self.metric else [])]
+            tables = [
+                display.table(self.folder, self.metric, form),
+                *([render(more, form)] if more and not self.metric else []),
+            ]
             drawn = chosen or kind != "png" or (self.folder / folder.FIGURE).exists()
-            drawing = display.drawing(self.folder, *self.metric[:1] or (None,), self.x) if drawn else None
+            first = self.metric[0] if self.metric else None
+            drawing = display.drawing(self.folder, first, self.x) if drawn else None
             with unwritable(self.folder):
                 if drawing is not None:
                     folder.write(self.folder / f"figure.{kind}", canvas.encoded(drawing, kind))

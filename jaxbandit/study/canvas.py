@@ -28,7 +28,7 @@ _MANY = 25
 """Points of a curve from which on they are too near to each other for marks at all of them."""
 
 
-class Drawn(Figure):  # type: ignore[misc]  # Matplotlib has no types
+class Drawn(Figure):
     """A figure that notebooks show, though ``pyplot`` does not know it."""
 
     def _repr_png_(self) -> bytes:
@@ -78,8 +78,7 @@ def draw(
     if title:
         axes.set_title(title, loc="left", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
-    if narrow:
-        xlabel, ylabel = (textwrap.fill(label, 36) for label in (xlabel, ylabel))
+    xlabel, ylabel = (textwrap.fill(label, 36 if narrow else 48) for label in (xlabel, ylabel))
     if xs:
         _curves(axes, series, published, xs, xlog, marks, bars)
         axes.set(xlabel=xlabel, ylabel=ylabel)
@@ -89,8 +88,10 @@ def draw(
         handles, words = axes.get_legend_handles_labels()
         if len(words) > 1 or any(published.values()):
             # Outside of the axes, it covers no data.
-            where = "outside right upper" if beside else "outside lower left"
-            figure.legend(handles, words, loc=where, frameon=False, fontsize=9, ncols=columns, handlelength=3)
+            figure.legend(
+                handles, words, loc="outside right upper" if beside else "outside lower left",
+                frameon=False, fontsize=9, ncols=columns, handlelength=3,
+            )  # fmt: skip
     else:
         _dots(axes, series, published)
         axes.set(xlabel=ylabel)

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
+    Results = xr.Dataset | Path | str | Sequence[Row]
 
-def plot(results: "xr.Dataset | Path | str | Sequence[Row]", metric: str | None = None, x: str | None = None) -> "Figure":
+
+def plot(results: "Results", metric: str | None = None, x: str | None = None) -> "Figure":
     """Draws the means of a metric with the bands of their 95 % intervals, a curve for each policy.
 
     Args:
@@ -37,9 +39,7 @@ def plot(results: "xr.Dataset | Path | str | Sequence[Row]", metric: str | None 
     return draw(**drawing(results, metric, x))
 
 
-def table(
-    results: "xr.Dataset | Path | str | Sequence[Row]", metric: str | Sequence[str] = (), format: Format = "text"
-) -> str:
+def table(results: "Results", metric: str | Sequence[str] = (), format: Format = "text") -> str:
     """The table of results that ``jaxbandit run`` and ``show`` print.
 
     Args:
@@ -54,12 +54,11 @@ def table(
         BadInput: see ``plot``.
     """
     rows, _ = _known(results)
-    return render(_chosen(rows, [metric] if isinstance(metric, str) else metric), format)
+    names = [metric] if isinstance(metric, str) else metric
+    return render(_chosen(rows, names), format, every=bool(names))
 
 
-def drawing(
-    results: "xr.Dataset | Path | str | Sequence[Row]", metric: str | None = None, x: str | None = None
-) -> dict[str, Any]:
+def drawing(results: "Results", metric: str | None = None, x: str | None = None) -> dict[str, Any]:
     """The arguments of ``canvas.draw`` for ``plot``, JSON-ready. The picture of a folder is its own where neither is
     given: that of a paper's figure has the paper's axes."""
     if metric is None and x is None and isinstance(results, str | Path) and (Path(results) / folder.FIGURE).exists():
@@ -80,8 +79,7 @@ def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     for name in names:
         if name not in known:
             raise BadInput("metric", name, f"one of {', '.join(known)}")
-    order = {name: place for place, name in enumerate(names)}
-    return sorted((row for row in rows if row["metric"] in order), key=lambda row: order[row["metric"]]) if names else list(rows)
+    return [row for name in names for row in rows if row["metric"] == name] if names else list(rows)
 
 
 def _known(results: Any) -> tuple[list[Row], Mapping[str, Any]]:
@@ -104,7 +102,9 @@ def _known(results: Any) -> tuple[list[Row], Mapping[str, Any]]:
         return list(results), {}
     if not hasattr(results, "data_vars"):
         raise BadInput("results", results, "a Dataset of open_results or run_study, a folder of results, or rows")
-    labels = {str(name): held.attrs["long_name"] for name, held in results.variables.items() if "long_name" in held.attrs}
+    labels = {
+        str(name): held.attrs["long_name"] for name, held in results.variables.items() if "long_name" in held.attrs
+    }
     return rows_of(results), {"swept": results.attrs.get("swept", []), "labels_of_axes": labels}
 
 

@@ -36,14 +36,13 @@ def of_rows(
     first = metrics(rows)[:1]
     rows = [row for row in rows if [row["metric"]] == first]
     x = x or next((name for name in swept if _numeric(rows, name)), None)
-    values = [row["params"][x] for row in rows if row["params"].get(x) is not None] if x else []
-    numeric = bool(x) and _numeric(rows, x)
+    values = [row["params"][x] for row in rows if row["params"].get(x) is not None] if x and _numeric(rows, x) else []
     return {
         "series": by_curve(rows, x),
         "xlabel": labels.get(x, x.replace("_", " ")) if x else "",
         "ylabel": labels.get(first[0], first[0].replace("_", " ")) if first else "",
         "title": title,
-        "xlog": numeric and min(values) > 0 and max(values) > 20 * min(values),
+        "xlog": bool(values) and min(values) > 0 and max(values) > 20 * min(values),
     }
 
 

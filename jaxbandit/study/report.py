@@ -36,7 +36,8 @@ svg.phone { display: none; }
 figcaption { margin-top: 0.5rem; }
 div.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.92rem; margin: 0.6rem 0; }
-th, td { padding: 0.25rem 0.8rem 0.25rem 0; border-bottom: 1px solid var(--line); text-align: left; white-space: nowrap; }
+th, td { padding: 0.25rem 0.8rem 0.25rem 0; border-bottom: 1px solid var(--line); text-align: left; }
+th, td { white-space: nowrap; }
 th.number, td.number { text-align: right; }
 thead th { border-bottom: 2px solid var(--line); }
 pre { background: #8882; padding: 0.8rem; border-radius: 6px; overflow-x: auto; font-size: 0.85rem; }
@@ -151,7 +152,9 @@ def _explained(drawing: Mapping[str, Any]) -> str:
     if drawing.get("bars"):
         words = ["Bars are means over runs."]
     elif curves:
-        words = ["Marks are means over runs" + ("; the bands and bars around them are 95 % intervals." if sure else ".")]
+        words = [
+            "Marks are means over runs" + ("; the bands and bars around them are 95 % intervals." if sure else ".")
+        ]
         if any(point[0] is None for point in points):
             words.append("A level line is a policy to which the horizontal axis does not apply.")
     else:
@@ -164,19 +167,22 @@ def _explained(drawing: Mapping[str, Any]) -> str:
 def _figure(drawing: Mapping[str, Any], words: str) -> str:
     """A picture with its caption: drawn twice, for screens and for phones, of which a page shows one."""
     drawn = [
-        canvas.svg(drawing, narrow).replace("<svg", f'<svg class="{name}" role="img" aria-label="{html.escape(words)}"', 1)
+        canvas.svg(drawing, narrow).replace(
+            "<svg", f'<svg class="{name}" role="img" aria-label="{html.escape(words)}"', 1
+        )
         for narrow, name in ((False, "screen"), (True, "phone"))
     ]
     return f"<figure>\n{drawn[0]}\n{drawn[1]}\n<figcaption>{html.escape(words)}</figcaption>\n</figure>"
 
 
 def _table(rows: Sequence[Row]) -> str:
-    cells, numbers, _ = cells_of(rows)
+    cells, numbers, _ = cells_of(rows, ends=True)
     kinds = [' class="number"' if right else "" for right in numbers]
     head, *lines = [
         [f"<{tag}{kind}>{html.escape(cell)}</{tag}>" for cell, kind in zip(line, kinds, strict=True)]
         for tag, line in zip(["th", *["td"] * (len(cells) - 1)], cells, strict=True)
     ]
     body = "\n".join(f"<tr>{''.join(line)}</tr>" for line in lines)
-    note = f'<p class="note">{html.escape(caption(rows))}</p>'
-    return f'{note}\n<div class="wide"><table><thead><tr>{"".join(head)}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
+    note = f'<p class="note">{html.escape(caption(rows, ends=True))}</p>'
+    table = f"<table><thead><tr>{''.join(head)}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
+    return f'{note}\n<div class="wide">{table}</div>'

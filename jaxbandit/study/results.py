@@ -51,6 +51,7 @@ def described(
         "metrics": " ".join(metric.name for metric in study.family.metrics),
         "lower_is_better": " ".join(metric.name for metric in study.family.metrics if metric.lower_is_better),
         "binary": " ".join(metric.name for metric in study.family.metrics if metric.binary),
+        "share": " ".join(metric.name for metric in study.family.metrics if metric.share),
         "coordinates": " ".join(name for name in found if name not in (*dimensions, "checkpoint")),
         "params": list(dict.fromkeys(name for each in members for name in each.params)),
         "swept": study.swept,
@@ -81,7 +82,7 @@ def rows_of(data: "xr.Dataset") -> list[Row]:
     finished(data)
     stops = json.loads(about["study"]).get("stop_when") is not None
     always = Always(about["planned"]) if stops else None
-    binary = about.get("binary", "").split()
+    binary, share = (about.get(kind, "").split() for kind in ("binary", "share"))
     dimensions = [name for name in data[names[0]].dims if name != "run"]
     swept = [name for name in dimensions if name not in ("policy", "checkpoint")]
     params = about.get("params") or [*swept, *about["coordinates"].split()]
@@ -96,7 +97,7 @@ def rows_of(data: "xr.Dataset") -> list[Row]:
         given = {name: at[name] for name in params if at.get(name) is not None}
         policy = str(part["kind" if "kind" in part.coords else "policy"].values[()])
         for name in names:
-            moments = Moments(name in binary)
+            moments = Moments(name in binary, name in share)
             moments.add(np.ascontiguousarray(part[name].values))
             rows.append(moments.row(policy, given, name, always))
     return rows

@@ -189,8 +189,10 @@ class Study:
     @property
     def labels_of_axes(self) -> dict[str, str]:
         """What stands at an axis, with its unit, by the name of the metric or the param."""
-        kinds = [self._kind, *(self.family.policies[policy["kind"]] for policy in self.policies)]
-        params = {each.name: each.label for kind in kinds for each in kind.parameters if each.label}
+        of_policies = (self.family.policies[policy["kind"]].parameters for policy in self.policies)
+        params = {
+            each.name: each.label for some in (self._kind.parameters, *of_policies) for each in some if each.label
+        }
         return params | {metric.name: metric.label for metric in self.family.metrics}
 
     def settings(self) -> Iterator[tuple[Any, dict[str, Any]]]:
