@@ -30,6 +30,5 @@ class Run:
         study = load(self.study)
         with workers(self.scheduler) as (executor, in_flight), progress_bar(self.out) as progress:
             rows = run(study, self.out, progress, executor=executor, in_flight=in_flight)
-        labels = {metric.name: metric.label for metric in study.family.metrics}
-        picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, labels))
+        picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, study.labels_of_axes))
         sys.stdout.write(render(rows))
