@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxbandit.engine import Policy, Problem
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, Problem
 
 
 class Required:
@@ -19,7 +19,8 @@ class Parameter:
     """One key of a problem or a policy.
 
     ``parse(field, value)`` gives the checked value or raises ``BadInput``; ``swept``: whether a list in a study file
-    stands for several configurations (else a list is one value).
+    stands for several configurations (else a list is one value); ``label``: what an axis says, with the unit, where the
+    name alone does not do.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Parameter:
     help: str
     default: Any = Required
     swept: bool = True
+    label: str = ""
 
     @property
     def required(self) -> bool:
@@ -97,6 +99,8 @@ class Family:
     """From a setting to the best parameters found for it, as summary rows, which may come one by one."""
     fingerprint: str = ""
     """What else the results depend on, where names do not tell: of a family made of a user's objects."""
+    checked: bool = False
+    """Whether a study need not look at its users' own problems and policies: see ``jaxbandit.check``."""
 
 
 def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxbandit.errors import BadInput
-from jaxbandit.study import families, folder, picture
+from jaxbandit.study import canvas, families, folder, picture
 from jaxbandit.study import run as running
 from jaxbandit.study.enough import FIRST, StopWhen, following, planned
 from jaxbandit.study.figure import Figure, Plan, Request, reproduce
@@ -50,7 +50,7 @@ def test_configurations_come_in_order() -> None:
     assert [name for name, _ in found] == ["best", "mixed", "mixed"] * 4
     assert [params["budget"] for _, params in found] == [5] * 6 + [30] * 6
     assert found[1][1] == {"budget": 5, "odds": [0, 1], "share": 0.2, "throws": 1}
-    assert study.swept == ["budget", "odds", "share"]
+    assert study.swept == ["odds", "budget", "share"]  # as the file has them
     assert Study.of({**mapping(), "seed": np.uint32(7), "policy": tuple(mapping()["policy"])}) == Study.of(mapping())
 
 
@@ -571,16 +571,20 @@ def test_tables() -> None:
 def test_pictures(tmp_path: Path) -> None:
     params = [{"n": n, "k": k, "q": n * k} for n in (1, 5, 30) for k in (1, 2)]
     rows = rows_of({"a": [(p, 0.1 * p["q"]) for p in params], "b": [({"n": n}, 0.3) for n in (1, 5, 30)]})
-    drawing = picture.of_rows(rows, ["k", "n"], "title", {"m": "the metric"})
-    assert (drawing["xlabel"], drawing["ylabel"], drawing["xlog"]) == ("n", "the metric", True)
+    drawing = picture.of_rows(rows, ["law", "k", "n"], "title", {"m": "the metric"})
+    assert (drawing["xlabel"], drawing["xlog"]) == ("k", False)
+    assert list(drawing["series"]) == ["a, n 1", "a, n 5", "a, n 30", "b, n 1", "b, n 5", "b, n 30"]
+    drawing = picture.of_rows(rows, ["n", "k"], "title", {"m": "the metric", "n": "arms"})
+    assert (drawing["xlabel"], drawing["ylabel"], drawing["xlog"]) == ("arms", "the metric", True)
     assert list(drawing["series"]) == ["a, k 1", "a, k 2", "b"]
     assert telling(rows) == ["n", "k"]
-    picture.curves(tmp_path / "curves.png", **drawing, published={"b": [(5, 0.4)]})
+    canvas.draw(**drawing, published={"b": [(5, 0.4)]}).savefig(tmp_path / "curves.png")
     drawing = picture.of_rows(rows[::2], [], "title", {})
     assert [points[0][0] for points in drawing["series"].values()] == [None] * len(drawing["series"])
     picture.save(tmp_path, drawing)
     words = {"a": [["uniform", 0.1, 0.05, 0.2], ["beta(2, 5)", None, None, None]], "level": [[None, 0.3, None, None]]}
-    picture.curves(tmp_path / "words.png", words, "law", "y", "title", ylog=True, published={"new": [("uniform", 0.2)]})
+    new = {"new": [("uniform", 0.2)]}
+    canvas.draw(words, "law", "y", "title", ylog=True, published=new).savefig(tmp_path / "words.png")
     assert {path.name for path in tmp_path.iterdir()} == {"curves.png", "words.png", "figure.png", "figure.json"}
 
 

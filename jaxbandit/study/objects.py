@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxbandit.engine import Policy, Problem
+from jaxbandit.conformance import check_once
+from jaxbandit.contract import inspect
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, one_of, real
+from jaxbandit.study import picture
 from jaxbandit.study.results import open_results
 from jaxbandit.study.run import Progress, run
 from jaxbandit.study.spec import Study
@@ -48,6 +51,7 @@ def experiment(
     seed: int = 0,
     checkpoints: Sequence[float] = (),
     stop_when: Mapping[str, Any] | None = None,
+    check: bool = True,
 ) -> Study:
     """A study of objects: it is stored, continued, stopped and reported as one of a study file, and given more runs.
 
@@ -61,16 +65,23 @@ def experiment(
         checkpoints: budgets below the problem's field ``budget`` at which each run is recorded too; for policies that
             do not plan for their budget.
         stop_when: as in a study file; ``runs`` is then the most.
+        check: whether a few lanes of each structure are run first: see ``jaxbandit.check``. Neither this nor
+            ``run_study`` does so where it is False.
 
     Raises:
-        BadInput: naming the argument.
+        BadInput: naming the argument, or what breaks the contract of a problem or a policy.
 
     What the objects are counts by their classes' names and their values, so that a folder of results belongs to them; a
     function that is changed is not noticed.
     """
     problems = dict(problem) if isinstance(problem, Mapping) else {"given": problem}
-    _check_names("problem", problems, lambda each: hasattr(each, "draw"), "of problems by name")
-    _check_names("policies", policies, lambda each: callable(each) or hasattr(each, "ask"), "of policies by name")
+    _check_names("problem", problems, lambda each: True, "of problems by name")
+    _check_names("policies", policies, lambda each: each is not None, "of policies by name")
+    for each in problems.values():
+        inspect("problem", each)
+    for own in policies.values():
+        if isinstance(own, type) or not callable(own):
+            inspect("policy", own)
     if isinstance(metrics, Mapping):
         _check_names("metrics", metrics, callable, "of functions by name")
         measured = tuple(Metric(name, name, of) for name, of in metrics.items())
@@ -111,6 +122,7 @@ def experiment(
         },
         measured,
         fingerprint=_fingerprint(problems, policies, measured),
+        checked=True,
     )
     mapping: dict[str, Any] = {"seed": seed, "runs": runs, "problem": table}
     mapping |= {"policy": [{"kind": name} for name in policies], "checkpoints": np.asarray(checkpoints).tolist()}
@@ -118,7 +130,10 @@ def experiment(
         mapping["sweep"] = {"problem": list(problems)}
     if stop_when is not None:
         mapping["stop_when"] = stop_when
-    return Study.of(mapping, family=family)
+    study = Study.of(mapping, family=family)
+    if check:
+        check_once((each.problem, each.policy) for each in study.configurations())
+    return study
 
 
 _TAKEN = ("policy", "problem", "run", "checkpoint", "kind", "done")
@@ -151,25 +166,29 @@ def run_study(
     *,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    check: bool = True,
 ) -> "xr.Dataset":
     """Runs a study, or what is missing of it, and opens its results.
 
     Args:
         study: of ``load_study``, ``Study.of`` or ``experiment``.
         out: the folder of results; where None they are kept in memory alone.
-        progress, executor: see ``jaxbandit.study.run.run``.
+        progress, executor, check: see ``jaxbandit.study.run.run``.
 
     Returns:
-        See ``open_results``. ``summary.json`` in ``out`` has the rows with their intervals.
+        See ``open_results``. ``summary.json`` in ``out`` has the rows with their intervals, ``figure.png`` the picture
+        that ``plot`` draws.
 
     Raises:
         BadInput: see ``jaxbandit.study.run.run``.
     """
     if out is not None:
-        run(study, out, progress, executor=executor)
+        rows = run(study, out, progress, executor=executor, check=check)
+        drawing = picture.of_rows(rows, study.swept, Path(out).resolve().name, study.labels_of_axes)
+        picture.save(Path(out), drawing)
         return open_results(out)
     with tempfile.TemporaryDirectory() as place:
-        run(study, place, progress, executor=executor)
+        run(study, place, progress, executor=executor, check=check)
         return open_results(place).load()
 
 
