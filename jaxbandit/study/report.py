@@ -47,6 +47,7 @@ pre { background: #8882; padding: 0.8rem; border-radius: 6px; overflow-x: auto; 
   svg.screen { display: none; }
   svg.phone { display: block; }
 }
+@media (prefers-color-scheme: dark) { svg { filter: brightness(1.3); } }
 """
 
 
