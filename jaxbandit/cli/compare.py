@@ -1,6 +1,5 @@
 """``jaxbandit compare``."""
 
-import math
 import sys
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,9 +8,6 @@ import tyro
 
 from jaxbandit.cli.arguments import Folder, Format
 from jaxbandit.cli.console import say
-
-MOST_IN_PAIRS = 20
-"""Configurations (a policy under a setting) whose differences are printed without being asked for."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +35,9 @@ class Compare:
         from jaxbandit.study.table import render
 
         data = open_results(self.folder)
-        settings = math.prod(size for name, size in data.sizes.items() if name not in ("policy", "run"))
-        few = data.sizes["policy"] * settings <= MOST_IN_PAIRS
         if self.quantiles:
             tables = [compare.quantiles(data, self.quantiles, self.metric)]
-        elif few or self.differences or self.baseline is not None:
+        elif compare.in_pairs(data) or self.differences or self.baseline is not None:
             differences = compare.paired_differences(data, self.metric, self.baseline)
             tables = [compare.ranks(data, self.metric), differences]
         else:

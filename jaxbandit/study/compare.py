@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LEVEL = 0.05
+MOST_IN_PAIRS = 20
+"""Configurations (a policy under a setting) of which all differences are shown without being asked for."""
 FEW = 100
 """Fewer runs that all differ by the same have no interval."""
 
@@ -73,6 +75,11 @@ def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: 
                 )
             )
     return rows
+
+
+def in_pairs(data: "xr.Dataset") -> bool:
+    """Whether there are so few configurations that all their differences can be read."""
+    return math.prod(size for name, size in data.sizes.items() if name != "run") <= MOST_IN_PAIRS
 
 
 def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:

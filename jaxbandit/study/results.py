@@ -93,7 +93,7 @@ def rows_of(data: "xr.Dataset") -> list[Row]:
         at = {name: value_of(part[name].values[()]) for name in params if name in part.coords}
         if "checkpoint" in part.coords:
             at["budget"] = value_of(part["checkpoint"].values[()])
-        given = {name: at[name] for name in params if at.get(name) is not None}
+        given = {name: at[name] for name in dict.fromkeys([*params, *at]) if at.get(name) is not None}
         policy = str(part["kind" if "kind" in part.coords else "policy"].values[()])
         for name in names:
             moments = Moments(name in binary, name in share)
