@@ -97,6 +97,8 @@ class Family:
     """Problem parameters that are reported in every row (a budget)."""
     tune: Callable[[Any], Iterable[dict[str, Any]]] | None = None
     """From a setting to the best parameters found for it, as summary rows, which may come one by one."""
+    axes: tuple[str, ...] = ()
+    """Swept params in the order in which they can be the x axis, where it is not that of the study."""
     fingerprint: str = ""
     """What else the results depend on, where names do not tell: of a family made of a user's objects."""
     checked: bool = False

@@ -184,7 +184,7 @@ class Study:
         of ``sweep`` in its order, and policies' lists. The first one of numbers is the x axis of the picture."""
         lists = [key for policy in self.policies for key in self._lists(policy)]
         recorded = ["budget"] if self.checkpoints else []
-        return list(dict.fromkeys([*recorded, *self.sweep, *lists]))
+        return list(dict.fromkeys([*recorded, *self.family.axes, *self.sweep, *lists]))
 
     @property
     def labels_of_axes(self) -> dict[str, str]:
