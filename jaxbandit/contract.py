@@ -90,13 +90,17 @@ def _inspect_class(role: str, kind: Any) -> None:
     for method in _METHODS[role]:
         if not callable(getattr(kind, method, None)):
             raise BadInput(f"{name}.{method}", "missing", f"a method; a {role} has {_listed(_METHODS[role])}; {PAGE}")
+    if kind.__module__.partition(".")[0] == "jaxbandit":
+        return
     declared = {field.name for field in fields(kind)} if is_dataclass(kind) else set()
+    hints = {field.name for field in fields(Execution)} if role == "policy" else set()
     for attribute in {*dir(kind)} - {*_METHODS[role], *_OPTIONAL[role], *declared}:
-        near = difflib.get_close_matches(attribute, _OPTIONAL[role], 1, 0.8)
+        if attribute in hints:
+            allowed = f"a part of execution = jaxbandit.Execution({attribute}=...); {PAGE}"
+            raise BadInput(f"{name}.{attribute}", getattr(kind, attribute), allowed)
+        near = [] if attribute.startswith("_") else difflib.get_close_matches(attribute, _OPTIONAL[role], 1, 0.8)
         if near:
-            raise BadInput(
-                f"{name}.{attribute}", "not known to the engine", f"{near[0]}, or a name less like it; {PAGE}"
-            )
+            raise BadInput(f"{name}.{attribute}", "no name of the grammar", f"{near[0]}, or one less like it; {PAGE}")
 
 
 def _inspect_execution(name: str, execution: Execution) -> None:
