@@ -1,8 +1,8 @@
 """A batch simulator in JAX for exploration-exploitation systems: thousands of runs advance together.
 
 ``simulate`` runs policies on problems. A whole study, stored and resumed, comes from a file (``load_study``), a mapping
-(``Study.of``) or objects (``experiment``); ``run_study`` runs it, ``open_results`` opens what was stored. The families
-have packages of their own, as ``jaxbandit.cleaning``.
+(``Study.of``) or objects (``experiment``); ``run_study`` runs it, ``open_results`` opens what was stored, ``plot`` and
+``table`` show it. The families have packages of their own, as ``jaxbandit.cleaning``.
 """
 
 import importlib
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jaxbandit.engine import simulate
     from jaxbandit.grammar import Execution, Policy, Problem
     from jaxbandit.study.compare import paired_differences, quantiles, ranks
+    from jaxbandit.study.display import plot, table
     from jaxbandit.study.objects import experiment, run_study
     from jaxbandit.study.results import open_results
     from jaxbandit.study.spec import Study
@@ -24,7 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "check", "experiment", "load_study",
-    "open_results", "paired_differences", "quantiles", "ranks", "run_study", "simulate",
+    "open_results", "paired_differences", "plot", "quantiles", "ranks", "run_study", "simulate", "table",
 ]  # fmt: skip
 
 _HOMES = {
@@ -32,6 +33,7 @@ _HOMES = {
     "engine": ("simulate",),
     "grammar": ("Execution", "Policy", "Problem"),
     "study.compare": ("paired_differences", "quantiles", "ranks"),
+    "study.display": ("plot", "table"),
     "study.objects": ("experiment", "run_study"),
     "study.results": ("open_results",),
     "study.spec": ("Study", "load_study"),

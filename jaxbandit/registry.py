@@ -19,7 +19,8 @@ class Parameter:
     """One key of a problem or a policy.
 
     ``parse(field, value)`` gives the checked value or raises ``BadInput``; ``swept``: whether a list in a study file
-    stands for several configurations (else a list is one value).
+    stands for several configurations (else a list is one value); ``label``: what an axis says, with the unit, where the
+    name alone does not do.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Parameter:
     help: str
     default: Any = Required
     swept: bool = True
+    label: str = ""
 
     @property
     def required(self) -> bool:
@@ -70,7 +72,8 @@ class PolicyKind:
 class Metric:
     """``of(setting, answers)``: from a policy's answers, each of shape (runs, ...), to float64 of shape (runs,).
 
-    ``binary``: whether a run's value is 0 or 1, so that the mean is a share and has Wilson's interval;
+    ``binary``: whether a run's value is 0 or 1, so that the mean is a share of runs and has Wilson's interval;
+    ``share``: whether a run's value is from 0 to 1, so that the mean has an interval even where it never varied;
     ``lower_is_better``: as of a regret or a cost.
     """
 
@@ -79,6 +82,7 @@ class Metric:
     of: Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
     binary: bool = False
     lower_is_better: bool = False
+    share: bool = False
 
 
 @dataclass(frozen=True)

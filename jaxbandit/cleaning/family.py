@@ -143,7 +143,8 @@ def _columns(name: str, value: Any) -> str | tuple[str, ...]:
     return text(name, value)
 
 
-_BUDGET = Parameter("budget", whole(1, 2**31 - 1), "units of cost, a whole number from 1 to 2147483647")
+_BUDGET = Parameter("budget", whole(1, 2**31 - 1), "units of cost, a whole number from 1 to 2147483647",
+                    label="budget (cleaning operations)")  # fmt: skip
 _SC_PDF = Parameter(
     "sc_pdf", _sc_pdf,
     'the distribution of sc-probabilities: "uniform", { normal = { mean = 0.5, variance = 0.3 } }, { beta = [2, 5] }, '
@@ -296,7 +297,7 @@ def _count(name: str) -> Any:
 
 
 METRICS = (
-    Metric("effectiveness", "cleaning effectiveness (false values removed / budget)", _effectiveness),
+    Metric("effectiveness", "cleaning effectiveness (false values removed / budget)", _effectiveness, share=True),
     Metric("removed", "false values removed", _count("removed")),
     Metric("cleans", "cleaning operations spent", _count("cleans")),
     Metric("finished", "entities finished", _count("finished")),

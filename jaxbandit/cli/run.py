@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxbandit.cli.arguments import Out, Scheduler, StudyFile
 from jaxbandit.cli.console import progress_bar, workers
@@ -17,6 +18,7 @@ class Run:
     """Folder for the results; the same command continues an interrupted study, or extends it."""
     scheduler: Scheduler = None
     """Address of a Dask scheduler, such as tcp://host:8786, whose workers compute; this machine where left out."""
+    continues: ClassVar[bool] = True
 
     def __call__(self) -> None:
         """Writes the folder, prints the table."""
@@ -28,6 +30,5 @@ class Run:
         study = load(self.study)
         with workers(self.scheduler) as (executor, in_flight), progress_bar(self.out) as progress:
             rows = run(study, self.out, progress, executor=executor, in_flight=in_flight)
-        labels = {metric.name: metric.label for metric in study.family.metrics}
-        picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, labels))
+        picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, study.labels_of_axes))
         sys.stdout.write(render(rows))

@@ -60,7 +60,7 @@ class Setting:
 
 
 _COMMON = (
-    Parameter("budget", real(1e-3, MOST_BUDGET), "what all queries together may cost"),
+    Parameter("budget", real(1e-3, MOST_BUDGET), "what all queries together may cost", label="budget (units of cost)"),
     Parameter("answer_model", one_of(*ANSWERS), "what queries return: proportional to popularity, or the k "
               "largest of uniform x popularity", "proportional"),
     Parameter("cost_model", one_of(*COSTS), "what queries cost", "linear"),
@@ -257,7 +257,7 @@ def _overflow(setting: Setting, answers: Answers) -> np.ndarray:
 
 METRICS = (
     Metric("entities", "distinct entities", _count("entities")),
-    Metric("cost", "cost", _cost, lower_is_better=True),
+    Metric("cost", "cost (units of cost)", _cost, lower_is_better=True),
     Metric("queries", "queries", _count("queries")),
     Metric("configurations_used", "different configurations (k, l) asked", _different),
     Metric("mean_k", "mean k of the queries", _mean_of(0)),

@@ -295,9 +295,9 @@ def _count(name: str) -> Any:
 METRICS = (
     Metric("correct", "share of runs with exactly the outliers", _correct, binary=True),
     Metric("pulls", "pulls", _count("pulls"), lower_is_better=True),
-    Metric("precision", "precision (1 where no arm is said to be an outlier)", _precision),
-    Metric("recall", "recall (1 where there is no outlier)", _recall),
-    Metric("f1", "F1 (1 where there is no outlier, and none is said to be)", _f1),
+    Metric("precision", "precision (1 where no arm is said to be an outlier)", _precision, share=True),
+    Metric("recall", "recall (1 where there is no outlier)", _recall, share=True),
+    Metric("f1", "F1 (1 where there is no outlier, and none is said to be)", _f1, share=True),
     Metric("ranking", "share of runs that rank outliers first", _count("ranked"), binary=True),
     Metric("capped", "share of runs that the cap ended", _capped, binary=True, lower_is_better=True),
     Metric("outliers", "outliers there are", _count("wanted")),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxbandit.errors import BadInput
+from jaxbandit.study.results import finished, value_of
 from jaxbandit.study.summary import Always, Row
 
 if TYPE_CHECKING:
@@ -164,10 +165,7 @@ def _checked(data: "xr.Dataset", metric: str | None) -> str:
     metric = metrics[0] if metric is None else metric
     if metric not in metrics:
         raise BadInput("metric", metric, f"one of {', '.join(metrics)}")
-    if "done" in data:
-        raise BadInput(
-            "DIR", "a study with missing runs", "a study that is finished; the command that began it goes on"
-        )
+    finished(data)
     return metric
 
 
@@ -179,12 +177,7 @@ def _points(data: "xr.Dataset", metric: str) -> Iterator[tuple[dict[str, Any], n
         at = dict(zip(swept, place, strict=True))
         params = {}
         for name, index in at.items():
-            value = data[name].values[index]
-            if isinstance(value, np.generic):
-                value = value.item()
-            elif value[:1] in ("{", "["):
-                value = json.loads(value)
-            params["budget" if name == "checkpoint" else name] = value
+            params["budget" if name == "checkpoint" else name] = value_of(data[name].values[index])
         try:
             yield params, array.isel(at).transpose("policy", "run").values
         except (ValueError, RuntimeError) as error:

@@ -17,6 +17,7 @@ from jaxbandit.contract import inspect
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, one_of, real
+from jaxbandit.study import picture
 from jaxbandit.study.results import open_results
 from jaxbandit.study.run import Progress, run
 from jaxbandit.study.spec import Study
@@ -175,13 +176,16 @@ def run_study(
         progress, executor, check: see ``jaxbandit.study.run.run``.
 
     Returns:
-        See ``open_results``. ``summary.json`` in ``out`` has the rows with their intervals.
+        See ``open_results``. ``summary.json`` in ``out`` has the rows with their intervals, ``figure.png`` the picture
+        that ``plot`` draws.
 
     Raises:
         BadInput: see ``jaxbandit.study.run.run``.
     """
     if out is not None:
-        run(study, out, progress, executor=executor, check=check)
+        rows = run(study, out, progress, executor=executor, check=check)
+        drawing = picture.of_rows(rows, study.swept, Path(out).resolve().name, study.labels_of_axes)
+        picture.save(Path(out), drawing)
         return open_results(out)
     with tempfile.TemporaryDirectory() as place:
         run(study, place, progress, executor=executor, check=check)

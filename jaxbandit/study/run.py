@@ -257,7 +257,7 @@ class _Work:
         """Computes and stores what is missing, and makes the rows."""
         points = max(1, len(self._budgets))
         tallies = [
-            _Tally((each,), metric.name, [Moments(metric.binary) for _ in range(points)])
+            _Tally((each,), metric.name, [Moments(metric.binary, metric.share) for _ in range(points)])
             for each in self.members
             for metric in self.study.family.metrics
         ]

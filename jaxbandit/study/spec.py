@@ -180,10 +180,20 @@ class Study:
 
     @property
     def swept(self) -> list[str]:
-        """The params that take several values because the study says so."""
+        """The params that take several values because the study says so: the budget where there are checkpoints, those
+        of ``sweep`` in its order, and policies' lists. The first one of numbers is the x axis of the picture."""
         lists = [key for policy in self.policies for key in self._lists(policy)]
         recorded = ["budget"] if self.checkpoints else []
-        return list(dict.fromkeys([*_declared(self._kind.parameters, self.sweep), *recorded, *lists]))
+        return list(dict.fromkeys([*recorded, *self.sweep, *lists]))
+
+    @property
+    def labels_of_axes(self) -> dict[str, str]:
+        """What stands at an axis, with its unit, by the name of the metric or the param."""
+        of_policies = (self.family.policies[policy["kind"]].parameters for policy in self.policies)
+        params = {
+            each.name: each.label for some in (self._kind.parameters, *of_policies) for each in some if each.label
+        }
+        return params | {metric.name: metric.label for metric in self.family.metrics}
 
     def settings(self) -> Iterator[tuple[Any, dict[str, Any]]]:
         """The problems as their user describes them, each with its params.

@@ -214,9 +214,11 @@ def _count(name: str) -> Any:
 
 
 METRICS = (
-    Metric("regret", "aggregate regret (equation 1)", _regret, lower_is_better=True),
-    Metric("precision", "precision (of equal arms at the cut, any is right)", _precision),
-    Metric("expected_precision", "precision (equal arms at the cut: a random top K)", _expected_precision),
+    Metric(
+        "regret", "aggregate regret (mean of the best K arms less that of the chosen)", _regret, lower_is_better=True
+    ),
+    Metric("precision", "precision (of equal arms at the cut, any is right)", _precision, share=True),
+    Metric("expected_precision", "precision (equal arms at the cut: a random top K)", _expected_precision, share=True),
     Metric("exact", "probability of a set of K best arms", _exact, binary=True),
     Metric("pulls", "pulls used", _count("pulls"), lower_is_better=True),
     *pulls_of_arms(lower_is_better=False),
