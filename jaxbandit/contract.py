@@ -140,6 +140,27 @@ def described(tree: Any) -> str:
     return f"{type(tree).__name__}({', '.join(inner)})"
 
 
+def brief(instance: Any) -> str:
+    """A dataclass by its fields: numbers and words as they are, arrays by their type, the rest by its class.
+
+    It stands for ``__repr__``, as in ``Synthetic(budget=500, sc=Quantiles(...), ...)``.
+    """
+    shown = (f"{field.name}={_brief(getattr(instance, field.name))}" for field in fields(instance) if field.repr)
+    return f"{type(instance).__name__}({', '.join(shown)})"
+
+
+def _brief(value: Any) -> str:
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, list | tuple | dict) and not hasattr(value, "_fields"):
+        return f"{len(value)} of them"
+    if not _is_array(value):
+        return f"{type(value).__name__}(...)"
+    if jnp.ndim(value) or isinstance(value, jax.core.Tracer):
+        return _type(value)
+    return f"{np.asarray(value).item():.6g}" if jnp.issubdtype(value.dtype, np.floating) else str(value)
+
+
 class Used(NamedTuple):
     """The draws that a pull took: of each ``item`` (an arm, an entity), ``times`` of them from number ``first`` on.
 
