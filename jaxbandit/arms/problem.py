@@ -175,7 +175,8 @@ class Arms:
         Args:
             instance: of the run.
             answer: ``chosen``, bool of shape (arms,); ``arm_pulls``, int32 of that shape, or in its place what
-                ``pulls.counted`` makes of it; and what else there is, which is passed on.
+                ``pulls.counted`` makes of it; and what else there is, which is passed on. The answer of a policy that
+                chooses no arms is passed on as it is.
 
         Returns:
             What ``pulls.counted`` gives, and int32 scalars: ``wanted``, how many are chosen; ``regret_high`` and
@@ -184,6 +185,8 @@ class Arms:
             it; ``ties`` arms are, with ``room`` for some. Where ``show_chosen``, ``chosen`` too: the choice by the
             user's row (bool, shape (arms,)).
         """
+        if "chosen" not in answer:
+            return answer
         means, chosen = instance.means, answer["chosen"]
         found = {name: value for name, value in answer.items() if name not in ("chosen", "arm_pulls")}
         if "arm_pulls" in answer:
