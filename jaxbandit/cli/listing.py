@@ -21,6 +21,8 @@ class List:
             for problem in family.problems.values():
                 print(f"problem {family.name}/{problem.name}: {problem.summary}")
                 _print_parameters(problem.parameters)
+                for metric in problem.metrics:
+                    print(f"    metric {metric.name}: {metric.label}")
             for policy in family.policies.values():
                 print(f"policy {policy.name}: {policy.summary}")
                 _print_parameters(policy.parameters)
