@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 
@@ -94,6 +95,8 @@ class PolicyKind:
     parameters: tuple[Parameter, ...]
     build: Callable[..., tuple[Policy, Mapping[str, Any]]]
     anytime: bool = False
+    fingerprint: str = ""
+    """Of the source of a plugin that it comes from."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,14 @@ class Family:
     """From a setting to the best parameters found for it, as summary rows, which may come one by one."""
     describe: Callable[[Any], list[str]] | None = None
     """From a setting to sentences on what it holds (a table's entities, its oddities), for its user to look at."""
+    axes: tuple[str, ...] = ()
+    """Swept params in the order in which they can be the x axis, where it is not that of the study."""
     fingerprint: str = ""
     """What else the results depend on, where names do not tell: of a family made of a user's objects."""
     checked: bool = False
     """Whether a study need not look at its users' own problems and policies: see ``jaxbandit.check``."""
+
+    __repr__ = brief
 
 
 def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from jaxbandit.cleaning.random import Random
 from jaxbandit.cleaning.random_alike import RandomAlike
 from jaxbandit.cleaning.renewal import expected_removed, expected_removed_of_table
 from jaxbandit.cleaning.stopping import allowed_failures, level_for_budget
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput, under
 from jaxbandit.laws import Beta, Law, Uniform, fit_beta
 from jaxbandit.laws import parse as parse_law
@@ -74,6 +75,8 @@ class Setting:
     sc_pdf: Law
     table: AmbiguityTable | None = None
     paired: bool = True
+
+    __repr__ = brief
 
     @property
     def alike(self) -> bool:

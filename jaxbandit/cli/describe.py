@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from jaxbandit.cli.arguments import Plugins
 from jaxbandit.errors import BadInput
 
 
@@ -23,6 +24,7 @@ class Describe:
     """The table of an SQLite database."""
     normalise: Annotated[str, tyro.conf.arg(metavar="HOW")] = "none"
     """How values are compared: none or casefold."""
+    plugin: Plugins = ()
 
     def __call__(self) -> None:
         """Prints the description."""

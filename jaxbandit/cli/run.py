@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 import tyro
 
-from jaxbandit.cli.arguments import Out, Scheduler, StudyFile
+from jaxbandit.cli.arguments import Out, Plugins, Scheduler, StudyFile
 from jaxbandit.cli.console import progress_bar, say, workers
 
 
@@ -22,6 +22,7 @@ class Run:
     """Address of a Dask scheduler, such as tcp://host:8786, whose workers compute; this machine where left out."""
     target: Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hint="(default: none)")] = None
     """Of a table of claims: name the cheapest policy and budget that remove this share of all false values, as 0.9."""
+    plugin: Plugins = ()
     continues: ClassVar[bool] = True
 
     def __call__(self) -> None:
