@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxbandit import cli
 from jaxbandit.cli import program
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
@@ -45,7 +46,7 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert {words[0] for words in verbs} == set(program.VERBS)
     for words in verbs:
         assert isinstance(program.parse(words), program.VERBS[words[0]])  # type: ignore[arg-type]
-    program.main(["list"])
+    cli.main(["list"])
     figures = {words[1] for words in verbs if words[0] == "reproduce"}
     assert all(f"figure {figure}: " in capsys.readouterr().out for figure in figures)
 
