@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from jaxbandit.contract import Contract, briefly, inspect
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem, Tree, accelerated, execution_of
 from jaxbandit.progress import Progress, Status, shown
@@ -85,14 +86,15 @@ def _begin(
     many = checkpoints.shape[0]
     if many:
         problem = replace(problem, budget=checkpoints[0])
-    instance = problem.draw(key)
-    view = problem.view(key, instance)
-    state = policy.init(view)
+    run = Contract(problem, policy)
+    instance = run.draw(key)
+    view = run.view(key, instance)
+    state = run.init(view)
     curve = None
     if many:
         blank = {
             name: jnp.zeros((many, *jnp.shape(value)), jnp.result_type(value))
-            for name, value in _answer(problem, policy, view, instance, state).items()
+            for name, value in run.answer(view, instance, state).items()
         }
         curve = _Curve(jnp.int32(0), checkpoints[0], blank)
     return _Lane(jnp.int32(-1), jnp.int32(0), key, knobs, instance, state, curve)
@@ -112,32 +114,23 @@ def _chunk(
         key = stream(seed, first_run + (job % runs).astype(jnp.uint32))
         return _begin(cut, shared, stacked, checkpoints, job // runs, key)._replace(job=job)
 
-    def pair(lane: _Lane) -> tuple[Any, Any]:
+    def pair(lane: _Lane) -> Contract:
         problem, policy = cut.join(shared, lane.knobs)
-        return (replace(problem, budget=lane.curve.budget) if lane.curve else problem), policy
+        return Contract(replace(problem, budget=lane.curve.budget) if lane.curve else problem, policy)
 
     def step(lane: _Lane) -> _Lane:
-        problem, policy = pair(lane)
-        view = problem.view(lane.key, lane.instance)
-
-        def sample(pull: Tree) -> Tree:
-            return problem.pull(lane.key, lane.instance, pull)
-
-        if hasattr(policy, "advance"):
-            state = policy.advance(view, lane.state, sample)
-        else:
-            pull = policy.ask(view, lane.state)
-            state = policy.tell(view, lane.state, pull, sample(pull))
+        run = pair(lane)
+        view = run.view(lane.key, lane.instance)
+        state = run.step(view, lane.key, lane.instance, lane.state)
         if not execution.masked:
-            over = policy.done(view, lane.state)
+            over = run.done(view, lane.state)
             state = jax.tree.map(lambda new, old: jnp.where(over, old, new), state, lane.state)
         return lane._replace(state=state)
 
     def finish(lane: _Lane) -> tuple[Array, dict[str, Array]]:
-        problem, policy = pair(lane)
-        view = problem.view(lane.key, lane.instance)
-        answer = _answer(problem, policy, view, lane.instance, lane.state)
-        return policy.done(view, lane.state) & (lane.job >= 0), answer
+        run = pair(lane)
+        view = run.view(lane.key, lane.instance)
+        return run.done(view, lane.state) & (lane.job >= 0), run.answer(view, lane.instance, lane.state)
 
     def record(lane: _Lane) -> _Curve:
         """Keeps the answers of a lane that has spent what it may until the next checkpoint, and lets it go on."""
@@ -206,12 +199,6 @@ def _chunk(
     return lanes, queue
 
 
-def _answer(problem: Any, policy: Any, view: Any, instance: Tree, state: Tree) -> dict[str, Array]:
-    """What is measured of a run: the policy's answer, held against the truth where the problem does that."""
-    answer: dict[str, Array] = policy.answer(view, state)
-    return problem.score(instance, answer) if hasattr(problem, "score") else answer
-
-
 def _but_scratch(names: tuple[str, ...], fresh: Any, old: Any) -> Any:
     """The state of runs that begin, but for ``Execution.scratch``: writing all of it would cost many steps."""
     return fresh._replace(**{name: getattr(old, name) for name in names}) if names else fresh
@@ -230,9 +217,8 @@ def _shapes(
 
     def sample(shared: list[Array], stacked: list[Array], checkpoints: Array) -> tuple[_Lane, dict[str, Array]]:
         lane = _begin(cut, shared, stacked, checkpoints, jnp.int32(0), stream(0, 0))
-        problem, policy = cut.join(shared, lane.knobs)
-        view = problem.view(lane.key, lane.instance)
-        answers = _answer(problem, policy, view, lane.instance, lane.state)
+        run = Contract(*cut.join(shared, lane.knobs))
+        answers = run.answer(run.view(lane.key, lane.instance), lane.instance, lane.state)
         if lane.curve is not None:
             answers = {name: jnp.stack([value] * (1 + checkpoints.shape[0])) for name, value in answers.items()}
         return lane, answers
@@ -365,7 +351,8 @@ def simulate(
         says so too, and the other answers of such a run are zeros.
 
     Raises:
-        BadInput: for a count or a seed out of range, for checkpoints out of order, and for another implementation.
+        BadInput: for a count or a seed out of range, for checkpoints out of order, for another implementation, and for
+            a problem or a policy that breaks its contract in a way that types show (``check`` finds more).
     """
     problems, policies = _as_list(problem), _as_list(policy)
     count = max(len(problems), len(policies))
@@ -379,6 +366,9 @@ def simulate(
             raise BadInput(name, value, f"a whole number from {low} to {high}")
     if lanes is not None and lanes < 1:
         raise BadInput("lanes", lanes, "at least 1")
+    for role, given in (("problem", problems), ("policy", policies)):
+        for each in given:
+            inspect(role, each)
     if implementation not in get_args(Implementation):
         raise BadInput("implementation", implementation, f"one of {', '.join(get_args(Implementation))}")
     answers = simulate_pairs(
@@ -411,9 +401,10 @@ def simulate_pairs(
             def report(done: int, doing: str, idle: int = 0, base: int = finished) -> None:
                 tell(Status(base + done, total, doing, idle))
 
-            answers = _run_group(
-                cut, shared, knobs, budgets, len(members), mesh, runs, seed, first_run, most, lanes, report
-            )
+            with briefly():
+                answers = _run_group(
+                    cut, shared, knobs, budgets, len(members), mesh, runs, seed, first_run, most, lanes, report
+                )
             for name, values in answers.items():
                 results.setdefault(name, np.zeros((len(pairs), *values.shape[1:]), values.dtype))[members] = values
             finished += runs * len(members)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxbandit import cli
 from jaxbandit.cli import program
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
@@ -45,7 +46,7 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert {words[0] for words in verbs} == set(program.VERBS)
     for words in verbs:
         assert isinstance(program.parse(words), program.VERBS[words[0]])  # type: ignore[arg-type]
-    program.main(["list"])
+    cli.main(["list"])
     figures = {words[1] for words in verbs if words[0] == "reproduce"}
     assert all(f"figure {figure}: " in capsys.readouterr().out for figure in figures)
 
@@ -58,7 +59,10 @@ def test_links() -> None:
 def test_the_first_studys_table(tmp_path: Path) -> None:
     """A part of it: the quick policies at the small budgets. More runs of the rest would take a minute."""
     mapping = tomllib.loads((ROOT / "examples" / "cleaning.toml").read_text())
-    mapping |= {"policy": [{"kind": "known-sc"}, {"kind": "ee"}], "sweep": {"budget": [1_000, 2_000]}}
+    mapping |= {
+        "policy": [{"kind": "known-sc"}, {"kind": "ee", "tuning": "lemma3"}],
+        "sweep": {"budget": [1_000, 2_000]},
+    }
     table = render(run(Study.of(mapping), tmp_path / "out"), "markdown")
     shown = [" ".join(line.split()) for line in README.splitlines()]
     rows = [line.strip("| ").split("|") for line in table.splitlines() if line.startswith(("| known-sc", "| ee"))]

@@ -20,7 +20,9 @@ from jaxbandit.laws import FORMS, Uniform
 from jaxbandit.laws import parse as parse_law
 from jaxbandit.registry import Parameter, ProblemKind, Setting, flag, one_of, real, text, whole
 
-BUDGET = Parameter("budget", whole(0, MOST_PULLS), f"pulls, a whole number from 0 to {MOST_PULLS}")
+BUDGET = Parameter(
+    "budget", whole(0, MOST_PULLS), f"pulls, a whole number from 0 to {MOST_PULLS}", label="budget (pulls)"
+)
 """The problem parameter that families of arms share."""
 
 

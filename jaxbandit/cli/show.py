@@ -2,10 +2,15 @@
 
 import sys
 from dataclasses import dataclass
+from typing import Annotated, Literal, cast, get_args
+
+import tyro
 
 from jaxbandit.cli.arguments import Folder, Format
 from jaxbandit.cli.console import say, unwritable
 from jaxbandit.errors import BadInput
+
+AnyFormat = Literal["text", "markdown", "latex", "csv", "json", "png", "pdf", "svg"]
 
 
 @dataclass(frozen=True)
@@ -14,27 +19,45 @@ class Show:
 
     folder: Folder
     """A folder that run, reproduce or tune wrote."""
-    format: Format = "text"
-    """How the table is printed."""
+    metric: tyro.conf.UseAppendAction[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="METRIC", help_behavior_hint="(default: all)")]
+    ] = ()
+    """The column of the table; give it again for another. The picture is of the first one."""
+    x: Annotated[str | None, tyro.conf.arg(metavar="PARAM", help_behavior_hint="(default: the first swept)")] = None
+    """The param on the picture's x axis. By default, the first list of numbers in the study."""
+    format: AnyFormat = "text"
+    """text, markdown, latex, csv or json: how the table is printed. png, pdf or svg: the file that the picture is
+    written to, figure.png, figure.pdf or figure.svg; the table is then printed as text."""
 
     def __call__(self) -> None:
         """Prints the tables, draws the picture, writes the report."""
-        from jaxbandit.study import folder, picture
+        from jaxbandit.study import canvas, display, folder
         from jaxbandit.study.report import REPORT, report
         from jaxbandit.study.store import RESULTS
         from jaxbandit.study.table import render
 
-        rows = folder.read(self.folder / folder.SUMMARY)
+        kind = self.format if self.format in ("png", "pdf", "svg") else "png"
+        form = cast("Format", self.format) if self.format in get_args(Format) else "text"
         if (self.folder / RESULTS).exists() and not (self.folder / folder.FINISHED).exists():
             say(f"the study in {self.folder} goes on, or was interrupted: this is what it had before")
         more = folder.read(self.folder / folder.TIMINGS) if (self.folder / folder.TIMINGS).exists() else []
-        drawing = folder.read(self.folder / folder.FIGURE) if (self.folder / folder.FIGURE).exists() else None
+        chosen = bool(self.metric or self.x)
         try:
-            tables = [render(table, self.format) for table in (rows, more) if table]
+            tables = [
+                display.table(self.folder, self.metric, form),
+                *([render(more, form)] if more and not self.metric else []),
+            ]
+            drawn = chosen or kind != "png" or (self.folder / folder.FIGURE).exists()
+            first = self.metric[0] if self.metric else None
+            drawing = display.drawing(self.folder, first, self.x) if drawn else None
             with unwritable(self.folder):
                 if drawing is not None:
-                    picture.save(self.folder, drawing)
+                    folder.write(self.folder / f"figure.{kind}", canvas.encoded(drawing, kind))
                 folder.write(self.folder / REPORT, report(self.folder).encode())
+        except BadInput:
+            raise
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             raise BadInput("DIR", str(self.folder), "a folder of results as jaxbandit wrote them") from None
+        if chosen or kind != "png":
+            say(f"picture in {self.folder / f'figure.{kind}'}")
         sys.stdout.write("\n".join(tables))

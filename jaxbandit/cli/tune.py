@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from jaxbandit.cli.arguments import StudyFile
+from jaxbandit.cli.arguments import Plugins, StudyFile
+from jaxbandit.cli.console import say
 from jaxbandit.errors import BadInput
 from jaxbandit.progress import Display, Status
 
@@ -25,6 +26,8 @@ class Tune:
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
     """Folder for the results; after an interruption the same command tunes the settings that are left."""
 
+    plugin: Plugins = ()
+
     @property
     def continues(self) -> bool:
         """Whether there are settings that the same command need not tune again."""
@@ -33,6 +36,7 @@ class Tune:
     def __call__(self) -> None:
         """Prints the table of tuned parameters."""
         from jaxbandit.study import folder
+        from jaxbandit.study.describe import description, reads_files
         from jaxbandit.study.run import facts
         from jaxbandit.study.spec import load
         from jaxbandit.study.summary import Row, dumps, identity, show
@@ -41,10 +45,12 @@ class Tune:
         study = load(self.study)
         if study.family.tune is None:
             raise BadInput("problem.kind", study.problem["kind"], "a problem of a family whose policies can be tuned")
+        for line in description(study) if reads_files(study) else ():
+            say(line)
         settings = list(study.settings())
         with ExitStack() as held:
             if self.out is not None:
-                held.enter_context(folder.claimed(self.out, {"tune": study.canonical()}, facts()))
+                held.enter_context(folder.claimed(self.out, {"tune": study.canonical()}, facts(study)))
             display = held.enter_context(Display("tuning", "problems"))
             tuned = self._tuned_before()
             rows: list[Row] = []

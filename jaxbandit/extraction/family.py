@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput, under
 from jaxbandit.extraction.answers import MODELS as ANSWERS
 from jaxbandit.extraction.bfs import bfs
@@ -41,6 +42,8 @@ class Setting:
     informed: bool
     largest_budget: float | None
 
+    __repr__ = brief
+
     @cached_property
     def _problem(self) -> Extraction:
         with under("problem"):
@@ -60,7 +63,7 @@ class Setting:
 
 
 _COMMON = (
-    Parameter("budget", real(1e-3, MOST_BUDGET), "what all queries together may cost"),
+    Parameter("budget", real(1e-3, MOST_BUDGET), "what all queries together may cost", label="budget (units of cost)"),
     Parameter("answer_model", one_of(*ANSWERS), "what queries return: proportional to popularity, or the k "
               "largest of uniform x popularity", "proportional"),
     Parameter("cost_model", one_of(*COSTS), "what queries cost", "linear"),
@@ -257,7 +260,7 @@ def _overflow(setting: Setting, answers: Answers) -> np.ndarray:
 
 METRICS = (
     Metric("entities", "distinct entities", _count("entities")),
-    Metric("cost", "cost", _cost, lower_is_better=True),
+    Metric("cost", "cost (units of cost)", _cost, lower_is_better=True),
     Metric("queries", "queries", _count("queries")),
     Metric("configurations_used", "different configurations (k, l) asked", _different),
     Metric("mean_k", "mean k of the queries", _mean_of(0)),
@@ -266,12 +269,32 @@ METRICS = (
            lower_is_better=True),
 )  # fmt: skip
 
+
+def _described(setting: Setting) -> list[str]:
+    domain = setting.domain
+    values = " x ".join(f"{len(tree.parent) - 1:,}" for tree in domain.trees)
+    most, leaves = np.sort(domain.popularity)[::-1], np.unique(domain.leaf).size
+    lines = [
+        f"{len(domain.leaf):,} entities at {leaves:,} leaves of a hierarchy of {len(domain.values):,} nodes: {values} "
+        f"values of {len(domain.trees)} attributes"
+    ]
+    if most[0] > most[-1]:
+        top = -(-len(most) // 10)
+        lines.append(
+            f"the most popular tenth of the entities has {most[:top].sum() / most.sum():.0%} of the popularity"
+        )
+    else:
+        lines.append("all entities are equally popular")
+    return lines
+
+
 FAMILY = Family(
     "extraction",
     {kind.name: kind for kind in PROBLEMS},
     {kind.name: kind for kind in POLICIES},
     METRICS,
     common=("budget", "answer_model", "cost_model"),
+    describe=_described,
 )
 
 __all__ = ["FAMILY", "Setting"]

@@ -13,6 +13,7 @@ from jaxbandit.arms.models import BUDGET, Model, problems
 from jaxbandit.arms.problem import Drawn
 from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Replay, Rewards
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.outliers.gold import GOLD, factor, sizes
 from jaxbandit.outliers.ib import IB
@@ -22,9 +23,10 @@ from jaxbandit.outliers.measured import MOST_PARTED, PARTS, Measured, OutlierArm
 from jaxbandit.outliers.nrr import NRR, patience
 from jaxbandit.outliers.planning import table
 from jaxbandit.outliers.rr import RR
-from jaxbandit.outliers.truth import Definition, Mixture, Source, injected, source
+from jaxbandit.outliers.truth import Definition, Labelled, Mixture, Source, injected, source
 from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.outliers.wrr import WRR, Share, rho_star
+from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, parse, whole
 
 Answers = Mapping[str, np.ndarray]
@@ -41,6 +43,8 @@ class Setting:
     source: Source
     definition: Definition
     rewards: Rewards | None = None
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.budget < self.arms:
@@ -295,9 +299,9 @@ def _count(name: str) -> Any:
 METRICS = (
     Metric("correct", "share of runs with exactly the outliers", _correct, binary=True),
     Metric("pulls", "pulls", _count("pulls"), lower_is_better=True),
-    Metric("precision", "precision (1 where no arm is said to be an outlier)", _precision),
-    Metric("recall", "recall (1 where there is no outlier)", _recall),
-    Metric("f1", "F1 (1 where there is no outlier, and none is said to be)", _f1),
+    Metric("precision", "precision (1 where no arm is said to be an outlier)", _precision, share=True),
+    Metric("recall", "recall (1 where there is no outlier)", _recall, share=True),
+    Metric("f1", "F1 (1 where there is no outlier, and none is said to be)", _f1, share=True),
     Metric("ranking", "share of runs that rank outliers first", _count("ranked"), binary=True),
     Metric("capped", "share of runs that the cap ended", _capped, binary=True, lower_is_better=True),
     Metric("outliers", "outliers there are", _count("wanted")),
@@ -376,6 +380,20 @@ def _tail(found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "kind"}
 
 
+def _described(setting: Setting) -> list[str]:
+    if not isinstance(setting.source, Labelled):
+        return [f"{setting.arms:,} arms, drawn afresh in each run and judged there"]
+    found = np.flatnonzero(np.asarray(setting.source.levels))
+    means = np.asarray(setting.source.given.means) / UNITS
+    rows = ", ".join(str(row) for row in found[:10]) + (", ..." if found.size > 10 else "")
+    return [
+        f"{setting.arms:,} arms with means from {means.min():.4g} to {means.max():.4g} of their scale, mean "
+        f"{means.mean():.4g}, standard deviation {means.std():.4g}",
+        f"{found.size:,} of them {'is an outlier' if found.size == 1 else 'are outliers'}"
+        + (f", counted from 0: {rows}" if found.size else ""),
+    ]
+
+
 FAMILY = Family(
     "outliers",
     {kind.name: kind for kind in PROBLEMS},
@@ -383,6 +401,7 @@ FAMILY = Family(
     METRICS,
     common=("n", "budget"),
     tune=_planned,
+    describe=_described,
 )
 
 __all__ = ["FAMILY", "Setting", "plan"]

@@ -13,15 +13,9 @@ from jaxbandit.outliers.definitions import gold_bound, rr_bound, wrr_bound
 from jaxbandit.outliers.truth import Labelled
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import Metric, PolicyKind, parse
+from jaxbandit.wilson import share_interval
 
 _Z = NormalDist().inv_cdf(0.975)
-
-
-def share_interval(share: float, runs: int) -> tuple[float, float]:
-    """Wilson's 95 % interval for a share of ``runs`` runs; it holds ``share`` itself."""
-    middle, scale = share + _Z * _Z / (2 * runs), 1 + _Z * _Z / runs
-    half = _Z * math.sqrt(share * (1 - share) / runs + _Z * _Z / (4 * runs * runs))
-    return min(share, max(0.0, (middle - half) / scale)), max(share, min(1.0, (middle + half) / scale))
 
 
 def table(

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jaxbandit.outliers.planning import share_interval
 from jaxbandit.study.summary import Row, identity
+from jaxbandit.wilson import share_interval
 
 
 def computed(
@@ -27,6 +27,12 @@ def where(rows: Iterable[Row], metric: str, policy: str | None = None, **params:
     ]  # fmt: skip
 
 
+def _half(row: Row) -> float | None:
+    """The longer side of a row's interval."""
+    mean, low, high = row["mean"], row["ci_low"], row["ci_high"]
+    return None if mean is None or low is None or high is None else max(high - mean, mean - low)
+
+
 def average(rows: Sequence[Row], metric: str, params: Mapping[str, Any]) -> Row:
     """The mean of rows of one policy, each of as many runs: that of all their runs taken together.
 
@@ -39,10 +45,8 @@ def average(rows: Sequence[Row], metric: str, params: Mapping[str, Any]) -> Row:
         return Row(
             policy=rows[0]["policy"], params=dict(params), metric=metric, mean=mean, ci_low=low, ci_high=high, runs=runs
         )  # fmt: skip
-    tops = [row["ci_high"] for row in rows]
-    half = None
-    if None not in tops:
-        half = math.sqrt(sum(((top or 0.0) - own) ** 2 for top, own in zip(tops, means, strict=True))) / len(rows)
+    halves = [_half(row) for row in rows]
+    half = None if None in halves else math.hypot(*(each or 0.0 for each in halves)) / len(rows)
     return computed(rows[0]["policy"], params, metric, mean, runs, half)
 
 

@@ -1,42 +1,54 @@
 """A study's results as one HTML file that needs nothing else: what was run, picture, tables, comparisons."""
 
-import base64
 import html
-import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxbandit.errors import BadInput
-from jaxbandit.study import folder, picture
-from jaxbandit.study.compare import paired_differences, ranks
-from jaxbandit.study.results import open_results
+from jaxbandit.study import canvas, folder
+from jaxbandit.study.compare import by_rank, in_pairs, leaders, paired_differences, ranks
+from jaxbandit.study.describe import headline
+from jaxbandit.study.results import open_results, value_of
 from jaxbandit.study.store import RESULTS
 from jaxbandit.study.summary import Row, show
 from jaxbandit.study.table import caption, cells_of
 
-MOST_DIFFERENCES = 60
-"""Above that many, policies are compared with the first one alone."""
+MOST_DISTRIBUTIONS = 12
+"""Of more policies than that, the distributions of the best ones are drawn."""
 
 REPORT = "report.html"
 
 _STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.2rem; }
-h1 { font-size: 1.6rem; margin-bottom: 0.2rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-p.note, caption { color: #666; font-size: 0.9rem; text-align: left; }
-figure { margin: 1rem 0; background: #fff; border: 1px solid #8884; border-radius: 6px; padding: 0.6rem; }
-img { max-width: 100%; display: block; margin: auto; }
+:root { color-scheme: light dark; --ink: #1b1b1b; --ground: #fff; --soft: #555; --line: #8886; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --ground: #16181b; --soft: #b4b8be; } }
+* { box-sizing: border-box; }
+body { font: 16px/1.55 system-ui, sans-serif; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.2rem;
+  color: var(--ink); background: var(--ground); overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; margin-bottom: 0.2rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+p.note, figcaption { color: var(--soft); font-size: 0.9rem; text-align: left; }
+figure { margin: 1rem 0; border: 1px solid var(--line); border-radius: 6px; padding: 0.6rem; }
+svg { display: block; width: 100%; max-width: 48rem; height: auto; margin: auto; fill: currentColor; }
+svg text { font-family: system-ui, sans-serif !important; }
+svg.phone { display: none; }
+figcaption { margin-top: 0.5rem; }
 div.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.92rem; margin: 0.6rem 0; }
-caption { margin-bottom: 0.4rem; }
-th, td { padding: 0.25rem 0.8rem 0.25rem 0; border-bottom: 1px solid #8883; text-align: left; white-space: nowrap; }
+th, td { padding: 0.25rem 0.8rem 0.25rem 0; border-bottom: 1px solid var(--line); text-align: left; }
+th, td { white-space: nowrap; }
 th.number, td.number { text-align: right; }
-thead th { border-bottom: 2px solid #8886; }
-pre { background: #8881; padding: 0.8rem; border-radius: 6px; overflow-x: auto; font-size: 0.85rem; }
+thead th { border-bottom: 2px solid var(--line); }
+pre { background: #8882; padding: 0.8rem; border-radius: 6px; overflow-x: auto; font-size: 0.85rem; }
+@media (max-width: 600px) {
+  body { margin: 1rem auto; padding: 0 0.8rem; }
+  h1 { font-size: 1.3rem; }
+  svg.screen { display: none; }
+  svg.phone { display: block; }
+}
+@media (prefers-color-scheme: dark) { svg { filter: brightness(1.3); } }
 """
 
 
@@ -55,9 +67,7 @@ def report(out: Path | str) -> str:
     if (out / RESULTS).exists() and not (out / folder.FINISHED).exists():
         parts.append("<p><strong>The study goes on, or was interrupted: this is what it had before.</strong></p>")
     if drawing is not None:
-        buffer = io.BytesIO()
-        picture.curves(buffer, **drawing)
-        parts += ["<h2>Picture</h2>", _image(buffer.getvalue(), "Means with their 95 % intervals")]
+        parts += ["<h2>Picture</h2>", _figure(drawing | {"title": ""}, _explained(drawing))]
     parts += ["<h2>Results</h2>", _table(rows)]
     if (out / folder.TIMINGS).exists():
         parts += ["<h2>Times</h2>", _table(folder.read(out / folder.TIMINGS))]
@@ -77,18 +87,16 @@ def report(out: Path | str) -> str:
 def _setup(held: dict[str, Any]) -> str:
     study = held["study"]
     facts = [f"jaxbandit {held.get('jaxbandit')}", f"JAX {held.get('jax')}", str(held.get("device"))]
-    problem = dict(study.get("problem", {}))
-    if problem:
+    if "problem" in study:
         facts.insert(0, f"seed {study['seed']}")
-        given = "; ".join(
-            f"{name.replace('_', ' ')} {show(value)}" for name, value in problem.items() if name != "kind"
-        )
-        swept = "; ".join(f"{name} {show(values)}" for name, values in study["sweep"].items())
-        lines = [f"Problem: {problem['kind']}" + (f" ({given})" if given else ""), f"Swept: {swept}" if swept else ""]
+        lines = [headline(held.get("named", study))]
+    elif "named" in held:
+        lines = ["Tuning", headline(held["named"])]
     else:
-        figure = held["identity"].get("figure")
-        lines = [f"Figure {figure}" if figure else "Tuning"]
-    shown = "<br>".join(html.escape(line) for line in lines if line)
+        figure, data = held["identity"].get("figure"), held.get("data")
+        lines = [f"Figure {figure}" + (f", data {data}" if data else "")] if figure else ["Tuning"]
+    lines = [line[:1].upper() + line[1:] for line in lines]
+    shown = "<br>".join(map(html.escape, lines))
     return f'<p>{shown}</p>\n<p class="note">{html.escape(" · ".join(facts))}</p>'
 
 
@@ -96,58 +104,91 @@ def _comparisons(out: Path) -> list[str]:
     try:
         data = open_results(out)
         metric = data.attrs["metrics"].split()[0]
-        count = data.sizes["policy"] * (data.sizes["policy"] - 1) // 2
-        points = data[metric].size // max(1, data.sizes["policy"] * data.sizes["run"])
-        first = str(data["policy"].values[0])
-        differences = paired_differences(data, metric, first if count * points > MOST_DIFFERENCES else None)
-        order = ranks(data, metric)
+        few = in_pairs(data)
+        differences = paired_differences(data, metric) if few else leaders(data, metric)
+        order = by_rank(ranks(data, metric))
     except BadInput:  # a figure of several studies, one policy, one run
         return []
     return [
         "<h2>Ranks</h2>",
         '<p class="note">1 is the best. The true ranks are all within their ranges with a probability of 95 %.</p>',
         _table(order),
-        "<h2>Paired differences</h2>",
+        f"<h2>{'Paired differences' if few else 'The best, and what the runs cannot tell from it'}</h2>",
         '<p class="note">Runs of one number share their randomness and are compared with each other. The intervals '
-        "hold all at once with a probability of 95 %.</p>",
+        "of differences hold all at once with a probability of 95 %.</p>",
         _table(differences),
         "<h2>Distribution over runs</h2>",
-        _image(distribution(data, metric), f"The share of runs with at most that {metric}, under the last setting"),
+        _figure(*distribution(data, metric)),
     ]
 
 
-def distribution(data: Any, metric: str) -> bytes:
-    """A PNG of the distribution functions of a metric over runs, one a policy, under the last setting."""
+def distribution(data: Any, metric: str) -> tuple[dict[str, Any], str]:
+    """The distribution functions of a metric over runs, one a policy, under the last setting: the arguments of
+    ``canvas.draw``, and what they show."""
     array = data[metric]
     last = {name: -1 for name in array.dims if name not in ("policy", "run")}
+    values = array.isel(last).transpose("policy", "run").values
+    sign = 1 if metric in data.attrs["lower_is_better"].split() else -1
+    best = np.sort(np.argsort(sign * values.mean(axis=1), kind="stable")[:MOST_DISTRIBUTIONS])
     shares = np.linspace(0, 1, 201)
     series = {
-        str(label): [[float(x), float(y), None, None] for x, y in zip(np.quantile(own, shares), shares, strict=True)]
-        for label, own in zip(data["policy"].values, array.isel(last).transpose("policy", "run").values, strict=True)
-        if np.isfinite(own).all()
+        str(data["policy"].values[number]): [
+            [float(x), float(y), None, None] for x, y in zip(np.quantile(values[number], shares), shares, strict=True)
+        ]
+        for number in best
+        if np.isfinite(values[number]).all()
     }
-    at = ", ".join(f"{name} {show(_plain(data[name].values[-1]))}" for name in last)
-    buffer = io.BytesIO()
-    picture.curves(buffer, series, metric, "share of runs", at, marks=False)
-    return buffer.getvalue()
+    at = ", ".join(f"{name} {show(value_of(data[name].values[-1]))}" for name in last)
+    drawing = {
+        "series": series, "xlabel": array.attrs.get("long_name", metric), "ylabel": "share of runs", "title": "",
+        "marks": False,
+    }  # fmt: skip
+    words = f"For each value of {metric}, the share of a policy's runs that have at most that value"
+    words += f" ({at})." if at else "."
+    if len(best) < len(values):
+        words += f" Of {len(values)} policies these are the {len(best)} with the best means."
+    return drawing, words
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _explained(drawing: Mapping[str, Any]) -> str:
+    """What the marks of a picture of means stand for."""
+    points = [point for series in drawing["series"].values() for point in series]
+    curves = any(point[0] is not None for point in points)
+    sure = any(point[2] is not None for point in points)
+    if drawing.get("bars"):
+        words = ["Bars are means over runs."]
+    elif curves:
+        words = [
+            "Marks are means over runs" + ("; the bands and bars around them are 95 % intervals." if sure else ".")
+        ]
+        if any(point[0] is None for point in points):
+            words.append("A level line is a policy to which the horizontal axis does not apply.")
+    else:
+        words = ["Dots are means over runs" + ("; the bars through them are 95 % intervals." if sure else ".")]
+    if any((drawing.get("published") or {}).values()):
+        words.append("Large hollow marks are the numbers that the paper published.")
+    return " ".join(words)
 
 
-def _image(data: bytes, words: str) -> str:
-    text = base64.b64encode(data).decode()
-    return f'<figure><img alt="{html.escape(words)}" src="data:image/png;base64,{text}"></figure>'
+def _figure(drawing: Mapping[str, Any], words: str) -> str:
+    """A picture with its caption: drawn twice, for screens and for phones, of which a page shows one."""
+    drawn = [
+        canvas.svg(drawing, narrow).replace(
+            "<svg", f'<svg class="{name}" role="img" aria-label="{html.escape(words)}"', 1
+        )
+        for narrow, name in ((False, "screen"), (True, "phone"))
+    ]
+    return f"<figure>\n{drawn[0]}\n{drawn[1]}\n<figcaption>{html.escape(words)}</figcaption>\n</figure>"
 
 
 def _table(rows: Sequence[Row]) -> str:
-    cells, numbers, _ = cells_of(rows)
+    cells, numbers, _ = cells_of(rows, ends=True)
     kinds = [' class="number"' if right else "" for right in numbers]
     head, *lines = [
         [f"<{tag}{kind}>{html.escape(cell)}</{tag}>" for cell, kind in zip(line, kinds, strict=True)]
         for tag, line in zip(["th", *["td"] * (len(cells) - 1)], cells, strict=True)
     ]
     body = "\n".join(f"<tr>{''.join(line)}</tr>" for line in lines)
-    above = f"<caption>{html.escape(caption(rows))}</caption>\n<thead><tr>{''.join(head)}</tr></thead>"
-    return f'<div class="wide"><table>{above}\n<tbody>\n{body}\n</tbody></table></div>'
+    note = f'<p class="note">{html.escape(caption(rows, ends=True))}</p>'
+    table = f"<table><thead><tr>{''.join(head)}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
+    return f'{note}\n<div class="wide">{table}</div>'

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy as np
 from jaxbandit.errors import BadInput
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.store import DONE, RESULTS, Coordinate, Place, Store
-from jaxbandit.study.summary import exactly, identity
+from jaxbandit.study.summary import Always, Moments, Row, exactly, identity
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -49,7 +50,12 @@ def described(
         "selected": identity(wanted),
         "metrics": " ".join(metric.name for metric in study.family.metrics),
         "lower_is_better": " ".join(metric.name for metric in study.family.metrics if metric.lower_is_better),
+        "binary": " ".join(metric.name for metric in study.family.metrics if metric.binary),
+        "share": " ".join(metric.name for metric in study.family.metrics if metric.share),
         "coordinates": " ".join(name for name in found if name not in (*dimensions, "checkpoint")),
+        "params": list(dict.fromkeys(name for each in members for name in each.params)),
+        "swept": study.swept,
+        "labels_of_axes": study.labels_of_axes,
     }
 
 
@@ -60,6 +66,60 @@ def _column(values: list[Any]) -> np.ndarray:
     if all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values):
         return np.array([np.nan if value is None else float(value) for value in values])
     return np.array(["" if value is None else exactly(value) for value in values], np.dtypes.StringDType())
+
+
+def rows_of(data: "xr.Dataset") -> list[Row]:
+    """The rows of what is in ``data``, as ``summary.json`` has them: of fewer configurations or runs where it was
+    selected from.
+
+    Raises:
+        BadInput: for a Dataset that is none of ``open_results``, or where runs are missing.
+    """
+    about = data.attrs
+    names = [name for name in about.get("metrics", "").split() if name in data]
+    if not names or "policy" not in data.coords or any("run" not in data[name].dims for name in names):
+        raise BadInput("results", type(data).__name__, "a Dataset of open_results or run_study, with its runs")
+    finished(data)
+    always = Always(about["planned"]) if json.loads(about["study"]).get("stop_when") else None
+    binary, share = (about.get(kind, "").split() for kind in ("binary", "share"))
+    dimensions = [name for name in data[names[0]].dims if name != "run"]
+    swept = [name for name in dimensions if name not in ("policy", "checkpoint")]
+    params = about.get("params") or [*swept, *about["coordinates"].split()]
+    # In the order of ``summary.json``: the policies and then the checkpoints of each setting.
+    dimensions.sort(key=lambda name: (name == "checkpoint") - (name not in ("policy", "checkpoint")))
+    rows = []
+    for place in np.ndindex(*(data.sizes[name] for name in dimensions)):
+        part = data.isel(dict(zip(dimensions, place, strict=True)))
+        at = {name: value_of(part[name].values[()]) for name in params if name in part.coords}
+        if "checkpoint" in part.coords:
+            at["budget"] = value_of(part["checkpoint"].values[()])
+        given = {name: at[name] for name in dict.fromkeys([*params, *at]) if at.get(name) is not None}
+        policy = str(part["kind" if "kind" in part.coords else "policy"].values[()])
+        for name in names:
+            moments = Moments(name in binary, name in share)
+            moments.add(np.ascontiguousarray(part[name].values))
+            rows.append(moments.row(policy, given, name, always))
+    return rows
+
+
+def value_of(label: Any) -> Any:
+    """A coordinate's value as a param, None where there is none: the reverse of ``_column``."""
+    value = label.item() if isinstance(label, np.generic | np.ndarray) else label
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, str):
+        return None if not value else json.loads(value) if value[0] in "{[" else value
+    return value
+
+
+def finished(data: "xr.Dataset") -> None:
+    """Raises:
+    BadInput: where runs are missing.
+    """
+    if "done" in data:
+        raise BadInput(
+            "DIR", "a study with missing runs", "a study that is finished; the command that began it goes on"
+        )
 
 
 def open_results(path: Path | str) -> "xr.Dataset":
@@ -88,6 +148,9 @@ def open_results(path: Path | str) -> "xr.Dataset":
         selected, known = json.loads(data.attrs.pop("selected")), data.attrs.pop("labels")
         data = data.isel({name: [known[name].index(identity(label)) for label in selected[name]] for name in known})
         data = data.isel(run=slice(data.attrs.pop("runs", None)))
+        for name, label in data.attrs.pop("labels_of_axes", {}).items():
+            if name in data.variables:
+                data[name].attrs.setdefault("long_name", label)
         whole = bool(data[DONE].all())
         missing = _missing(group, data, known, selected) if whole else None
     except (ValueError, KeyError, TypeError, RuntimeError) as error:

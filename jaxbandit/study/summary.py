@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from jaxbandit.errors import BadInput
+from jaxbandit.wilson import share_interval
 
 
 class Row(TypedDict):
@@ -64,11 +65,11 @@ def exact_sum(values: np.ndarray) -> Fraction:
 class Moments:
     """A metric's mean and variance over runs, from exact sums: the cuts between chunks leave no trace.
 
-    ``binary``: whether each value is 0 or 1.
+    ``binary``: whether each value is 0 or 1; ``share``: whether each is between 0 and 1.
     """
 
-    def __init__(self, binary: bool = False) -> None:
-        self._runs, self._centre, self._finite, self._binary = 0, 0.0, True, binary
+    def __init__(self, binary: bool = False, share: bool = False) -> None:
+        self._runs, self._centre, self._finite, self._binary, self._share = 0, 0.0, True, binary, share
         self._first = self._second = Fraction(0)
 
     def add(self, values: np.ndarray) -> None:
@@ -90,6 +91,11 @@ class Moments:
         return self._runs
 
     @property
+    def within_one(self) -> bool:
+        """Whether each value is known to lie between 0 and 1."""
+        return self._binary or self._share
+
+    @property
     def mean(self) -> float:
         """The mean; NaN where a value was not finite."""
         return float(Fraction(self._centre) + self._first / self._runs) if self._finite else math.nan
@@ -99,22 +105,28 @@ class Moments:
         """The sample variance, of at least two values.
 
         Of zeros and ones it is that with two more of each, as Agresti and Coull (1998) have it: else it would be 0, and
-        an interval would have no width, where all of a few are the same.
+        an interval would have no width, where all of a few are the same. For the same reason shares that were all the
+        same are taken as if 2 of 4 more had been as far away as can be.
         """
         if self._binary:
             share = (self.mean * self._runs + 2) / (self._runs + 4)
             return share * (1 - share)
+        if self._share and not self._second:
+            share = 2 / (self._runs + 4)
+            return share * (1 - share) * max(self.mean, 1 - self.mean) ** 2
         return float(max(Fraction(0), self._second - self._first**2 / self._runs) / (self._runs - 1))
 
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval for the mean of at least two runs: Student's t, or Wilson's for a share of ones."""
+        """The 95 % interval for the mean of at least two runs.
+
+        Student's t; Wilson's for a share of ones. Values between 0 and 1 that were all the same tell how rarely a run
+        can be different (Wilson's interval for none of the runs), and such a run may be anything from 0 to 1.
+        """
         if self._binary:
-            z = NormalDist().inv_cdf(0.975)
-            n, mean = self._runs, self.mean
-            middle, half = mean + z * z / (2 * n), z * math.sqrt(mean * (1 - mean) / n + z * z / (4 * n * n))
-            scale = 1 + z * z / n
-            # Rounding must not put the mean outside.
-            return min(mean, max(0.0, (middle - half) / scale)), max(mean, min(1.0, (middle + half) / scale))
+            return share_interval(self.mean, self._runs)
+        if self._share and not self._second:
+            mean, rare = self.mean, share_interval(0.0, self._runs)[1]
+            return mean - rare * mean, mean + rare * (1 - mean)
         half = student_t(self._runs - 1) * math.sqrt(self.variance / self._runs)
         return self.mean - half, self.mean + half
 
@@ -148,9 +160,10 @@ class Always:
         return math.sqrt(variance * 2 * (x + 1) / (x * runs) * math.log(math.sqrt(x + 1) / self._level))
 
     def interval(self, moments: Moments) -> tuple[float, float]:
-        """The interval for the mean of at least two runs."""
+        """The interval for the mean of at least two runs, cut to what a mean of shares can be."""
         half = self.half_width(moments.variance, moments.runs)
-        return moments.mean - half, moments.mean + half
+        low, high = moments.mean - half, moments.mean + half
+        return (max(0.0, low), min(1.0, high)) if moments.within_one else (low, high)
 
 
 def student_t(freedom: int) -> float:

@@ -2,8 +2,9 @@
 
 import csv
 import io
+import textwrap
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from jaxbandit.study.summary import Row, dumps, identity, metrics, show, varying
 
@@ -13,26 +14,27 @@ WIDTH = 100
 Format = Literal["text", "markdown", "latex", "csv", "json"]
 
 
-def render(rows: Sequence[Row], format: Format = "text") -> str:
+def render(rows: Sequence[Row], format: Format = "text", every: bool = False) -> str:
     """A table of rows, ending with a newline.
 
-    ``text``, ``markdown`` and ``latex`` have a line for each policy and its params, a column for each metric, and
-    before them what all have in common. ``csv`` has a line for each row and a column for each param; ``json`` is
-    ``summary.json``.
+    ``text``, ``markdown`` and ``latex`` have a line for each policy and its params, a column for each metric
+    (see ``columns``; ``every``: for all of them), and before them what all have in common. ``csv`` has a line for each
+    row and a column for each param; ``json`` is ``summary.json``.
     """
     if format == "json":
         return dumps(rows).decode()
     if format == "csv":
         return _csv(rows)
-    cells, numbers, lead = cells_of(rows)
+    cells, numbers, lead = cells_of(rows, every=every)
+    head = caption(rows, every=every)
     if format == "markdown":
         rule = ["---:" if right else "---" for right in numbers]
         lines = ["| " + " | ".join(line) + " |" for line in [cells[0], rule, *cells[1:]]]
     elif format == "latex":
-        return _latex(cells, numbers, caption(rows))
+        return _latex(cells, numbers, head)
     else:
         lines = _text(cells, numbers, lead)
-    head = caption(rows)
+        head = textwrap.fill(head, WIDTH, break_on_hyphens=False)
     return "\n".join([*([head, ""] if head else []), *lines]) + "\n"
 
 
@@ -66,20 +68,49 @@ def _latex(cells: list[list[str]], numbers: list[bool], head: str) -> str:
 
 def _tex(text: str, number: object) -> str:
     if number:
-        return "$" + text.replace("±", r"\pm").replace("–", "-") + "$"
+        return "$" + text.replace("±", r"\pm").replace("–", "-").replace(" [", r"\ [") + "$"
     text = text.replace("\\", r"\textbackslash ")
     for mark in "&%$#_{}":
         text = text.replace(mark, "\\" + mark)
     return text
 
 
-def cells_of(rows: Sequence[Row]) -> tuple[list[list[str]], list[bool], int]:
-    """The header and the lines; which columns are aligned to the right; and how many come before the metrics."""
-    params, names = varying(rows), metrics(rows)
+def columns(rows: Sequence[Row]) -> tuple[list[str], dict[str, str]]:
+    """The metrics that a table has columns for, and the other ones, each with a word on what it is the same as.
+
+    Percentiles, as ``pulls_50`` beside ``pulls``, have none, and neither has a metric that is the same as an earlier
+    one, interval and all, in every line.
+    """
+    names = metrics(rows)
+    values: dict[str, list[Any]] = {name: [] for name in names}
+    for row in rows:
+        own = [row["mean"], row["ci_low"], row["ci_high"]]
+        values[row["metric"]].append((identity([row["policy"], row["params"], *own]), own[1] != own[2]))
+    shown: list[str] = []
+    others = {}
+    for name in names:
+        base, _, percent = name.rpartition("_")
+        twin = next((each for each in shown if values[each] == values[name]), None)
+        if percent.isdigit() and base in names:
+            others[name] = ""
+        elif twin is not None and any(wide for _, wide in values[name]):
+            others[name] = f"the same as {twin}"
+        else:
+            shown.append(name)
+    return shown, others
+
+
+def cells_of(rows: Sequence[Row], every: bool = False, ends: bool = False) -> tuple[list[list[str]], list[bool], int]:
+    """The header and the lines; which columns are aligned to the right; and how many come before the metrics.
+
+    ``every``: of all metrics (see ``columns``); ``ends``: with both ends of all intervals.
+    """
+    params, names = varying(rows), metrics(rows) if every else columns(rows)[0]
+    lopsided = {row["metric"] for row in rows if ends or not _symmetric(row)}
     lines: dict[str, tuple[Row, dict[str, str]]] = {}
     for row in rows:
         key = identity([row["policy"], row["params"]])
-        lines.setdefault(key, (row, {}))[1][row["metric"]] = estimate(row)
+        lines.setdefault(key, (row, {}))[1][row["metric"]] = estimate(row, row["metric"] in lopsided)
     body = [
         [row["policy"], *(show(row["params"].get(name)) for name in params), *(values.get(name, "") for name in names)]
         for row, values in lines.values()
@@ -88,28 +119,62 @@ def cells_of(rows: Sequence[Row]) -> tuple[list[list[str]], list[bool], int]:
     return [["policy", *params, *names], *body], [False, *numeric, *[True] * len(names)], 1 + len(params)
 
 
-def caption(rows: Sequence[Row]) -> str:
-    """What all rows have in common."""
+def caption(rows: Sequence[Row], every: bool = False, ends: bool = False) -> str:
+    """What all rows have in common, and what stands in a cell. ``every``, ``ends``: see ``cells_of``."""
     runs = sorted({row["runs"] for row in rows} - {0})
-    parts = [f"{' to '.join(f'{count:,}' for count in dict.fromkeys((runs[0], runs[-1])))} runs"] if runs else []
-    if any(row["ci_low"] != row["ci_high"] for row in rows):
+    counts = " to ".join(f"{count:,}" for count in dict.fromkeys((runs[0], runs[-1]))) if runs else ""
+    parts = [f"{counts} run{'' if counts == '1' else 's'}"] if runs else []
+    wide = [row for row in rows if row["ci_low"] != row["ci_high"]]
+    lopsided = {row["metric"] for row in wide if ends or not _symmetric(row)}
+    if any(row["metric"] not in lopsided for row in wide):
         parts.append("mean ± half of the 95 % interval")
+    if lopsided:
+        parts.append("mean [95 % interval]")
+    alone = ["it did not vary over its runs"] if any(map(_constant, rows)) else []
+    alone += ["it was computed, not sampled"] if runs and any(row["runs"] == 0 for row in rows) else []
+    if alone:
+        parts.append(f"a value alone: {', or '.join(alone)}")
     names = varying(rows)
     same = rows[0]["params"] if rows else {}
-    parts += [f"{name} = {show(value)}" for name, value in same.items() if name not in names]
+    parts += [f"{name} = {show(value)}" for name, value in same.items() if name not in names and value is not None]
+    others: dict[str, list[str]] = {}
+    for name, why in ({} if every else columns(rows)[1]).items():
+        others.setdefault(why, []).append(name)
+    parts += [f"{why}: {', '.join(alike)}" for why, alike in others.items() if why]
+    if percentiles := others.get(""):
+        parts.append(f"left out: {percentiles[0]} to {percentiles[-1]} (jaxbandit show --metric {percentiles[0]})")
     return "; ".join(parts)
 
 
-def estimate(row: Row) -> str:
-    """``mean ± half-width``, the half-width to two digits and the mean as far as those."""
+def _constant(row: Row) -> bool:
+    """Whether a sampled value was the same in all of several runs, so that they give it no interval."""
+    return row["runs"] > 1 and row["ci_low"] is not None and row["ci_low"] == row["ci_high"]
+
+
+def _symmetric(row: Row) -> bool:
+    """Whether the interval is the mean plus and minus the same, to within rounding, or there is none."""
+    mean, low, high = row["mean"], row["ci_low"], row["ci_high"]
+    if mean is None or low is None or high is None:
+        return True
+    return abs((high - mean) - (mean - low)) <= 1e-6 * (high - low) + 1e-12 * abs(mean)
+
+
+def estimate(row: Row, ends: bool = False) -> str:
+    """``mean ± half-width``, the half-width to two digits and the mean as far as those.
+
+    ``ends``: ``mean [low, high]`` instead, for an interval that is not the mean plus and minus the same.
+    """
     mean, low, high = row["mean"], row["ci_low"], row["ci_high"]
     if mean is None:
         return "–"
+    mean = float(mean)  # from JSON it may be whole; "z" below prints no -0
     if low is None or high is None or not high > low:
-        return f"{mean:.6g}" if abs(mean) < 1e5 else f"{mean:.0f}"
+        return f"{mean:z.6g}" if abs(mean) < 1e5 else f"{mean:.0f}"
     half = (high - low) / 2
     places = max(0, 1 - int(f"{half:.1e}".partition("e")[2]))
-    return f"{mean:.{places}f} ± {half:.{places}f}"
+    if ends:
+        return f"{mean:z.{places}f} [{float(low):z.{places}f}, {float(high):z.{places}f}]"
+    return f"{mean:z.{places}f} ± {half:.{places}f}"
 
 
 def _csv(rows: Sequence[Row]) -> str:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from jaxbandit.arms.models import BUDGET, Model, problems
-from jaxbandit.arms.problem import MOST_ARMS, Arms, arms
+from jaxbandit.arms.problem import MOST_ARMS, Arms, Drawn, arms
 from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Gaussian
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
+from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, flag, one_of, real, whole
 from jaxbandit.topk.halving import sequential_halving
 from jaxbandit.topk.lucb import ODD, lucb
@@ -29,6 +31,8 @@ class Setting:
     budget: int
     want: int
     model: Model
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if not 1 <= self.want <= self.arms:
@@ -214,14 +218,31 @@ def _count(name: str) -> Any:
 
 
 METRICS = (
-    Metric("regret", "aggregate regret (equation 1)", _regret, lower_is_better=True),
-    Metric("precision", "precision (of equal arms at the cut, any is right)", _precision),
-    Metric("expected_precision", "precision (equal arms at the cut: a random top K)", _expected_precision),
+    Metric(
+        "regret", "aggregate regret (mean of the best K arms less that of the chosen)", _regret, lower_is_better=True
+    ),
+    Metric("precision", "precision (of equal arms at the cut, any is right)", _precision, share=True),
+    Metric("expected_precision", "precision (equal arms at the cut: a random top K)", _expected_precision, share=True),
     Metric("exact", "probability of a set of K best arms", _exact, binary=True),
     Metric("pulls", "pulls used", _count("pulls"), lower_is_better=True),
     *pulls_of_arms(lower_is_better=False),
     Metric("stopped", "share of runs that a stopping rule ended", _stopped, binary=True),
 )
+
+
+def _described(setting: Setting) -> list[str]:
+    means, want = setting.model.means, setting.want
+    lines = [f"{setting.arms:,} arms, of which the {want:,} best are wanted"]
+    if isinstance(means, Drawn):
+        return [f"{lines[0]}; their means are drawn afresh in each run"]
+    ordered = np.sort(np.asarray(means.means))[::-1] * (setting.model.width / UNITS)
+    lines.append(f"the best mean is {ordered[0] - ordered[-1]:.4g} above the worst")
+    if want < setting.arms:
+        gap, ties = ordered[want - 1] - ordered[want], int((ordered == ordered[want - 1]).sum())
+        cut = f"no. {want:,} is {gap:.4g} above no. {want + 1:,}" if gap else f"{ties:,} arms are equal at the cut"
+        lines[-1] += f"; {cut}"
+    return lines
+
 
 FAMILY = Family(
     "topk",
@@ -229,6 +250,7 @@ FAMILY = Family(
     {kind.name: kind for kind in POLICIES},
     METRICS,
     common=("n", "K", "budget"),
+    describe=_described,
 )
 
 __all__ = ["FAMILY", "Setting"]
