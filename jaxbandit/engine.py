@@ -19,6 +19,7 @@ from jax import Array, lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.contract import Contract, briefly, inspect
+from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem, Tree, accelerated, execution_of
 from jaxbandit.progress import Progress, Status, shown
@@ -331,7 +332,8 @@ def simulate(
         runs: runs of each configuration, 1 to 2^31 - 1. Runs of the same number share their randomness.
         seed: 0 to 2^32 - 1.
         first_run: the number of the first run; results do not depend on how runs are divided among calls.
-        devices: all local devices where None.
+        devices: all local devices where None. On a CPU these are one a core, unless JAX had started before (a warning
+            says so once), or ``JAX_NUM_CPU_DEVICES`` or ``XLA_FLAGS`` say how many.
         lanes: lanes advanced together on a device; chosen from the size of a lane's state where None. Halved as often
             as the device runs out of memory, with a warning.
         checkpoints: budgets, ascending and below that of each problem (its field ``budget``), at which a run is
@@ -371,6 +373,8 @@ def simulate(
             inspect(role, each)
     if implementation not in get_args(Implementation):
         raise BadInput("implementation", implementation, f"one of {', '.join(get_args(Implementation))}")
+    if devices is None:
+        use_all_cores(say=True)
     answers = simulate_pairs(
         list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True)),
         runs=runs, seed=seed, first_run=first_run, devices=devices, lanes=lanes, checkpoints=checkpoints,

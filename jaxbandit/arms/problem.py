@@ -18,6 +18,7 @@ from jaxbandit.arms.prefix import added, best, highest, in_blocks
 from jaxbandit.arms.pulls import counted
 from jaxbandit.arms.rewards import Rewards, Scale
 from jaxbandit.contract import Used, brief
+from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Quantiles
 from jaxbandit.random import position, words
@@ -285,6 +286,7 @@ def arms(
     Raises:
         BadInput: for a budget or a number of arms out of range.
     """
+    use_all_cores()
     if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or not 0 <= budget <= MOST_PULLS:
         raise BadInput("budget", budget, f"a whole number from 0 to {MOST_PULLS}")
     if not 1 <= means.arms <= MOST_ARMS:

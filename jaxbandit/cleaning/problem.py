@@ -18,6 +18,7 @@ from jaxbandit.cleaning import crowd
 from jaxbandit.cleaning.alike import Meet, Met, Tables, meet, tables_for
 from jaxbandit.cleaning.mixed import Mix, Mixed, mix
 from jaxbandit.contract import Used, brief
+from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Quantiles, Uniform
 from jaxbandit.random import binomial, categorical, exponential, position, thresholds
@@ -419,6 +420,7 @@ def synthetic(
         BadInput: for a count out of range or weights that are no distribution over some r > 0. Where runs are not
             paired: for a tape, for a budget above 65,536 and for more than 64 false values an entity.
     """
+    use_all_cores()
     if isinstance(entities, bool) or not isinstance(entities, int | np.integer) or not 1 <= entities <= 2**31 - 1:
         raise BadInput("entities", entities, "a whole number from 1 to 2147483647")
     weights = np.asarray(false_values, np.float64)
@@ -461,6 +463,7 @@ def of_table(
     Raises:
         BadInput: for anything out of range, and where no row has a false value.
     """
+    use_all_cores()
     counts = np.asarray(false_values)
     if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer) or (counts < 0).any():
         raise BadInput("false_values", f"{counts.dtype} of shape {counts.shape}", "a list of whole numbers, at least 0")

@@ -71,24 +71,15 @@ def _complaint(argv: Sequence[str], box: str) -> BadInput:
     return BadInput("arguments", " ".join(argv), usage)
 
 
-def _use_all_cores() -> None:
-    """One JAX device a core, on the CPU, unless the user has set that. It has no effect on accelerators."""
-    import jax
-
-    if "JAX_NUM_CPU_DEVICES" in os.environ or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
-        return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with contextlib.suppress(RuntimeError):  # JAX already runs: in a notebook, or a test
-        jax.config.update("jax_num_cpu_devices", cores)
-
-
 def run(argv: Sequence[str]) -> int:
     """Runs the verb that ``argv`` names; returns the exit status."""
     try:
         verb = parse(argv)
         interruption.continues = lambda: f"jaxbandit {shlex.join(argv)}" if getattr(verb, "continues", False) else None
         if not isinstance(verb, Show):
-            _use_all_cores()
+            from jaxbandit.devices import use_all_cores
+
+            use_all_cores()  # before a plugin makes an array
         for plugin in getattr(verb, "plugin", ()):
             from jaxbandit.study import plugins
 

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from jaxbandit.contract import brief
+from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import gain
 from jaxbandit.extraction.answers import Crowd, answer, crowd
@@ -185,6 +186,7 @@ def extraction(
     Raises:
         BadInput: for models and configurations that do not exist, and a budget below the cheapest query.
     """
+    use_all_cores()
     pairs = checked(configurations)
     units, shorter = table(cost, pairs, domain.values.shape[1])
     costs = np.array([shorter[c, length] for c, (_, length) in enumerate(pairs)])

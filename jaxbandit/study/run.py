@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from jaxbandit.conformance import check_once
+from jaxbandit.devices import use_all_cores
 from jaxbandit.engine import endless_runs, simulate_pairs
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
@@ -69,6 +70,7 @@ def run(
     out = Path(out)
     tell = progress or (lambda status: None)
     tell(Status(0, 0, "preparing problems and policies"))
+    use_all_cores(say=executor is None)
     configurations = study.configurations()
     canonical = study.canonical()
     if check and not study.family.checked:

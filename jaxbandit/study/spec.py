@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxbandit.contract import brief
+from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Family, Parameter, ProblemKind, Required, parse, whole
@@ -137,6 +138,7 @@ class Study:
                 raise BadInput(name, table, f"a table, [{name}]")
         if not isinstance(policies, list) or not policies or not all(isinstance(policy, dict) for policy in policies):
             raise BadInput("policy", policies, "at least one table, [[policy]]")
+        use_all_cores()  # before the problems make arrays
         folder = (base or Path()).absolute()
 
         def found(field: str, path: str) -> str:
