@@ -79,7 +79,7 @@ class Display:
             self._thread.join()
         if self._bar is not None:
             if kind is None:
-                self(self.status._replace(doing="done"))
+                self(self.status._replace(doing="done", idle=0, left=None))
             self._draw()
             self._bar.close()
 
