@@ -100,7 +100,7 @@ class Judged:
     truth: jax.Array
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name not in ("init", "ask", "tell", "done", "dense", "stride"):
+        if name.startswith("__") or name not in ("init", "ask", "tell", "done", "execution"):
             raise AttributeError(name)
         return getattr(self.rule, name)
 

@@ -45,7 +45,7 @@ class Streak:
             attempt=state.tried,
             successes=jnp.int32(1),  # up to the next success ...
             failures=self.patience - state.streak,  # ... or the last failure that is put up with
-            cleans=jnp.where(self.done(view, state), 0, view.budget - state.totals.spent),
+            cleans=view.budget - state.totals.spent,
         )
 
     def tell(self, view: cleaning.View, state: State, pull: cleaning.Pull, outcome: cleaning.Outcome) -> State:

@@ -32,8 +32,8 @@ class Bandit:
         return self.budget, self.means.shape[0]  # what a policy may know
 
     def pull(self, key: Stream, instance: None, pull: tuple[Array, Array]) -> Array:
-        arm, number = pull  # a number of -1: no pull
-        return jnp.where(number >= 0, bernoulli(words(key, arm + 1, number)[0], self.means[arm]), False)
+        arm, number = pull  # the arm, and how often it was pulled before
+        return bernoulli(words(key, arm + 1, number)[0], self.means[arm])
 
 
 @jax.tree_util.register_dataclass
@@ -50,11 +50,11 @@ class UCB:
         tried = jnp.maximum(state.pulls, 1)
         bonus = jnp.sqrt(self.width * jnp.log(jnp.sum(state.pulls) + 1.0) / tried)
         arm = jnp.argmax(jnp.where(state.pulls == 0, jnp.inf, state.wins / tried + bonus))
-        return arm, jnp.where(self.done(view, state), -1, state.pulls[arm])
+        return arm, state.pulls[arm]
 
     def tell(self, view: tuple[Array, int], state: State, pull: tuple[Array, Array], outcome: Array) -> State:
-        arm, number = pull
-        return State(state.pulls.at[arm].add(number >= 0), state.wins.at[arm].add(outcome))
+        arm, _ = pull
+        return State(state.pulls.at[arm].add(1), state.wins.at[arm].add(outcome))
 
     def done(self, view: tuple[Array, int], state: State) -> Array:
         return jnp.sum(state.pulls) >= view[0]

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from jaxbandit.errors import BadInput
 
 if TYPE_CHECKING:
-    from jaxbandit.engine import Policy, Problem, simulate
+    from jaxbandit.conformance import check
+    from jaxbandit.engine import simulate
+    from jaxbandit.grammar import Execution, Policy, Problem
     from jaxbandit.study.compare import paired_differences, quantiles, ranks
     from jaxbandit.study.display import plot, table
     from jaxbandit.study.objects import experiment, run_study
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BadInput", "Policy", "Problem", "Study", "__version__", "experiment", "load_study", "open_results",
-    "paired_differences", "plot", "quantiles", "ranks", "run_study", "simulate", "table",
+    "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "check", "experiment", "load_study",
+    "open_results", "paired_differences", "plot", "quantiles", "ranks", "run_study", "simulate", "table",
 ]  # fmt: skip
 
 _HOMES = {
-    "engine": ("Policy", "Problem", "simulate"),
+    "conformance": ("check",),
+    "engine": ("simulate",),
+    "grammar": ("Execution", "Policy", "Problem"),
     "study.compare": ("paired_differences", "quantiles", "ranks"),
     "study.display": ("plot", "table"),
     "study.objects": ("experiment", "run_study"),

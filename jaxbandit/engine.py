@@ -1,8 +1,8 @@
 """Lanes: many runs of a policy on a problem advance together, whatever the family.
 
 A lane is one run of one configuration. The batch loop steps all lanes at once, the step vmapped inside it; lanes that
-are done take pulls of count 0, which change nothing, until the next refill gives them another run. Nothing that a
-lane computes depends on its place, so a study's results have the same bits however it is cut.
+are done stay as they are, until the next refill gives them another run. Nothing that a lane computes depends on its
+place, so a study's results have the same bits however it is cut.
 """
 
 import functools
@@ -10,7 +10,7 @@ import itertools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,58 +18,13 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from jaxbandit.contract import Contract, briefly, inspect
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Implementation, Policy, Problem, Tree, accelerated, execution_of
 from jaxbandit.random.fence import where_due
 from jaxbandit.random.stream import Stream, stream
 
-Tree = Any
-"""A pytree of arrays."""
-
-
 _log = logging.getLogger("jaxbandit")
-
-
-class Problem(Protocol):
-    """What the lanes are run against: the hidden truth, and what an algorithm may see of it. A pytree."""
-
-    def draw(self, key: Stream) -> Tree:
-        """What is drawn once a run (a few scalars); kept with the lane."""
-
-    def view(self, key: Stream, instance: Tree) -> Any:
-        """The public side of the run, for the policy."""
-
-    def pull(self, key: Stream, instance: Tree, pull: Tree) -> Tree:
-        """The outcome of a pull."""
-
-
-class Policy(Protocol):
-    """An algorithm: pure functions on one lane. A pytree whose leaves are its hyperparameters.
-
-    One whose runs take few or heavy steps may have an attribute ``stride`` of its class: how many steps all lanes
-    make before the engine looks which of them are over (int, 32 where there is none). ``scratch``, of its class too,
-    names the fields of its state whose contents do not matter when a run begins: the engine leaves those of the lane's
-    last run there. One whose steps go over all of its state may have ``dense``, true, or how many bytes of a lane a
-    step works on, where that is more: there are no more lanes at once than a processor's cache holds. One may
-    also say how many ``lanes`` at once are enough on a CPU.
-
-    One that can make several steps at less cost than one by one may have a method ``steps``, of (view, step, state):
-    the state after some of them. ``step(state)`` asks, pulls and tells, also of states of other shapes than ``init``'s.
-    """
-
-    def init(self, view: Any) -> Tree:
-        """The state before the first pull."""
-
-    def ask(self, view: Any, state: Tree) -> Tree:
-        """The next pull; one of count 0 where the run is over."""
-
-    def tell(self, view: Any, state: Tree, pull: Tree, outcome: Tree) -> Tree:
-        """The state after the outcome; bit for bit ``state`` where the pull's count was 0."""
-
-    def done(self, view: Any, state: Tree) -> Array:
-        """Whether the run is over (bool scalar)."""
-
-    def answer(self, view: Any, state: Tree) -> dict[str, Array]:
-        """What is measured at the end, by name (arrays of any shape)."""
 
 
 class _Curve(NamedTuple):
@@ -127,14 +82,15 @@ def _begin(
     many = checkpoints.shape[0]
     if many:
         problem = replace(problem, budget=checkpoints[0])
-    instance = problem.draw(key)
-    view = problem.view(key, instance)
-    state = policy.init(view)
+    run = Contract(problem, policy)
+    instance = run.draw(key)
+    view = run.view(key, instance)
+    state = run.init(view)
     curve = None
     if many:
         blank = {
             name: jnp.zeros((many, *jnp.shape(value)), jnp.result_type(value))
-            for name, value in policy.answer(view, state).items()
+            for name, value in run.answer(view, instance, state).items()
         }
         curve = _Curve(jnp.int32(0), checkpoints[0], blank)
     return _Lane(jnp.int32(-1), key, knobs, instance, state, curve)
@@ -147,31 +103,29 @@ def _chunk(
     """At most ``rounds`` rounds of ``stride`` steps and a refill, on one device's lanes."""
     many = checkpoints.shape[0]
 
-    _, policy = cut.join(shared, [leaf[0] for leaf in stacked])
+    execution = execution_of(cut.join(shared, [leaf[0] for leaf in stacked])[1])
 
     def begin(job: Array) -> _Lane:
         key = stream(seed, first_run + (job % runs).astype(jnp.uint32))
         return _begin(cut, shared, stacked, checkpoints, job // runs, key)._replace(job=job)
 
-    def pair(lane: _Lane) -> tuple[Any, Any]:
+    def pair(lane: _Lane) -> Contract:
         problem, policy = cut.join(shared, lane.knobs)
-        return (replace(problem, budget=lane.curve.budget) if lane.curve else problem), policy
+        return Contract(replace(problem, budget=lane.curve.budget) if lane.curve else problem, policy)
 
     def step(lane: _Lane) -> _Lane:
-        problem, policy = pair(lane)
-        view = problem.view(lane.key, lane.instance)
-
-        def one(state: Tree) -> Tree:
-            pull = policy.ask(view, state)
-            return policy.tell(view, state, pull, problem.pull(lane.key, lane.instance, pull))
-
-        state = policy.steps(view, one, lane.state) if hasattr(policy, "steps") else one(lane.state)
+        run = pair(lane)
+        view = run.view(lane.key, lane.instance)
+        state = run.step(view, lane.key, lane.instance, lane.state)
+        if not execution.masked:
+            over = run.done(view, lane.state)
+            state = jax.tree.map(lambda new, old: jnp.where(over, old, new), state, lane.state)
         return lane._replace(state=state)
 
     def finish(lane: _Lane) -> tuple[Array, dict[str, Array]]:
-        problem, policy = pair(lane)
-        view = problem.view(lane.key, lane.instance)
-        return policy.done(view, lane.state) & (lane.job >= 0), policy.answer(view, lane.state)
+        run = pair(lane)
+        view = run.view(lane.key, lane.instance)
+        return run.done(view, lane.state) & (lane.job >= 0), run.answer(view, lane.instance, lane.state)
 
     def record(lane: _Lane) -> _Curve:
         """Keeps the answers of a lane that has spent what it may until the next checkpoint, and lets it go on."""
@@ -201,7 +155,7 @@ def _chunk(
         job = queue.next + (jnp.cumsum(free, dtype=jnp.int32) - 1) * devices
         job = jnp.where(free & (job < jobs), job, -1)
         fresh = jax.vmap(begin)(jnp.maximum(job, 0))._replace(job=job)
-        fresh = fresh._replace(state=_but_scratch(policy, fresh.state, lanes.state))
+        fresh = fresh._replace(state=_but_scratch(execution.scratch, fresh.state, lanes.state))
         lanes = jax.tree.map(lambda new, old: jnp.where(_column(free, old), new, old), fresh, lanes)
         taken = jnp.sum(job >= 0, dtype=jnp.int32)
         return lanes, _Queue(queue.next + taken * devices, jnp.sum(lanes.job >= 0, dtype=jnp.int32), kept)
@@ -229,9 +183,8 @@ def _chunk(
     return lanes, queue
 
 
-def _but_scratch(policy: Any, fresh: Any, old: Any) -> Any:
-    """The state of runs that begin, but for the policy's ``scratch``: writing all of it would cost many steps."""
-    names = getattr(policy, "scratch", ())
+def _but_scratch(names: tuple[str, ...], fresh: Any, old: Any) -> Any:
+    """The state of runs that begin, but for ``Execution.scratch``: writing all of it would cost many steps."""
     return fresh._replace(**{name: getattr(old, name) for name in names}) if names else fresh
 
 
@@ -248,8 +201,8 @@ def _shapes(
 
     def sample(shared: list[Array], stacked: list[Array], checkpoints: Array) -> tuple[_Lane, dict[str, Array]]:
         lane = _begin(cut, shared, stacked, checkpoints, jnp.int32(0), stream(0, 0))
-        problem, policy = cut.join(shared, lane.knobs)
-        answers = policy.answer(problem.view(lane.key, lane.instance), lane.state)
+        run = Contract(*cut.join(shared, lane.knobs))
+        answers = run.answer(run.view(lane.key, lane.instance), lane.instance, lane.state)
         if lane.curve is not None:
             answers = {name: jnp.stack([value] * (1 + checkpoints.shape[0])) for name, value in answers.items()}
         return lane, answers
@@ -351,6 +304,7 @@ def simulate(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
     checkpoints: Sequence[float] = (),
+    implementation: Implementation = "fast",
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, np.ndarray]:
     """Simulates ``runs`` independent runs of each configuration.
@@ -366,6 +320,8 @@ def simulate(
         checkpoints: budgets, ascending and below that of each problem (its field ``budget``), at which a run is
             recorded too. Until a checkpoint, the problem shows the policy that budget and not its own: so it is for
             policies that do not plan for their budget, and the record is that of a run with the smaller budget.
+        implementation: "fast", or "reference" for each policy as it is written, without the faster implementation
+            that it may have. Both have one law; where a pull's outcome is drawn reward by reward, they have one result.
         progress: called between chunks with (runs finished, runs in all), counted over configurations.
 
     Returns:
@@ -373,7 +329,8 @@ def simulate(
         gave it. With checkpoints it is (configurations, runs, checkpoints + 1, ...), the end of the run last.
 
     Raises:
-        BadInput: for a count or a seed out of range, and for checkpoints out of order.
+        BadInput: for a count or a seed out of range, for checkpoints out of order, for another implementation, and for
+            a problem or a policy that breaks its contract in a way that types show (``check`` finds more).
     """
     problems, policies = _as_list(problem), _as_list(policy)
     count = max(len(problems), len(policies))
@@ -385,7 +342,14 @@ def simulate(
             raise BadInput(name, value, f"a whole number from {low} to {high}")
     if lanes is not None and lanes < 1:
         raise BadInput("lanes", lanes, "at least 1")
+    for role, given in (("problem", problems), ("policy", policies)):
+        for each in given:
+            inspect(role, each)
+    if implementation not in get_args(Implementation):
+        raise BadInput("implementation", implementation, f"one of {', '.join(get_args(Implementation))}")
     pairs = list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True))
+    if implementation == "fast":
+        pairs = [(problem, accelerated(policy, problem)) for problem, policy in pairs]
     mesh = Mesh(np.array(devices or jax.local_devices()), (_AXIS,), axis_types=(AxisType.Auto,))
     budgets = _checkpoints(checkpoints, problems)
     results: dict[str, np.ndarray] = {}
@@ -396,7 +360,8 @@ def simulate(
             if progress is not None:
                 progress(base + done, runs * count)
 
-        answers = _run_group(cut, shared, knobs, budgets, len(members), mesh, runs, seed, first_run, lanes, report)
+        with briefly():
+            answers = _run_group(cut, shared, knobs, budgets, len(members), mesh, runs, seed, first_run, lanes, report)
         for name, values in answers.items():
             results.setdefault(name, np.zeros((count, *values.shape[1:]), values.dtype))[members] = values
         finished += runs * len(members)
@@ -420,11 +385,9 @@ def _checkpoints(given: Sequence[float], problems: Sequence[Any]) -> Array:
     return jnp.asarray(exact)
 
 
-_STRIDE = 32
 _JOBS_AT_ONCE, _ANSWER_BYTES = 1 << 24, 1 << 30
 _STATE_BYTES = {"cpu": 1 << 27}
 _CACHE_BYTES = {"cpu": 1 << 20}
-_LANES = {"cpu": 4096}
 _VECTOR = 64
 
 
@@ -476,7 +439,7 @@ def _run_jobs(
     carry = jax.device_put(
         _empty_lanes(lane, answers, width, per_device, devices), NamedSharding(mesh, PartitionSpec(_AXIS))
     )
-    chunk = _compiled(cut, mesh, getattr(policy, "stride", _STRIDE))
+    chunk = _compiled(cut, mesh, execution_of(policy).stride)
     numbers = (np.uint32(seed), np.uint32(first_run), np.int32(runs), np.int32(jobs))
     rounds = 8
     while True:
@@ -499,14 +462,13 @@ def _run_jobs(
 
 
 def _width(lane: _Lane, policy: Policy, mesh: Mesh) -> int:
-    platform = mesh.devices.flat[0].platform
+    platform, execution = mesh.devices.flat[0].platform, execution_of(policy)
     room = _STATE_BYTES.get(platform, 1 << 33)
-    dense = int(getattr(policy, "dense", 0))
-    if dense:
+    if execution.in_cache:
         # One that makes several steps at once works on a part of its arrays most of the time.
-        room = _CACHE_BYTES.get(platform, room) * (1 + hasattr(policy, "steps"))
-    most = int(getattr(policy, "lanes", _LANES["cpu"])) if platform == "cpu" else _LANES.get(platform, 1 << 16)
-    return max(1, min(most, room // max(_bytes(lane), dense)))
+        room = _CACHE_BYTES.get(platform, room) * (1 + hasattr(policy, "advance"))
+    most = execution.most_lanes if platform == "cpu" else 1 << 16
+    return max(1, min(most, room // max(_bytes(lane), execution.step_bytes)))
 
 
 def _even(most: int, jobs: int, room: int) -> int:

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxbandit.engine import Policy, Problem
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, Problem
 
 
 class Required:
@@ -101,6 +101,8 @@ class Family:
     """Swept params in the order in which they can be the x axis, where it is not that of the study."""
     fingerprint: str = ""
     """What else the results depend on, where names do not tell: of a family made of a user's objects."""
+    checked: bool = False
+    """Whether a study need not look at its users' own problems and policies: see ``jaxbandit.check``."""
 
 
 def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jaxbandit import cli, papers
 from jaxbandit.study import families
 from jaxbandit.study.results import open_results
-from tests import toy
+from tests import interruptions, toy
 
 STUDY = """
 seed = 3
@@ -188,3 +190,38 @@ def test_a_stopped_study_continues(tmp_path: Path, capsys: pytest.CaptureFixture
     path.write_text(STUDY.format(runs=30_000, budget=10).replace("seed = 3", "seed = 4"))
     assert cli.main(command) == 2
     assert "seed differs in the study it holds" in capsys.readouterr().err
+
+
+def test_an_interruption_is_one_line(tmp_path: Path) -> None:
+    """Each verb, in each way, while it imports, compiles or writes: see ``interruptions.py`` for more of them."""
+    moments = random.Random(1)
+    for verb, command in interruptions.prepare(tmp_path).items():
+        for how in interruptions.HOW:
+            after = moments.uniform(0, interruptions.LATEST[verb] / 2)
+            ended = interruptions.interrupt(command, how, after, between=moments.uniform(0, 0.02))
+            if ended[0] != 0:
+                assert not interruptions.complaint(command, how, *ended), (verb, how, after, ended)
+
+
+def test_tune_keeps_the_settings_that_it_tuned(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["tune", str(study), "--out", str(tmp_path / "out")]
+
+    def tune(setting: toy.Setting) -> list[Any]:
+        if setting.budget == 10:
+            raise KeyboardInterrupt
+        return toy.FAMILY.tune(setting)
+
+    whole = cli.main(["tune", str(study)])
+    table = capsys.readouterr().out
+    with monkeypatch.context() as patch:
+        patch.setitem(families.FAMILIES, "toy", replace(toy.FAMILY, tune=tune))
+        with pytest.raises(KeyboardInterrupt):
+            cli.main(command)
+    assert "budget" not in capsys.readouterr().out
+    assert not (tmp_path / "out" / "summary.json").exists()
+    assert cli.main(command) == whole == 0
+    again = capsys.readouterr()
+    assert again.out == table
+    assert again.err.count("share = 1") == 1  # of two settings

@@ -4,16 +4,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 
-from jaxbandit import BadInput, simulate
+from jaxbandit import BadInput, Execution, simulate
 from jaxbandit import engine as engine_module
 from jaxbandit.cleaning import EE, Normal, Uniform, ee, epsilon_greedy, of_table, synthetic, uniform_false_values
 from jaxbandit.cleaning.family import POLICIES, Setting
+from tests import toy
 
 
 def problem(budget: int = 300, entities: int = 500, **changes: Any) -> Any:
@@ -132,6 +136,44 @@ def test_out_of_memory_halves_the_lanes(monkeypatch: pytest.MonkeyPatch, caplog:
     monkeypatch.setattr(engine_module, "_run_jobs", broken)
     with pytest.raises(jax.errors.JaxRuntimeError):
         simulate(problem(), ee(2, 0.5), runs=40)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Counter:
+    """Counts what it is told, whether its run is over or not, up to ``goal``."""
+
+    goal: Array
+    execution: Any = field(default=Execution(), metadata={"static": True})
+
+    def init(self, view: Any) -> Array:
+        return jnp.int32(0)
+
+    def ask(self, view: Any, state: Array) -> Any:
+        return (jnp.int32(0), state, jnp.int32(1))
+
+    def tell(self, view: Any, state: Array, pull: Any, outcome: Array) -> Array:
+        return state + 1
+
+    def done(self, view: Any, state: Array) -> Array:
+        return state >= self.goal
+
+    def answer(self, view: Any, state: Array) -> dict[str, Array]:
+        return {"told": state}
+
+
+def test_a_run_that_is_over_stays_as_it_is() -> None:
+    coins = toy.Setting(1, 0.5, 0.5).problem()
+    goals = [3, 100, 101]
+    told = simulate(coins, [_Counter(np.int32(goal)) for goal in goals], runs=5)["told"]
+    assert told.tolist() == [[goal] * 5 for goal in goals]
+    masked = simulate(coins, _Counter(np.int32(3), Execution(masked=True)), runs=1)["told"]
+    assert masked.tolist() == [[32]]  # it promised what it does not do: the test sees the difference
+
+
+def test_wrong_execution() -> None:
+    with pytest.raises(BadInput, match=r"_Counter\.execution = fast: a jaxbandit\.Execution"):
+        simulate(toy.Setting(1, 0.5, 0.5).problem(), _Counter(np.int32(3), "fast"), runs=1)
 
 
 _SCRIPT = """

@@ -200,7 +200,7 @@ def test_sequential_halving_is_its_oracle(options: dict[str, bool]) -> None:
 
 @pytest.mark.parametrize(("rule", "rewards"), [("optmai", "drawn"), ("sar", "records")])
 def test_arrays_that_shrink_change_nothing(rule: str, rewards: str) -> None:
-    """``simulate`` makes the steps of ``Rounds.steps``; ``record`` asks and tells, and keeps all arms."""
+    """``simulate`` makes the steps of ``Rounds.advance``; ``record`` asks and tells, and keeps all arms."""
     n, budget = 110, 2_000
     paying = [np.arange(9 + arm) % (2 + arm % 3) == 0 for arm in range(n)]
     model: tuple[Any, Any] = (given(means_of(1, n)), Bernoulli())

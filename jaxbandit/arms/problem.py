@@ -16,6 +16,7 @@ from jax import Array, lax
 
 from jaxbandit.arms.prefix import added, best, highest, in_blocks
 from jaxbandit.arms.rewards import Rewards
+from jaxbandit.contract import Used
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Quantiles
 from jaxbandit.random import position, words
@@ -248,6 +249,12 @@ class Arms:
         place = jnp.arange(pull.arm.shape[0], dtype=jnp.int32)
         asked = jnp.where((place < pull.used) & (pull.arm >= 0), counts[1], 0)
         return Outcome(asked if rewards.even else found[1], found[0])
+
+    def used(self, view: View, pull: Pull | Tape, outcome: Outcome | Draws) -> Used | None:
+        """Which rewards a pull took, for ``check``; None of a tape."""
+        if isinstance(pull, Tape) or isinstance(outcome, Draws):
+            return None
+        return Used(pull.arm, jnp.broadcast_to(pull.first, pull.arm.shape), outcome.made, jnp.int32(view.arms))
 
 
 def arms(

@@ -16,6 +16,7 @@ from jax import Array
 
 from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Execution
 from jaxbandit.random.race import UNLIMITED
 
 
@@ -42,6 +43,8 @@ class EE:
     t: Array
     need: Array
     early_stopping: Array
+
+    execution = Execution(masked=True)
 
     def init(self, view: View) -> State:
         """At the first entity of the order, nothing tried."""

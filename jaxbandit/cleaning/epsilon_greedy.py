@@ -18,6 +18,7 @@ from jaxbandit.cleaning.pool import PADDING, Entry, below, row_at
 from jaxbandit.cleaning.problem import Outcome, Totals, Tries, View
 from jaxbandit.cleaning.random import PICK, single
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import uniform
 from jaxbandit.random.fence import once
 from jaxbandit.random.stream import Stream, words
@@ -115,7 +116,7 @@ class EpsilonGreedy:
     epsilon: Array
     memory: int = field(metadata={"static": True})
 
-    scratch = ("rows",)
+    execution = Execution(scratch=("rows",), masked=True)
 
     def init(self, view: View) -> State:
         """Nothing met."""

@@ -17,6 +17,7 @@ from jaxbandit.cleaning.epsilon_greedy import search, share
 from jaxbandit.cleaning.mixed import BEST, BYTE, CLEAN, DIRTY, FAILED, NEW, NOTHING, Counts, Mix, Mixed, estimate, width
 from jaxbandit.cleaning.pool import PADDING
 from jaxbandit.cleaning.problem import Totals, View
+from jaxbandit.grammar import Execution
 
 
 def _estimates(rows: Array) -> Array:
@@ -47,9 +48,7 @@ class EpsilonGreedyAlike:
     memory: int = field(metadata={"static": True})
     width: int = field(metadata={"static": True})
 
-    scratch = ("rows",)
-    lanes = 128
-    stride = 4
+    execution = Execution(stride=4, most_lanes=128, scratch=("rows",), masked=True)
 
     def init(self, view: View) -> State:
         """Nothing met."""

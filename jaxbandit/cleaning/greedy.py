@@ -15,6 +15,7 @@ from jax import Array
 from jaxbandit.cleaning.pool import PADDING, Entry, below, select
 from jaxbandit.cleaning.problem import Chase, Outcome, Totals, View
 from jaxbandit.cleaning.random import PICK
+from jaxbandit.grammar import Execution
 from jaxbandit.random.fence import once
 
 
@@ -39,7 +40,7 @@ class Greedy:
 
     memory: int = field(metadata={"static": True})
 
-    scratch = ("rows",)
+    execution = Execution(scratch=("rows",), masked=True)
 
     def init(self, view: View) -> State:
         """Nothing met."""

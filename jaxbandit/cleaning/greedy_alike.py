@@ -16,6 +16,7 @@ from jaxbandit.cleaning.alike import RARE, UNKNOWN, VISITS, Meet, Met, pack, unp
 from jaxbandit.cleaning.pool import PADDING, below
 from jaxbandit.cleaning.problem import Totals, View
 from jaxbandit.cleaning.random import PICK, RUN
+from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import uniform
 from jaxbandit.random.fence import once
 from jaxbandit.random.stream import words
@@ -47,9 +48,7 @@ class GreedyAlike:
 
     memory: int = field(metadata={"static": True})
 
-    scratch = ("rows",)
-    lanes = 512
-    stride = 16
+    execution = Execution(stride=16, most_lanes=512, scratch=("rows",), masked=True)
 
     def init(self, view: View) -> State:
         """Nothing met."""

@@ -16,6 +16,7 @@ from jax import Array, lax
 
 from jaxbandit.cleaning.pool import Entry, Pool, select
 from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
+from jaxbandit.grammar import Execution
 from jaxbandit.random.race import UNLIMITED
 
 
@@ -61,6 +62,8 @@ class Index:
 
     allowed: Array
     memory: int = field(metadata={"static": True})
+
+    execution = Execution(masked=True)
 
     def init(self, view: View) -> State:
         """At the first entity with the most false values."""

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.cleaning.problem import InformedPull, Outcome, Totals, View
+from jaxbandit.grammar import Execution
 from jaxbandit.random.race import UNLIMITED
 
 
@@ -28,6 +29,8 @@ class State(NamedTuple):
 @dataclass(frozen=True)
 class KnownSc:
     """It has no parameters."""
+
+    execution = Execution(masked=True)
 
     def init(self, view: View) -> State:
         """At the best entity."""

@@ -17,6 +17,7 @@ from jax import Array
 from jaxbandit.cleaning import crowd
 from jaxbandit.cleaning.alike import Meet, Met, Tables, meet, tables_for
 from jaxbandit.cleaning.mixed import Mix, Mixed, mix
+from jaxbandit.contract import Used
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Quantiles, Uniform
 from jaxbandit.random import binomial, categorical, exponential, position, thresholds
@@ -224,6 +225,12 @@ class Cleaning:
             else:
                 removed, failed = race_at(*address, probability, *walls)
         return Outcome(removed + failed, removed)
+
+    def used(self, view: View, pull: AnyPull, outcome: AnyOutcome) -> Used | None:
+        """Which operations a pull of one entity made, for ``check``; None of other pulls."""
+        if not isinstance(pull, Pull) or not isinstance(outcome, Outcome):
+            return None
+        return Used(pull.entity, pull.attempt, outcome.cleans, view.entities)
 
     def walk(self, key: Stream, instance: Instance, pull: Walk) -> Stroll:
         """The outcome of a ``Walk``: a word an operation, on tape and in production alike."""

@@ -15,6 +15,7 @@ from jax import Array, lax
 
 from jaxbandit.cleaning.pool import Entry, below, row_at
 from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, Totals, Tries, View, Walk
+from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import uniform
 from jaxbandit.random.fence import once
 from jaxbandit.random.stream import words
@@ -71,7 +72,7 @@ class Random:
 
     memory: int = field(metadata={"static": True})
 
-    scratch = ("rows",)
+    execution = Execution(scratch=("rows",), masked=True)
 
     def init(self, view: View) -> State:
         """Nothing met."""

@@ -9,6 +9,7 @@ from jax import Array
 
 from jaxbandit.cleaning.crowd import CLASSES, Ticked, Ticks
 from jaxbandit.cleaning.problem import Totals, View
+from jaxbandit.grammar import Execution
 
 
 class State(NamedTuple):
@@ -23,8 +24,7 @@ class State(NamedTuple):
 class RandomAlike:
     """For problems that are not ``paired``, and budgets for which a crowd ``fits``."""
 
-    stride = 1
-    lanes = 512
+    execution = Execution(stride=1, most_lanes=512, masked=True)
 
     def init(self, view: View) -> State:
         """Nothing met."""

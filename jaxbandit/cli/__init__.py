@@ -1,16 +1,29 @@
 """The command line: ``jaxbandit run``, ``show``, ``compare``, ``reproduce``, ``tune`` and ``list``.
 
-Tables go to stdout, all else to stderr. Bad input is one line there and exit status 2, an interruption 130. JAX and
-Matplotlib are imported once the arguments are known to be right. Each verb has a module of its own.
+Tables go to stdout, all else to stderr. Bad input is one line there and exit status 2, an interruption 130, SIGTERM
+143. JAX and Matplotlib are imported once the arguments are known to be right. Each verb has a module of its own.
 """
 
-try:
-    import tyro as _tyro
-except ImportError:
-    raise SystemExit("jaxbandit: the command line needs more packages: pip install 'jaxbandit[lab]'") from None
+import sys
+from collections.abc import Sequence
 
-from jaxbandit.cli.program import main
+from jaxbandit.cli import interruption
 
-del _tyro
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line ``argv``, the program's own where None; returns the exit status."""
+    if argv is None:
+        interruption.watch()  # before the rest is imported, which takes a while
+    try:
+        from jaxbandit.cli import program
+    except ModuleNotFoundError as error:
+        if error.name != "tyro":
+            raise
+        raise SystemExit("jaxbandit: the command line needs more packages: pip install 'jaxbandit[lab]'") from None
+    status = program.run(sys.argv[1:] if argv is None else list(argv))
+    if argv is None:
+        interruption.over()
+    return status
+
 
 __all__ = ["main"]

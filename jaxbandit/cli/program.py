@@ -3,17 +3,16 @@
 import contextlib
 import errno
 import io
-import logging
 import os
 import re
 import shlex
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tyro
 
+from jaxbandit.cli import interruption
 from jaxbandit.cli.compare import Compare
 from jaxbandit.cli.console import say
 from jaxbandit.cli.listing import List
@@ -75,11 +74,11 @@ def _use_all_cores() -> None:
         jax.config.update("jax_num_cpu_devices", cores)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line ``argv``, the program's own where None; returns the exit status."""
-    argv = sys.argv[1:] if argv is None else list(argv)
+def run(argv: Sequence[str]) -> int:
+    """Runs the verb that ``argv`` names; returns the exit status."""
     try:
         verb = parse(argv)
+        interruption.continues = lambda: f"jaxbandit {shlex.join(argv)}" if getattr(verb, "continues", False) else None
         if not isinstance(verb, Show):
             _use_all_cores()
         verb()
@@ -89,12 +88,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BadInput as error:
         say(str(error))
         return 2
-    except KeyboardInterrupt:
-        # Zarr's event loop would tell of each write that it drops at exit; what was stored is whole without them.
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-        warnings.simplefilter("ignore", RuntimeWarning)
-        say(f"interrupted; `jaxbandit {shlex.join(argv)}` continues where it stopped")
-        return 130
     except BrokenPipeError:  # the reader of stdout left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

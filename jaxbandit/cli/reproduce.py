@@ -4,7 +4,7 @@ import difflib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import tyro
 
@@ -29,6 +29,7 @@ class Reproduce:
     """A file or a folder of data, for figures on real data."""
     scheduler: Scheduler = None
     """Address of a Dask scheduler, such as tcp://host:8786, whose workers compute; this machine where left out."""
+    continues: ClassVar[bool] = True
 
     def __call__(self) -> None:
         """Writes the folder, prints the table."""

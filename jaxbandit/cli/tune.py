@@ -1,16 +1,20 @@
 """``jaxbandit tune``."""
 
+import json
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any
 
 import tyro
 
 from jaxbandit.cli.arguments import StudyFile
 from jaxbandit.cli.console import say
 from jaxbandit.errors import BadInput
+
+_TUNED = "tuned.json"
 
 
 @dataclass(frozen=True)
@@ -20,28 +24,50 @@ class Tune:
     study: StudyFile
     """The study, a TOML file."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
-    """Folder for the results."""
+    """Folder for the results; after an interruption the same command tunes the settings that are left."""
+
+    @property
+    def continues(self) -> bool:
+        """Whether there are settings that the same command need not tune again."""
+        return self.out is not None and (self.out / _TUNED).exists()
 
     def __call__(self) -> None:
         """Prints the table of tuned parameters."""
         from jaxbandit.study import folder
         from jaxbandit.study.run import facts
         from jaxbandit.study.spec import load
-        from jaxbandit.study.summary import Row, dumps
+        from jaxbandit.study.summary import Row, dumps, identity
         from jaxbandit.study.table import render
 
         study = load(self.study)
         if study.family.tune is None:
             raise BadInput("problem.kind", study.problem["kind"], "a problem of a family whose policies can be tuned")
-        identity = {"tune": study.canonical()}
-        if self.out is not None:
-            folder.check(self.out, identity)
-        rows, start = [], time.monotonic()
-        for setting, params in study.settings():
-            for row in study.family.tune(setting):
-                rows.append(cast(Row, {**row, "params": {**params, **row["params"]}}))
-                say(f"{time.monotonic() - start:.0f} s: {row['policy']}, {row['metric']} = {row['mean']:.6g}")
-        if self.out is not None:
-            with folder.claimed(self.out, identity, facts()):
+        settings = list(study.settings())
+        start = time.monotonic()
+        with ExitStack() as held:
+            if self.out is not None:
+                held.enter_context(folder.claimed(self.out, {"tune": study.canonical()}, facts()))
+            tuned = self._tuned_before()
+            rows: list[Row] = []
+            for setting, params in settings:
+                key = identity(params)
+                if key not in tuned:
+                    tuned[key] = []
+                    for row in study.family.tune(setting):
+                        tuned[key].append({**row, "params": {**params, **row["params"]}})
+                        say(f"{time.monotonic() - start:.0f} s: {row['policy']}, {row['metric']} = {row['mean']:.6g}")
+                    if self.out is not None:
+                        folder.write(self.out / _TUNED, json.dumps(tuned).encode())
+                rows += tuned[key]
+            if self.out is not None:
                 folder.write(self.out / folder.SUMMARY, dumps(rows))
         sys.stdout.write(render(rows))
+
+    def _tuned_before(self) -> dict[str, list[Any]]:
+        """The rows of each setting that this command tuned before it was interrupted, by the setting's params."""
+        from jaxbandit.study import folder
+
+        if self.out is None or not (self.out / _TUNED).exists():
+            return {}
+        tuned: dict[str, list[Any]] = folder.read(self.out / _TUNED)
+        return tuned

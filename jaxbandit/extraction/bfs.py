@@ -27,6 +27,7 @@ from jaxbandit.extraction.retrieved import (
     is_above,
     named,
 )
+from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import integers
 from jaxbandit.random.trials import over_lanes
 
@@ -59,6 +60,8 @@ class Bfs:
     rows: int = field(metadata={"static": True})
     nodes: int = field(metadata={"static": True})
     dear: str = field(metadata={"static": True})
+
+    execution = Execution(masked=True)
 
     def init(self, view: View) -> State:
         """The root is next."""

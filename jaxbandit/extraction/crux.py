@@ -53,6 +53,7 @@ from jaxbandit.extraction.retrieved import (
     named,
     ranks_without_replacement,
 )
+from jaxbandit.grammar import Execution
 from jaxbandit.random.fence import once_in_blocks as fenced
 from jaxbandit.random.fence import where_due
 from jaxbandit.random.stream import Stream, substream, words
@@ -152,7 +153,7 @@ class Crux:
     short_list: str = field(metadata={"static": True})
     empty: str = field(metadata={"static": True})
 
-    stride, lanes = 8, 32
+    execution = Execution(stride=8, most_lanes=32, masked=True)
 
     def init(self, view: View) -> State:
         """The root's queries, with nothing known."""

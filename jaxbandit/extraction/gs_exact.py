@@ -28,6 +28,7 @@ from jaxbandit.extraction.retrieved import (
     is_above,
     named,
 )
+from jaxbandit.grammar import Execution
 from jaxbandit.random.trials import over_lanes
 
 REACH = ("frontier", "all")
@@ -56,6 +57,8 @@ class GsExact:
     rows: int = field(metadata={"static": True})
     nodes: int = field(metadata={"static": True})
     reach: str = field(metadata={"static": True})
+
+    execution = Execution(masked=True)
 
     def init(self, view: View) -> State:
         """The root is open, or all nodes are."""

@@ -11,6 +11,7 @@ from jax import Array
 
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import PICK, Retrieved, add, capacity, exclude_list, named
+from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import integers
 
 DEAR = ("avoid", "stop")
@@ -33,6 +34,8 @@ class Rand:
     start: Array
     rows: int = field(metadata={"static": True})
     dear: str = field(metadata={"static": True})
+
+    execution = Execution(masked=True)
 
     def init(self, view: View) -> State:
         """Nothing asked."""

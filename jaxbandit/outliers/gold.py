@@ -15,12 +15,13 @@ leaves none open: a reward is a function of its address, so all is as before.
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.grammar import Execution
 from jaxbandit.outliers.intervals import Interval, all_equal, arm_radii, means_of
 from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING, Seen, low_bits, select
 from jaxbandit.outliers.problem import Singles, View
@@ -132,12 +133,10 @@ class GOLD:
     leaping: Array
     n: int = field(metadata={"static": True})
 
-    stride: ClassVar[int] = 8
-
     @property
-    def dense(self) -> int:
-        """About how many bytes of a lane a step works on: the graph, several times."""
-        return 6 * self.n * self.n
+    def execution(self) -> Execution:
+        """A step works on the graph, several times."""
+        return Execution(stride=8, in_cache=True, step_bytes=6 * self.n * self.n, masked=True)
 
     def init(self, view: View) -> State:
         """A first sweep over all arms."""

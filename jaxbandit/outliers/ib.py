@@ -13,12 +13,13 @@ a search may be over, or where the rewards drawn for an arm are used up.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.grammar import Execution
 from jaxbandit.outliers.intervals import Interval, all_equal, arm_radii, means_of
 from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING, Seen, above_threshold, answer, low_bits, select
 from jaxbandit.outliers.problem import MOST, Chosen, View
@@ -79,12 +80,10 @@ class IB:
     leaping: Array
     n: int = field(metadata={"static": True})
 
-    stride: ClassVar[int] = 16
-
     @property
-    def dense(self) -> int:
-        """About how many bytes of a lane a step works on."""
-        return 256 + 16 * self.n
+    def execution(self) -> Execution:
+        """A step works on a few arrays of all arms."""
+        return Execution(stride=16, in_cache=True, step_bytes=256 + 16 * self.n, masked=True)
 
     def init(self, view: View) -> State:
         """The first arms."""

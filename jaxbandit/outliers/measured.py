@@ -9,6 +9,7 @@ from jax import Array, lax
 
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.arms.rewards import Rewards
+from jaxbandit.grammar import Execution, execution_of
 from jaxbandit.outliers.problem import OUTCOME, Bernoulli
 from jaxbandit.outliers.truth import OUTLYING, Arms, Source
 from jaxbandit.random import uniform
@@ -90,16 +91,9 @@ class Measured:
     rule: Any
 
     @property
-    def stride(self) -> int:
-        """That of the rule, if it has one."""
-        steps: int = self.rule.stride
-        return steps
-
-    @property
-    def dense(self) -> int:
-        """The same."""
-        size: int = self.rule.dense
-        return size
+    def execution(self) -> Execution:
+        """That of the rule."""
+        return execution_of(self.rule)
 
     def init(self, view: View) -> Any:
         """The rule's."""

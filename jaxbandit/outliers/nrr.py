@@ -9,12 +9,13 @@ take, the set stays as it was; else the first of the pulls alone is made.
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxbandit.grammar import Execution
 from jaxbandit.outliers.intervals import Interval, mean, means_of
 from jaxbandit.outliers.leap import RUNNING, Seen, clear, code_of, cyclic, look, outliers, select
 from jaxbandit.outliers.problem import Once, View
@@ -51,12 +52,10 @@ class NRR:
     n: int = field(metadata={"static": True})
 
     # A run is a first sweep and, nearly always, one leap.
-    stride: ClassVar[int] = 2
-
     @property
-    def dense(self) -> int:
-        """About how many bytes of a lane a step works on."""
-        return 160 * self.n
+    def execution(self) -> Execution:
+        """A run is a first sweep and, nearly always, one leap, in a few arrays of all arms."""
+        return Execution(stride=2, in_cache=True, step_bytes=160 * self.n, masked=True)
 
     def init(self, view: View) -> State:
         """Each arm once."""

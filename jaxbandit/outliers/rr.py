@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxbandit.grammar import Execution
 from jaxbandit.outliers.intervals import Interval
 from jaxbandit.outliers.leap import RUNNING, Seen, active, answer, code_of, cyclic, look, select, whole, within_sweep
 from jaxbandit.outliers.problem import MOST, Pull, View
@@ -43,9 +44,9 @@ class RR:
     n: int = field(metadata={"static": True})
 
     @property
-    def dense(self) -> int:
-        """About how many bytes of a lane a step works on."""
-        return 96 * self.n
+    def execution(self) -> Execution:
+        """A step works on a few arrays of all arms."""
+        return Execution(in_cache=True, step_bytes=96 * self.n, masked=True)
 
     def init(self, view: View) -> State:
         """A first sweep over all arms."""

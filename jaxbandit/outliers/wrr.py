@@ -16,13 +16,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.arms.problem import Tape
+from jaxbandit.grammar import Execution
 from jaxbandit.outliers.intervals import Interval, width_of_threshold
 from jaxbandit.outliers.leap import (
     RUNNING,
@@ -134,17 +135,15 @@ class WRR:
     leaping: Array
     n: int = field(metadata={"static": True})
 
-    stride: ClassVar[int] = 4
-
     @property
     def words(self) -> int:
         """Words of pulls between two records: in so many pulls no arm is visited twice, but for few arms."""
         return max(1, min(self.n // _WORD, _WORDS))
 
     @property
-    def dense(self) -> int:
-        """About how many bytes of a lane a step works on, where its arms are few; 64 lanes or more share a kernel."""
-        return min(4096 + 60 * self.n, 1 << 14)
+    def execution(self) -> Execution:
+        """Where arms are few, 64 lanes or more share a kernel."""
+        return Execution(stride=4, in_cache=True, step_bytes=min(4096 + 60 * self.n, 1 << 14), masked=True)
 
     def init(self, view: View) -> State:
         """Each arm once."""

@@ -1,12 +1,12 @@
 """Studies from Python: of problems and policies that are objects, a user's own ones among them."""
 
 import hashlib
-import inspect
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from inspect import signature
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxbandit.engine import Policy, Problem
+from jaxbandit.conformance import check_once
+from jaxbandit.contract import inspect
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, one_of, real
 from jaxbandit.study import picture
 from jaxbandit.study.results import open_results
@@ -54,6 +56,7 @@ def experiment(
     sweep: Mapping[str, Sequence[Any]] | None = None,
     checkpoints: Sequence[float] = (),
     stop_when: Mapping[str, Any] | None = None,
+    check: bool = True,
 ) -> Study:
     """A study of objects: it is stored, continued, stopped and reported as one of a study file, and given more runs.
 
@@ -71,11 +74,13 @@ def experiment(
         checkpoints: budgets below the problem's field ``budget`` at which each run is recorded too; for policies that
             do not plan for their budget.
         stop_when: as in a study file; ``runs`` is then the most.
+        check: whether a few lanes of each structure are run first: see ``jaxbandit.check``. Neither this nor
+            ``run_study`` does so where it is False.
 
     The x axis of the picture is the first list of numbers: ``checkpoints``, or else the first one in ``sweep``.
 
     Raises:
-        BadInput: naming the argument.
+        BadInput: naming the argument, or what breaks the contract of a problem or a policy.
 
     What the objects are counts by their classes' names and their values, so that a folder of results belongs to them; a
     function that is changed is not noticed.
@@ -83,8 +88,13 @@ def experiment(
     swept = _swept(sweep)
     made_by = _takes("problem", problem, swept) if callable(problem) and not hasattr(problem, "draw") else None
     problems = _problems(problem, made_by, swept)
-    _check_names("problem", problems, lambda each: hasattr(each, "draw"), "of problems by name")
-    _check_names("policies", policies, lambda each: callable(each) or hasattr(each, "ask"), "of policies by name")
+    _check_names("problem", problems, lambda each: True, "of problems by name")
+    _check_names("policies", policies, lambda each: not isinstance(each, str | None), "of policies by name")
+    for each in problems.values():
+        inspect("problem", each)
+    for own in policies.values():
+        if isinstance(own, type) or not callable(own):
+            inspect("policy", own)
     kinds = {name: _kind(name, policy, swept, made_by or ()) for name, policy in policies.items()}
     used = {each.name for kind in kinds.values() for each in kind.parameters} | set(made_by or ())
     for name in swept:
@@ -118,6 +128,7 @@ def experiment(
         measured,
         axes=tuple(swept),
         fingerprint=_fingerprint(problems if made_by is None else {"made": problem}, policies, measured),
+        checked=True,
     )
     mapping: dict[str, Any] = {"seed": seed, "runs": runs, "problem": table}
     mapping["policy"] = [
@@ -128,7 +139,10 @@ def experiment(
     mapping["sweep"] |= {name: swept[name] for name in made_by or ()}
     if stop_when is not None:
         mapping["stop_when"] = stop_when
-    return Study.of(mapping, family=family)
+    study = Study.of(mapping, family=family)
+    if check:
+        check_once((each.problem, each.policy) for each in study.configurations())
+    return study
 
 
 def _problems(problem: Any, made_by: Sequence[str] | None, swept: Mapping[str, Any]) -> dict[str, Problem]:
@@ -176,7 +190,7 @@ def _scalar(field: str, value: Any) -> Any:
 def _takes(name: str, function: Any, swept: Mapping[str, Any], first: int = 0) -> list[str]:
     """The swept values that a function takes by name, from its parameter number ``first`` on."""
     try:
-        parameters = list(inspect.signature(function).parameters.values())[first:]
+        parameters = list(signature(function).parameters.values())[first:]
     except (TypeError, ValueError):  # of some functions that are not written in Python
         return []
     named = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
@@ -235,13 +249,14 @@ def run_study(
     *,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    check: bool = True,
 ) -> "xr.Dataset":
     """Runs a study, or what is missing of it, and opens its results.
 
     Args:
         study: of ``load_study``, ``Study.of`` or ``experiment``.
         out: the folder of results; where None they are kept in memory alone.
-        progress, executor: see ``jaxbandit.study.run.run``.
+        progress, executor, check: see ``jaxbandit.study.run.run``.
 
     Returns:
         See ``open_results``. ``summary.json`` in ``out`` has the rows with their intervals, ``figure.png`` the picture
@@ -251,12 +266,12 @@ def run_study(
         BadInput: see ``jaxbandit.study.run.run``.
     """
     if out is not None:
-        rows = run(study, out, progress, executor=executor)
+        rows = run(study, out, progress, executor=executor, check=check)
         drawing = picture.of_rows(rows, study.swept, Path(out).resolve().name, study.labels_of_axes)
         picture.save(Path(out), drawing)
         return open_results(out)
     with tempfile.TemporaryDirectory() as place:
-        run(study, place, progress, executor=executor)
+        run(study, place, progress, executor=executor, check=check)
         return open_results(place).load()
 
 

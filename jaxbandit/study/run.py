@@ -1,6 +1,7 @@
 """Running a study in chunks that are stored as they come, so that an interruption costs little and changes nothing."""
 
 import hashlib
+import logging
 import os
 import time
 from collections import deque
@@ -13,8 +14,10 @@ from typing import Any, Protocol, cast
 import jax
 import numpy as np
 
-from jaxbandit.engine import Policy, Problem, simulate
+from jaxbandit.conformance import check_once
+from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Metric
 from jaxbandit.study import folder
 from jaxbandit.study.enough import FIRST, following, planned
@@ -32,6 +35,8 @@ class Progress(Protocol):
         metric that is drawn or waited for, as far as this process has seen runs."""
 
 
+_log = logging.getLogger("jaxbandit")
+
 # A chunk is what an interruption can cost: some seconds. It starts as a guess and follows the clock.
 _FIRST_JOBS, _MOST_JOBS = 1 << 14, 1 << 22
 _SHORT, _LONG = 5.0, 40.0
@@ -45,6 +50,7 @@ def run(
     *,
     executor: Executor | None = None,
     in_flight: int | None = None,
+    check: bool = True,
 ) -> list[Row]:
     """Runs a study, or what is missing of it, and writes ``out/summary.json``.
 
@@ -56,17 +62,21 @@ def run(
         executor: where chunks are computed, such as ``dask.distributed.Client.get_executor()``; this process, on all
             its devices, where None. Which it is changes no bit of the results.
         in_flight: chunks given to the executor at a time; twice its workers, where it tells their number, or else 8.
+        check: whether problems and policies that are not of this package are looked at first: see ``jaxbandit.check``.
 
     Returns:
         One row for each configuration, checkpoint and metric, in the study's order.
 
     Raises:
         BadInput: before anything is written: where two configurations are the same, parameters do not go together,
-            or ``out`` holds something else.
+            ``out`` holds something else, or a check fails. Later, where ``stop_when`` waits for a metric that a run
+            does not have.
     """
     out = Path(out)
     configurations = study.configurations()
     canonical = study.canonical()
+    if check and not study.family.checked:
+        check_once((each.problem, each.policy) for each in configurations)
     with folder.claimed(out, study.identity(), facts(), canonical):
         if (rows := _finished(out, canonical)) is not None:
             if progress is not None:
@@ -186,6 +196,8 @@ class _Tally:
     metric: str
     moments: list[Moments]
     upto: int = 0
+    without: int = 0
+    """Runs that have no value, at a checkpoint at least."""
 
     def read(self, store: Store, places: Mapping[int, Place], runs: int) -> None:
         """Adds the runs up to ``runs``; it can be called again after ``Damaged``."""
@@ -196,7 +208,23 @@ class _Tally:
                 values = parts[0] if len(parts) == 1 else parts[0] - parts[1]
             for moments, column in zip(self.moments, values.reshape(len(values), -1).T, strict=True):
                 moments.add(np.ascontiguousarray(column))
+            self.without += int((~np.isfinite(values)).reshape(len(values), -1).any(1).sum())
             self.upto = stop
+
+    def lacking(self) -> str:
+        """As ``12 of 400 runs of ucb 0.5``."""
+        return f"{self.without:,} of {self.upto:,} runs of {' and '.join(each.label for each in self.sources)}"
+
+
+def _say_lacking(tallies: list[_Tally]) -> None:
+    """A line for each metric that is not a number in some runs, and so has no mean there."""
+    lacking: dict[str, list[_Tally]] = {}
+    for tally in tallies:
+        if tally.without:
+            lacking.setdefault(tally.metric, []).append(tally)
+    for metric, found in lacking.items():
+        more = f", and of {len(found) - 1} more configurations" if len(found) > 1 else ""
+        _log.warning("jaxbandit: %s is not a number in %s%s: no mean there", metric, found[0].lacking(), more)
 
 
 @dataclass
@@ -237,12 +265,8 @@ class _Work:
         pairs = [
             _Tally(pair, rule.metric, [Moments() for _ in range(points)]) for pair in self._pairs()
         ] if rule else []  # fmt: skip
-        watched = [
-            moments
-            for tally in pairs or tallies
-            for moments in tally.moments
-            if rule is not None and tally.metric == rule.metric
-        ]
+        awaited = [tally for tally in pairs or tallies if rule is not None and tally.metric == rule.metric]
+        watched = [moments for tally in awaited for moments in tally.moments]
         always: Always | None = None
         while True:
             self._store.room(self._target)
@@ -253,6 +277,11 @@ class _Work:
             except Damaged as damage:
                 self._store.forget(damage)
                 continue
+            for tally in awaited:
+                if tally.without:
+                    raise BadInput(
+                        "stop_when.metric", tally.metric, f"one with a value in each run; {tally.lacking()} have none"
+                    )
             if rule is None:
                 break
             always = always or planned(rule, watched, self.study.runs)
@@ -261,6 +290,7 @@ class _Work:
             if ahead is None:
                 break
             self._target = ahead
+        _say_lacking(tallies)
         self._store.label(
             {}, {"runs": self._target, "computed_with": identity({"jaxbandit": folder.version(), **facts()})}
         )

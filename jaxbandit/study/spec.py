@@ -31,8 +31,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jaxbandit.engine import Policy, Problem
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Family, Parameter, ProblemKind, Required, parse, whole
 from jaxbandit.study.enough import StopWhen
 from jaxbandit.study.families import lookup

@@ -32,6 +32,7 @@ from jax import Array, lax
 from jaxbandit.arms.prefix import added, best, lowest, places
 from jaxbandit.arms.problem import Draws, Tape, View
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Execution
 from jaxbandit.random.counts import pinned
 from jaxbandit.random.fence import lane_by_lane, where_due
 from jaxbandit.random.trials import UNITS, over_lanes
@@ -167,8 +168,7 @@ class Lucb:
     block: int = field(default=128, metadata={"static": True})
     turns: int = field(default=2048, metadata={"static": True})
 
-    stride = 4
-    dense = True
+    execution = Execution(stride=4, in_cache=True, masked=True)
 
     def init(self, view: View) -> State:
         """Nothing pulled. Before the first round, arms stand in slots of their numbers."""

@@ -2,8 +2,8 @@
 
 Uniform sampling, OptMAI, SAR and sequential halving are all of this kind, and their numbers of active arms and of pulls
 are known before the run: ``Schedule`` holds them. So one policy runs them all (``Rounds``), and a rule is how it makes
-its schedule. A run is one step of the engine (``Rounds.steps``), in arrays that shrink with the number of active arms:
-its cost is that of the sum of the active arms over the rounds. Within a width, arms that went are only marked.
+its schedule. A run is one step of the engine (``Rounds.advance``), in arrays that shrink with the number of active
+arms: its cost is that of the sum of the active arms over the rounds. Within a width, arms that went are only marked.
 """
 
 import itertools
@@ -18,6 +18,7 @@ from jax import Array, lax
 
 from jaxbandit.arms.prefix import added, best, highest, kept_first, ladder, put
 from jaxbandit.arms.problem import Outcome, Pull, View
+from jaxbandit.grammar import Execution
 from jaxbandit.random import words
 from jaxbandit.random.fence import where_due
 from jaxbandit.random.trials import MOST_CHAINED, over_lanes
@@ -91,8 +92,8 @@ class Rounds:
     accept: str = field(default="rank", metadata={"static": True})
     ties: str = field(default="lowest", metadata={"static": True})
 
-    stride = 1  # all steps are made at once
-    dense = True
+    # All steps are made at once.
+    execution = Execution(stride=1, in_cache=True, masked=True)
 
     def init(self, view: View) -> State:
         """All arms active, nothing pulled."""
@@ -102,7 +103,7 @@ class Rounds:
             order, view.nothing((view.arms,)), pulls, pulls, jnp.int32(0), jnp.int32(view.arms), self.want
         )  # fmt: skip
 
-    def steps(self, view: View, step: Callable[[State], State], state: State) -> State:
+    def advance(self, view: View, state: State, sample: Callable[[Pull], Outcome]) -> State:
         """All steps of a run, on arrays that shrink to the arms that are left; but where arms are pulled very often, on
         arrays of all arms: there pulls cost more than all else, and their sampler is dear to compile."""
         across = 2 if view.even else 4  # fields of an entry an arm
@@ -110,6 +111,10 @@ class Rounds:
 
         def going(some: State) -> Array:
             return ~self.done(view, some)
+
+        def step(some: State) -> State:
+            pull = self.ask(view, some)
+            return self.tell(view, some, pull, sample(pull))
 
         def any_of(lanes: Array) -> Array:
             found: Array = over_lanes(lanes.astype(jnp.int32)) > 0

@@ -12,6 +12,7 @@ from jax import Array
 
 from jaxbandit.arms.prefix import added, best
 from jaxbandit.arms.problem import Outcome, Pull, View
+from jaxbandit.grammar import Execution
 from jaxbandit.topk.answer import answer, by_rank
 
 
@@ -34,8 +35,7 @@ class Uniform:
     want: Array
     spread: Array
 
-    stride = 1
-    dense = True
+    execution = Execution(stride=1, in_cache=True, masked=True)
 
     def init(self, view: View) -> State:
         """Nothing pulled."""

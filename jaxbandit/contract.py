@@ -1,0 +1,277 @@
+"""What the engine expects of a problem and a policy, and the one message that a breach of it gets.
+
+Types and shapes are compared while JAX traces a program, which it does anyway, so this costs no time. Breaches that
+show in values alone (a reused pull number, a NaN) are found by ``conformance.check``.
+"""
+
+import difflib
+import functools
+import linecache
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Execution, execution_of
+
+PAGE = "see docs/own-policy.md"
+_METHODS = {"problem": ("draw", "view", "pull"), "policy": ("init", "ask", "tell", "done", "answer")}
+_OPTIONAL = {"problem": ("score", "used"), "policy": ("execution", "advance")}
+_TRACED: dict[Any, str] = {
+    jax.errors.TracerBoolConversionError: "no if, while, and, or, not on an array's value: thousands of runs take the "
+    "same step, so write jnp.where(condition, a, b), and &, |, ~",
+    jax.errors.TracerArrayConversionError: "functions of jax.numpy in place of NumPy's, which need values",
+    (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError): "no Python number of an array's "
+    "value, as int(), float(), range(), shapes and slices need: keep it an array",
+    jax.errors.NonConcreteBooleanIndexError: "no array[mask], whose shape depends on values: jnp.where(mask, a, b)",
+}
+
+
+@contextmanager
+def briefly() -> Iterator[None]:
+    """Raises a ``BadInput`` again without the frames that it came through, which are JAX's; its cause keeps its own."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(error.field, error.value, error.allowed) from error.__cause__
+
+
+def is_own(instance: Any) -> bool:
+    """Whether the class is a user's. The tests of this package cover its own classes."""
+    return type(instance).__module__.partition(".")[0] != "jaxbandit"
+
+
+def inspect(role: str, instance: Any) -> None:
+    """Checks what can be seen of a problem or a policy before anything is traced.
+
+    Args:
+        role: "problem" or "policy".
+
+    Raises:
+        BadInput: naming the class and the attribute: a class in place of an instance, a method that is missing, a
+            class that is no pytree, a field that is no array, a hint whose name is misspelled.
+    """
+    if isinstance(instance, type):
+        raise BadInput(role, f"the class {instance.__name__}", f"an instance, {instance.__name__}(...); {PAGE}")
+    name = f"{role} {type(instance).__name__}"
+    kind: Any = type(instance)
+    _inspect_class(role, kind)
+    leaves = jax.tree_util.tree_flatten_with_path(instance)[0]
+    if any(leaf is instance for _, leaf in leaves):
+        raise BadInput(name, "no pytree", f"a class under @jax.tree_util.register_dataclass, the first line; {PAGE}")
+    for path, leaf in leaves:
+        if not _is_array(leaf):
+            raise BadInput(
+                f"{name}{jax.tree_util.keystr(path)}", leaf,
+                "an array or a number; for another value, that is the same in all runs, declare the field as static: "
+                f"dataclasses.field(metadata=dict(static=True)); {PAGE}",
+            )  # fmt: skip
+        if isinstance(leaf, int) and not -(2**31) <= leaf < 2**32:
+            raise BadInput(f"{name}{jax.tree_util.keystr(path)}", leaf, "a number of 32 bits")
+    if role == "policy":
+        _inspect_execution(name, execution_of(instance))
+    for field in fields(instance) if is_dataclass(instance) else ():
+        value = getattr(instance, field.name)
+        if field.metadata.get("static") and isinstance(value, np.ndarray | jax.Array):
+            raise BadInput(f"{name}.{field.name}", value, f"no array in a static field: leave metadata away; {PAGE}")
+
+
+@functools.cache
+def _inspect_class(role: str, kind: Any) -> None:
+    name = f"{role} {kind.__name__}"
+    for method in _METHODS[role]:
+        if not callable(getattr(kind, method, None)):
+            raise BadInput(f"{name}.{method}", "missing", f"a method; a {role} has {_listed(_METHODS[role])}; {PAGE}")
+    declared = {field.name for field in fields(kind)} if is_dataclass(kind) else set()
+    for attribute in {*dir(kind)} - {*_METHODS[role], *_OPTIONAL[role], *declared}:
+        near = difflib.get_close_matches(attribute, _OPTIONAL[role], 1, 0.8)
+        if near:
+            raise BadInput(
+                f"{name}.{attribute}", "not known to the engine", f"{near[0]}, or a name less like it; {PAGE}"
+            )
+
+
+def _inspect_execution(name: str, execution: Execution) -> None:
+    for hint, least in (("stride", 1), ("most_lanes", 1), ("step_bytes", 0)):
+        value = getattr(execution, hint)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise BadInput(f"{name}.execution.{hint}", value, f"a whole number from {least}; {PAGE}")
+    scratch = execution.scratch
+    if not isinstance(scratch, tuple) or not all(isinstance(each, str) for each in scratch):
+        raise BadInput(f"{name}.execution.scratch", scratch, f"a tuple of names of fields of the state; {PAGE}")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _is_array(leaf: Any) -> bool:
+    if isinstance(leaf, bool | int | float | complex):
+        return True
+    dtype = getattr(leaf, "dtype", None)
+    return isinstance(dtype, np.dtype) and (jnp.issubdtype(dtype, np.bool_) or jnp.issubdtype(dtype, np.number))
+
+
+def _type(leaf: Any) -> str:
+    """As ``int32[2]``, or the name of a class."""
+    if not _is_array(leaf):
+        return f"a {type(leaf).__name__}"
+    return f"{jnp.result_type(leaf)}[{','.join(map(str, jnp.shape(leaf)))}]"
+
+
+def described(tree: Any) -> str:
+    """A pytree by its fields and their types, as ``State(pulls int32[2], wins int32[2])``."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    if len(leaves) == 1 and not leaves[0][0]:
+        return _type(leaves[0][1])
+    inner = (f"{jax.tree_util.keystr(path, simple=True, separator='.')} {_type(leaf)}" for path, leaf in leaves)
+    return f"{type(tree).__name__}({', '.join(inner)})"
+
+
+class Used(NamedTuple):
+    """The draws that a pull took: of each ``item`` (an arm, an entity), ``times`` of them from number ``first`` on.
+
+    int32 all; the first three of one shape. ``items``: how many there are, so that an item is from 0 to ``items`` - 1.
+    """
+
+    item: Array
+    first: Array
+    times: Array
+    items: Array
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A problem and a policy, whose methods are called through it: what one of them raises or returns is checked.
+
+    Raises:
+        BadInput: from each method, naming the class, the method, what was found and what is expected. What was raised
+            in the method is its ``__cause__``.
+    """
+
+    problem: Any
+    policy: Any
+
+    def draw(self, key: Any) -> Any:
+        """``problem.draw``: a pytree of arrays."""
+        return self._arrays("problem", "draw", "instance", self._call("problem", "draw", key))
+
+    def view(self, key: Any, instance: Any) -> Any:
+        """``problem.view``: whatever it is."""
+        return self._call("problem", "view", key, instance)
+
+    def pull(self, key: Any, instance: Any, pull: Any) -> Any:
+        """``problem.pull``: whatever it is."""
+        return self._call("problem", "pull", key, instance, pull)
+
+    def used(self, view: Any, pull: Any, outcome: Any) -> Used | None:
+        """``problem.used``, where there is one: which draws a pull took."""
+        return self._call("problem", "used", view, pull, outcome) if hasattr(self.problem, "used") else None
+
+    def init(self, view: Any) -> Any:
+        """``policy.init``: a pytree of arrays."""
+        state = self._arrays("policy", "init", "state", self._call("policy", "init", view))
+        for name in execution_of(self.policy).scratch:
+            if name not in getattr(state, "_fields", ()):
+                allowed = f"fields of the state, a NamedTuple: {described(state)}; {PAGE}"
+                raise BadInput(self._name("policy", "execution.scratch"), name, allowed)
+        return state
+
+    def ask(self, view: Any, state: Any) -> Any:
+        """``policy.ask``: whatever it is."""
+        return self._call("policy", "ask", view, state)
+
+    def tell(self, view: Any, state: Any, pull: Any, outcome: Any) -> Any:
+        """``policy.tell``: a state of the structure, the shapes and the dtypes of ``state``."""
+        return self._same("tell", state, self._call("policy", "tell", view, state, pull, outcome))
+
+    def step(self, view: Any, key: Any, instance: Any, state: Any) -> Any:
+        """A state like ``state``, after a pull; after some, where the policy has ``advance``."""
+        if hasattr(self.policy, "advance"):
+            after = self._call("policy", "advance", view, state, lambda pull: self.pull(key, instance, pull))
+            return self._same("advance", state, after)
+        pull = self.ask(view, state)
+        return self.tell(view, state, pull, self.pull(key, instance, pull))
+
+    def done(self, view: Any, state: Any) -> Array:
+        """``policy.done``: a bool scalar."""
+        done = self._call("policy", "done", view, state)
+        if not _is_array(done) or _type(done) != "bool[]":
+            raise BadInput(self._name("policy", "done"), described(done), f"bool[], whether the run is over; {PAGE}")
+        return jnp.asarray(done)
+
+    def answer(self, view: Any, instance: Any, state: Any) -> dict[str, Array]:
+        """``policy.answer``, held against the truth where the problem has ``score``: arrays by name."""
+        answers = self._call("policy", "answer", view, state)
+        if hasattr(self.problem, "score"):
+            return self._by_name("problem", "score", self._call("problem", "score", instance, answers))
+        return self._by_name("policy", "answer", answers)
+
+    def _by_name(self, role: str, method: str, answers: Any) -> dict[str, Array]:
+        name = self._name(role, method)
+        if not isinstance(answers, dict) or not answers or not all(isinstance(each, str) for each in answers):
+            raise BadInput(name, described(answers), f"a dict of arrays by name, as {{'wins': ...}}; {PAGE}")
+        for each, value in answers.items():
+            if not _is_array(value):
+                raise BadInput(f"{name}[{each!r}]", described(value), f"an array; {PAGE}")
+        return answers
+
+    def _name(self, role: str, method: str) -> str:
+        return f"{role} {type(getattr(self, role)).__name__}.{method}"
+
+    def _call(self, role: str, method: str, *given: Any) -> Any:
+        try:
+            return getattr(getattr(self, role), method)(*given)
+        except BadInput:
+            raise
+        except Exception as error:
+            if not (is_own(self.problem) or is_own(self.policy)):
+                raise
+            raise self._translated(role, method, error, given) from error
+
+    def _translated(self, role: str, method: str, error: Exception, given: tuple[Any, ...]) -> BadInput:
+        raised = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        if method == "pull" and not is_own(self.problem):
+            allowed = f"a pull that {self._name('problem', 'pull')} takes, which raised {raised}; {PAGE}"
+            return BadInput(self._name("policy", "ask"), described(given[-1]), allowed)
+        own = next((allowed for kind, allowed in _TRACED.items() if isinstance(error, kind)), None)
+        return BadInput(self._name(role, method), _place(error), f"{own or f'it raised {raised}'}; {PAGE}")
+
+    def _arrays(self, role: str, method: str, what: str, tree: Any) -> Any:
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+            if not _is_array(leaf):
+                field = f"{self._name(role, method)}, {what}{jax.tree_util.keystr(path)}"
+                raise BadInput(field, leaf, f"an array, as everything that a run keeps, not {_type(leaf)}; {PAGE}")
+        return tree
+
+    def _same(self, method: str, before: Any, after: Any) -> Any:
+        name = self._name("policy", method)
+        kept: Any = jax.tree.structure(before)
+        if kept != jax.tree.structure(after):
+            raise BadInput(name, described(after), f"a state as it was given, {described(before)}; {PAGE}")
+        leaves = jax.tree_util.tree_flatten_with_path(after)[0]
+        for old, (path, new) in zip(jax.tree.leaves(before), leaves, strict=True):
+            if _type(old) != _type(new):
+                field = f"{name}, state{jax.tree_util.keystr(path)}"
+                cast = f", as by .astype(jnp.{jnp.result_type(old)})" if jnp.shape(old) == jnp.shape(new) else ""
+                raise BadInput(field, _type(new), f"{_type(old)}, as in the state that it was given{cast}; {PAGE}")
+        return after
+
+
+def _place(error: Exception) -> str:
+    """The last line of a user's code that an exception passed through."""
+    libraries = tuple(str(Path(path).parent) for path in (jax.__file__, np.__file__, __file__) if path)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]
+    if not frames:
+        return "its arguments"
+    last = frames[-1]
+    line = linecache.getline(last.filename, last.lineno or 0).strip()
+    return f"line {last.lineno} of {Path(last.filename).name}" + (f", `{line}`" if line else "")

@@ -1,0 +1,117 @@
+"""The grammar of simulations: what a problem is, what a policy is, and how a policy may say that it is run best."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, Literal, Protocol
+
+from jax import Array
+
+from jaxbandit.errors import BadInput
+from jaxbandit.random.stream import Stream
+
+Tree = Any
+"""A pytree of arrays."""
+
+
+class Problem(Protocol):
+    """What the lanes are run against: the hidden truth, and what an algorithm may see of it. A pytree.
+
+    One that can say what an answer is worth by the truth has a method ``score``: see ``Scoring``.
+    """
+
+    def draw(self, key: Stream) -> Tree:
+        """What is drawn once a run (a few scalars); kept with the lane."""
+
+    def view(self, key: Stream, instance: Tree) -> Any:
+        """The public side of the run, for the policy."""
+
+    def pull(self, key: Stream, instance: Tree, pull: Tree) -> Tree:
+        """The outcome of a pull."""
+
+
+class Scoring(Problem, Protocol):
+    """A problem that holds a policy's answer against the truth, which no policy sees."""
+
+    def score(self, instance: Tree, answer: dict[str, Array]) -> dict[str, Array]:
+        """What is measured of a run, from what the policy answered."""
+
+
+class Policy(Protocol):
+    """An algorithm: pure functions on one lane. A pytree whose leaves are its hyperparameters.
+
+    The engine asks, pulls and tells until ``done``, and what a policy is told after that has no effect. A policy may
+    say how it is best run by an attribute ``execution``, an ``Execution``. One that can make several steps at less
+    cost than one by one may have a method ``advance``: see ``Advancing``.
+    """
+
+    def init(self, view: Any) -> Tree:
+        """The state before the first pull."""
+
+    def ask(self, view: Any, state: Tree) -> Tree:
+        """The next pull."""
+
+    def tell(self, view: Any, state: Tree, pull: Tree, outcome: Tree) -> Tree:
+        """The state after the outcome."""
+
+    def done(self, view: Any, state: Tree) -> Array:
+        """Whether the run is over (bool scalar)."""
+
+    def answer(self, view: Any, state: Tree) -> dict[str, Array]:
+        """What is measured at the end, by name (arrays of any shape); or what the problem's ``score`` takes."""
+
+
+class Advancing(Policy, Protocol):
+    """A policy that makes several steps at once."""
+
+    def advance(self, view: Any, state: Tree, sample: Callable[[Tree], Tree]) -> Tree:
+        """The state after some steps. ``sample``, from a pull to its outcome, is the only way to rewards."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How the engine runs a policy best. Nothing of it changes a result, but for ``masked`` where that is not so.
+
+    Attributes:
+        stride: steps that all lanes make before the engine looks which of them are over.
+        in_cache: whether a step goes over the whole state, so that there should be no more lanes at once than a
+            processor's cache holds.
+        step_bytes: bytes of a lane that a step works on, where that is more than its state.
+        most_lanes: lanes at once that are enough on a CPU.
+        scratch: fields of the state whose contents do not matter when a run begins: the engine leaves those of the
+            lane's last run there.
+        masked: whether ``tell`` and ``advance`` leave the state of a run that is over bit for bit as it is. Where they
+            do not say so, the engine sees to it, at the cost of a selection of the whole state in each step.
+    """
+
+    stride: int = 32
+    in_cache: bool = False
+    step_bytes: int = 0
+    most_lanes: int = 4096
+    scratch: tuple[str, ...] = ()
+    masked: bool = False
+
+
+def execution_of(policy: Any) -> Execution:
+    """What the policy says of its execution, or the default.
+
+    Raises:
+        BadInput: where ``execution`` is something else.
+    """
+    found = getattr(policy, "execution", Execution())
+    if not isinstance(found, Execution):
+        raise BadInput(f"{type(policy).__name__}.execution", found, "a jaxbandit.Execution")
+    return found
+
+
+Implementation = Literal["fast", "reference"]
+
+
+@singledispatch
+def accelerated(policy: Any, problem: Any) -> Any:
+    """A faster implementation of a policy on a problem, or the policy itself where there is none.
+
+    A rule's file has the rule as its paper does. A second file registers here what makes it fast: another policy of
+    the same law, for a problem that it is given. ``simulate`` takes that one unless it is told otherwise.
+    """
+    return policy
