@@ -90,13 +90,17 @@ def _inspect_class(role: str, kind: Any) -> None:
     for method in _METHODS[role]:
         if not callable(getattr(kind, method, None)):
             raise BadInput(f"{name}.{method}", "missing", f"a method; a {role} has {_listed(_METHODS[role])}; {PAGE}")
+    if kind.__module__.partition(".")[0] == "jaxbandit":
+        return
     declared = {field.name for field in fields(kind)} if is_dataclass(kind) else set()
+    hints = {field.name for field in fields(Execution)} if role == "policy" else set()
     for attribute in {*dir(kind)} - {*_METHODS[role], *_OPTIONAL[role], *declared}:
-        near = difflib.get_close_matches(attribute, _OPTIONAL[role], 1, 0.8)
+        if attribute in hints:
+            allowed = f"a part of execution = jaxbandit.Execution({attribute}=...); {PAGE}"
+            raise BadInput(f"{name}.{attribute}", getattr(kind, attribute), allowed)
+        near = [] if attribute.startswith("_") else difflib.get_close_matches(attribute, _OPTIONAL[role], 1, 0.8)
         if near:
-            raise BadInput(
-                f"{name}.{attribute}", "not known to the engine", f"{near[0]}, or a name less like it; {PAGE}"
-            )
+            raise BadInput(f"{name}.{attribute}", "no name of the grammar", f"{near[0]}, or one less like it; {PAGE}")
 
 
 def _inspect_execution(name: str, execution: Execution) -> None:
@@ -134,6 +138,27 @@ def described(tree: Any) -> str:
         return _type(leaves[0][1])
     inner = (f"{jax.tree_util.keystr(path, simple=True, separator='.')} {_type(leaf)}" for path, leaf in leaves)
     return f"{type(tree).__name__}({', '.join(inner)})"
+
+
+def brief(instance: Any) -> str:
+    """A dataclass by its fields: numbers and words as they are, arrays by their type, the rest by its class.
+
+    It stands for ``__repr__``, as in ``Synthetic(budget=500, sc=Quantiles(...), ...)``.
+    """
+    shown = (f"{field.name}={_brief(getattr(instance, field.name))}" for field in fields(instance) if field.repr)
+    return f"{type(instance).__name__}({', '.join(shown)})"
+
+
+def _brief(value: Any) -> str:
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, list | tuple | dict) and not hasattr(value, "_fields"):
+        return f"{len(value)} of them"
+    if not _is_array(value):
+        return f"{type(value).__name__}(...)"
+    if jnp.ndim(value) or isinstance(value, jax.core.Tracer):
+        return _type(value)
+    return f"{np.asarray(value).item():.6g}" if jnp.issubdtype(value.dtype, np.floating) else str(value)
 
 
 class Used(NamedTuple):

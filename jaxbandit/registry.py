@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 
@@ -66,6 +67,8 @@ class PolicyKind:
     parameters: tuple[Parameter, ...]
     build: Callable[..., tuple[Policy, Mapping[str, Any]]]
     anytime: bool = False
+    fingerprint: str = ""
+    """Of the source of a plugin that it comes from."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ class Family:
     """What else the results depend on, where names do not tell: of a family made of a user's objects."""
     checked: bool = False
     """Whether a study need not look at its users' own problems and policies: see ``jaxbandit.check``."""
+
+    __repr__ = brief
 
 
 def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:

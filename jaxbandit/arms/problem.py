@@ -16,7 +16,7 @@ from jax import Array, lax
 
 from jaxbandit.arms.prefix import added, best, highest, in_blocks
 from jaxbandit.arms.rewards import Rewards
-from jaxbandit.contract import Used
+from jaxbandit.contract import Used, brief
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Quantiles
 from jaxbandit.random import position, words
@@ -192,6 +192,8 @@ class Arms:
     rewards: Rewards
     on_tape: bool = field(default=False, metadata={"static": True})
     show_chosen: bool = field(default=False, metadata={"static": True})
+
+    __repr__ = brief
 
     def draw(self, key: Stream) -> Instance:
         """The means, and the key of the rewards."""

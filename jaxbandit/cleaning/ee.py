@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 
 from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
 from jaxbandit.random.race import UNLIMITED
@@ -45,6 +46,8 @@ class EE:
     early_stopping: Array
 
     execution = Execution(masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """At the first entity of the order, nothing tried."""

@@ -17,7 +17,7 @@ from jax import Array
 from jaxbandit.cleaning import crowd
 from jaxbandit.cleaning.alike import Meet, Met, Tables, meet, tables_for
 from jaxbandit.cleaning.mixed import Mix, Mixed, mix
-from jaxbandit.contract import Used
+from jaxbandit.contract import Used, brief
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Quantiles, Uniform
 from jaxbandit.random import binomial, categorical, exponential, position, thresholds
@@ -304,6 +304,8 @@ class Synthetic(Cleaning):
     ambiguous: Array
     thresholds: Array
 
+    __repr__ = brief
+
     def count(self, key: Stream) -> Array:
         """Binomial: each entity has a false value or not."""
         return binomial(key, COUNT, 0, self.size, self.ambiguous)
@@ -331,6 +333,8 @@ class Alike(Synthetic):
 
     tables: Tables
 
+    __repr__ = brief
+
     def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> AnyOutcome:
         """See ``Cleaning.pull``."""
         if isinstance(pull, Meet):
@@ -351,6 +355,8 @@ class Table(Cleaning):
     """
 
     counts: Array
+
+    __repr__ = brief
 
     def count(self, key: Stream) -> Array:
         """The rows of the table."""
@@ -376,6 +382,8 @@ class KnownTable(Table):
 
     probabilities: Array
     ranking: Array
+
+    __repr__ = brief
 
     def sc_probability(self, key: Stream, entity: Array) -> Array:
         """As given."""

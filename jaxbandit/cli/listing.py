@@ -1,41 +1,72 @@
 """``jaxbandit list``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from jaxbandit.cli.arguments import Plugins
+from jaxbandit.errors import BadInput
 
 if TYPE_CHECKING:
     from jaxbandit.registry import Parameter
 
+_KINDS = ("problems", "policies", "metrics", "figures")
+
 
 @dataclass(frozen=True)
 class List:
-    """Print all problems, policies and figures."""
+    """Print all problems, policies, metrics and figures, or some of them."""
+
+    what: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="WHAT")] = ()
+    """A family or a paper (cleaning, cheng2010), a kind (problems, policies, metrics, figures), or both."""
+    search: Annotated[str | None, tyro.conf.arg(metavar="WORD", help_behavior_hint="(default: none)")] = None
+    """Print only what holds this word, in its name, its summary or its parameters."""
+    plugin: Plugins = ()
 
     def __call__(self) -> None:
         """Prints them."""
-        from jaxbandit.papers import FIGURES
-        from jaxbandit.study.families import FAMILIES
+        entries = list(_entries())
+        groups = list(dict.fromkeys(group for _, group, _ in entries))
+        for word in self.what:
+            if word not in (*_KINDS, *groups):
+                raise BadInput("WHAT", word, f"some of {', '.join((*_KINDS, *groups))}")
+        kinds = [word for word in self.what if word in _KINDS] or _KINDS
+        chosen = [word for word in self.what if word in groups] or groups
+        found = [lines for kind, group, lines in entries if kind in kinds and group in chosen]
+        if self.search is not None:
+            found = [lines for lines in found if self.search.lower() in "\n".join(lines).lower()]
+        if not found:
+            raise BadInput(
+                "--search" if self.search else "WHAT", self.search or " ".join(self.what), "nothing has that"
+            )
+        print("\n".join(line for lines in found for line in lines))
 
-        for family in FAMILIES.values():
-            for problem in family.problems.values():
-                print(f"problem {family.name}/{problem.name}: {problem.summary}")
-                _print_parameters(problem.parameters)
-            for policy in family.policies.values():
-                print(f"policy {policy.name}: {policy.summary}")
-                _print_parameters(policy.parameters)
-            print(f"metrics of {family.name}:")
-            for metric in family.metrics:
-                print(f"    {metric.name}: {metric.label}")
-        for figure in FIGURES.values():
-            print(f"figure {figure.name}: {figure.title} ({figure.runs:,} runs)")
+
+def _entries() -> Iterator[tuple[str, str, list[str]]]:
+    """Everything that has a name: its kind, its family or paper, and its lines."""
+    from jaxbandit.papers import FIGURES
+    from jaxbandit.study.plugins import families
+
+    for family in families().values():
+        for problem in family.problems.values():
+            head = f"problem {family.name}/{problem.name}: {problem.summary}"
+            yield "problems", family.name, [head, *_parameters(problem.parameters)]
+        for policy in family.policies.values():
+            yield "policies", family.name, [f"policy {policy.name}: {policy.summary}", *_parameters(policy.parameters)]
+        metrics = [f"    {metric.name}: {metric.label}" for metric in family.metrics]
+        yield "metrics", family.name, [f"metrics of {family.name}:", *metrics]
+    for figure in FIGURES.values():
+        line = f"figure {figure.name}: {figure.title} ({figure.runs:,} runs)"
+        yield "figures", figure.name.partition("/")[0], [line]
 
 
-def _print_parameters(parameters: Sequence["Parameter"]) -> None:
+def _parameters(parameters: Sequence["Parameter"]) -> Iterator[str]:
     from jaxbandit.study.summary import show
 
     for parameter in parameters:
         note = "required" if parameter.required else "optional"
         if isinstance(parameter.default, bool | int | float | str):
             note = f"default {show(parameter.default)}"
-        print(f"    {parameter.name} ({note}): {parameter.help}")
+        yield f"    {parameter.name} ({note}): {parameter.help}"

@@ -12,6 +12,7 @@ from typing import Any
 
 import tyro
 
+from jaxbandit import __version__
 from jaxbandit.cli import interruption
 from jaxbandit.cli.compare import Compare
 from jaxbandit.cli.console import say
@@ -27,9 +28,15 @@ VERBS: dict[str, Callable[..., Any]] = {
 }
 
 
+_HELP = ("-h", "--help", "--tyro-print-completion", "--tyro-write-completion")
+
+
 def parse(argv: Sequence[str]) -> Any:
     """The verb with its arguments. What tyro would say in a box becomes a ``BadInput``."""
-    if not argv or (argv[0] not in VERBS and argv[0] not in ("-h", "--help")):
+    if argv[:1] == ["--version"]:
+        print(f"jaxbandit {__version__}")
+        raise SystemExit(0)
+    if not argv or (argv[0] not in VERBS and argv[0] not in _HELP):
         raise BadInput("verb", argv[0] if argv else "missing", f"one of {', '.join(VERBS)}; see jaxbandit --help")
     box = io.StringIO()
     try:
@@ -37,7 +44,7 @@ def parse(argv: Sequence[str]) -> Any:
             return tyro.extras.subcommand_cli_from_dict(
                 VERBS,
                 prog="jaxbandit",
-                description="A batch simulator in JAX for exploration-exploitation systems.",
+                description="A batch simulator in JAX for exploration-exploitation systems. --version: its version.",
                 args=argv,
             )
     except SystemExit as stop:
@@ -81,6 +88,10 @@ def run(argv: Sequence[str]) -> int:
         interruption.continues = lambda: f"jaxbandit {shlex.join(argv)}" if getattr(verb, "continues", False) else None
         if not isinstance(verb, Show):
             _use_all_cores()
+        for plugin in getattr(verb, "plugin", ()):
+            from jaxbandit.study import plugins
+
+            plugins.load(plugin)
         verb()
         sys.stdout.flush()
     except SystemExit as stop:  # --help

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jaxbandit.cli.arguments import Out, Scheduler, StudyFile
+from jaxbandit.cli.arguments import Out, Plugins, Scheduler, StudyFile
 from jaxbandit.cli.console import progress_bar, workers
 
 
@@ -18,6 +18,7 @@ class Run:
     """Folder for the results; the same command continues an interrupted study, or extends it."""
     scheduler: Scheduler = None
     """Address of a Dask scheduler, such as tcp://host:8786, whose workers compute; this machine where left out."""
+    plugin: Plugins = ()
     continues: ClassVar[bool] = True
 
     def __call__(self) -> None:

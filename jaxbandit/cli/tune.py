@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from jaxbandit.cli.arguments import StudyFile
+from jaxbandit.cli.arguments import Plugins, StudyFile
 from jaxbandit.cli.console import say
 from jaxbandit.errors import BadInput
 
@@ -25,6 +25,8 @@ class Tune:
     """The study, a TOML file."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
     """Folder for the results; after an interruption the same command tunes the settings that are left."""
+
+    plugin: Plugins = ()
 
     @property
     def continues(self) -> bool:

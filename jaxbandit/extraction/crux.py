@@ -24,6 +24,7 @@ from jax import Array, lax
 
 from jaxbandit.arms.packed import in_turn, packed
 from jaxbandit.arms.prefix import highest, lowest, marked, nth, places
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import retrieved
 from jaxbandit.extraction.bootstrap import before, resampled, spread
@@ -154,6 +155,8 @@ class Crux:
     empty: str = field(metadata={"static": True})
 
     execution = Execution(stride=8, most_lanes=32, masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """The root's queries, with nothing known."""

@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput, under
 from jaxbandit.extraction.answers import MODELS as ANSWERS
 from jaxbandit.extraction.bfs import bfs
@@ -40,6 +41,8 @@ class Setting:
     configurations: Configurations
     informed: bool
     largest_budget: float | None
+
+    __repr__ = brief
 
     @cached_property
     def _problem(self) -> Extraction:

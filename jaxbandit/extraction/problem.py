@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import gain
 from jaxbandit.extraction.answers import Crowd, answer, crowd
@@ -128,6 +129,8 @@ class Extraction:
     configurations: Configurations = field(metadata={"static": True})
     units: int = field(metadata={"static": True})
     on_tape: bool = field(default=False, metadata={"static": True})
+
+    __repr__ = brief
 
     def draw(self, key: Stream) -> Stream:
         """The key of the answers: the domain is the same in each run."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxbandit.contract import brief
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import PICK, Retrieved, add, capacity, exclude_list, named
 from jaxbandit.grammar import Execution
@@ -36,6 +37,8 @@ class Rand:
     dear: str = field(metadata={"static": True})
 
     execution = Execution(masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """Nothing asked."""

@@ -13,6 +13,7 @@ from jaxbandit.arms.models import BUDGET, Model, problems
 from jaxbandit.arms.problem import Drawn
 from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Replay, Rewards
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.outliers.gold import GOLD, factor, sizes
 from jaxbandit.outliers.ib import IB
@@ -41,6 +42,8 @@ class Setting:
     source: Source
     definition: Definition
     rewards: Rewards | None = None
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.budget < self.arms:

@@ -9,6 +9,7 @@ from jax import Array, lax
 
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.arms.rewards import Rewards
+from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution, execution_of
 from jaxbandit.outliers.problem import OUTCOME, Bernoulli
 from jaxbandit.outliers.truth import OUTLYING, Arms, Source
@@ -54,6 +55,8 @@ class OutlierArms:
     rewards: Rewards | None = None
     on_tape: bool = field(metadata={"static": True}, default=False)
 
+    __repr__ = brief
+
     def draw(self, key: Stream) -> Instance:
         """The arms, and the key of the tape."""
         return Instance(self.source.draw(key), substream(key, OUTCOME))
@@ -89,6 +92,8 @@ class Measured:
     """A rule whose answer is held against the truth, as a few numbers a run."""
 
     rule: Any
+
+    __repr__ = brief
 
     @property
     def execution(self) -> Execution:

@@ -1,12 +1,12 @@
 """Studies from Python: of problems and policies that are objects, a user's own ones among them."""
 
 import hashlib
+import inspect
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from inspect import signature
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from jaxbandit import contract
 from jaxbandit.conformance import check_once
-from jaxbandit.contract import inspect
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, one_of, real
@@ -91,10 +91,10 @@ def experiment(
     _check_names("problem", problems, lambda each: True, "of problems by name")
     _check_names("policies", policies, lambda each: not isinstance(each, str | None), "of policies by name")
     for each in problems.values():
-        inspect("problem", each)
+        contract.inspect("problem", each)
     for own in policies.values():
         if isinstance(own, type) or not callable(own):
-            inspect("policy", own)
+            contract.inspect("policy", own)
     kinds = {name: _kind(name, policy, swept, made_by or ()) for name, policy in policies.items()}
     used = {each.name for kind in kinds.values() for each in kind.parameters} | set(made_by or ())
     for name in swept:
@@ -190,7 +190,7 @@ def _scalar(field: str, value: Any) -> Any:
 def _takes(name: str, function: Any, swept: Mapping[str, Any], first: int = 0) -> list[str]:
     """The swept values that a function takes by name, from its parameter number ``first`` on."""
     try:
-        parameters = list(signature(function).parameters.values())[first:]
+        parameters = list(inspect.signature(function).parameters.values())[first:]
     except (TypeError, ValueError):  # of some functions that are not written in Python
         return []
     named = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]

@@ -31,12 +31,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Family, Parameter, ProblemKind, Required, parse, whole
 from jaxbandit.study.enough import StopWhen
-from jaxbandit.study.families import lookup
 from jaxbandit.study.folder import checksum
+from jaxbandit.study.plugins import OWN, lookup
 from jaxbandit.study.summary import exactly, identity, plain, show
 
 MAX_RUNS, MAX_SEED, MAX_CONFIGURATIONS = 2**31 - 1, 2**32 - 1, 2**16
@@ -66,6 +67,8 @@ class Configuration:
     point: dict[str, Any]
     anytime: bool
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class Study:
@@ -91,6 +94,11 @@ class Study:
     checkpoints: Sequence[float]
     stop_when: StopWhen | None
     family: Family
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(policy["kind"] for policy in self.policies))
+        sweep = "".join(f", {name}: {len(values)} values" for name, values in self.sweep.items())
+        return f"Study({self.problem['kind']}{sweep}; {names}; {self.runs:,} runs, seed {self.seed})"
 
     @classmethod
     def of(
@@ -168,10 +176,12 @@ class Study:
         Raises:
             BadInput: where an input file cannot be read.
         """
+        kinds = {each["kind"]: self.family.policies[each["kind"]].fingerprint for each in self.policies}
+        plugins = {name: fingerprint for name, fingerprint in kinds.items() if fingerprint}
         return {
             "seed": self.seed, "problem": _paths("problem", self.problem, _content), "sweep": sorted(self.sweep),
             "checkpoints": list(self.checkpoints), "labels": dict(self.labels), "family": self.family.fingerprint,
-        }  # fmt: skip
+        } | ({"plugins": plugins} if plugins else {})  # fmt: skip
 
     def label(self, policy: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         """The name of a policy among the study's: its kind, with the parameters that it is given."""
@@ -281,7 +291,7 @@ class Study:
         for policy in self.policies:
             name = policy.get("kind", "missing")
             if not isinstance(name, str) or name not in kinds:
-                raise BadInput("policy.kind", name, f"one of {', '.join(kinds)}")
+                raise BadInput("policy.kind", name, f"one of {', '.join(kinds)}; {OWN}")
             for key in self._lists(policy):
                 if not policy[key]:
                     raise BadInput(f"policy.{name}.{key}", policy[key], "a value, or a list of at least one")

@@ -10,6 +10,7 @@ from jaxbandit.arms.models import BUDGET, Model, problems
 from jaxbandit.arms.problem import MOST_ARMS, Arms, arms
 from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Gaussian
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, flag, one_of, real, whole
 from jaxbandit.topk.halving import sequential_halving
@@ -29,6 +30,8 @@ class Setting:
     budget: int
     want: int
     model: Model
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if not 1 <= self.want <= self.arms:

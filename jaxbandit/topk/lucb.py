@@ -31,6 +31,7 @@ from jax import Array, lax
 
 from jaxbandit.arms.prefix import added, best, lowest, places
 from jaxbandit.arms.problem import Draws, Tape, View
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
 from jaxbandit.random.counts import pinned
@@ -169,6 +170,8 @@ class Lucb:
     turns: int = field(default=2048, metadata={"static": True})
 
     execution = Execution(stride=4, in_cache=True, masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """Nothing pulled. Before the first round, arms stand in slots of their numbers."""

@@ -18,6 +18,7 @@ from jax import Array, lax
 
 from jaxbandit.arms.prefix import added, best, highest, kept_first, ladder, put
 from jaxbandit.arms.problem import Outcome, Pull, View
+from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random import words
 from jaxbandit.random.fence import where_due
@@ -94,6 +95,8 @@ class Rounds:
 
     # All steps are made at once.
     execution = Execution(stride=1, in_cache=True, masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """All arms active, nothing pulled."""

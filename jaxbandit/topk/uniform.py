@@ -12,6 +12,7 @@ from jax import Array
 
 from jaxbandit.arms.prefix import added, best
 from jaxbandit.arms.problem import Outcome, Pull, View
+from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.topk.answer import answer, by_rank
 
@@ -36,6 +37,8 @@ class Uniform:
     spread: Array
 
     execution = Execution(stride=1, in_cache=True, masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """Nothing pulled."""

@@ -1,0 +1,199 @@
+"""Policies and families from elsewhere: a user's file, a module, or a package that was installed.
+
+A plugin is a module that registers something when it is imported: ``jaxbandit.register_policy``, ``families.register``.
+An installed package names its module in the entry point group ``jaxbandit.families``. What a plugin registers carries
+the SHA-256 of its source, which is a part of a study's identity: results of another version are not continued.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+from jaxbandit.errors import BadInput
+from jaxbandit.registry import Family, Parameter, PolicyKind, ProblemKind, Required, flag, one_of, real, text, whole
+from jaxbandit.study.families import FAMILIES, register
+
+GROUP = "jaxbandit.families"
+_groups = [GROUP]
+"""Entry points that are still to be looked for: it takes a while, and they may look for families themselves."""
+
+OWN = "one of your own comes from --plugin FILE.py"
+_PAGE = "see docs/own-policy.md"
+_log = logging.getLogger("jaxbandit")
+
+F = TypeVar("F", bound=Callable[..., Any])
+_registered: set[tuple[str, str]] = set()
+
+
+def register_policy(family: str, name: str | None = None, *, anytime: bool = False) -> Callable[[F], F]:
+    """Gives a family a policy: the function under this decorator makes it from the keys of a study file.
+
+    Each argument of the function is a key, with its default; its annotation is ``int``, ``float``, ``bool``, ``str`` or
+    a ``Literal`` of words. ``Annotated[int, whole(1, 9), "what it is"]`` narrows the range and adds a help text. An
+    argument named ``setting`` is no key: it is the problem as its user describes it. The docstring is the summary.
+
+    Args:
+        family: the family's name: cleaning, topk, outliers or extraction, or that of a registered one.
+        name: of the policy in study files; the function's with - in the place of _ where None.
+        anytime: whether the policy does the same whatever its budget, so that checkpoints can be recorded.
+
+    Raises:
+        BadInput: for a family that does not exist, a name that the family has, an argument without such an annotation.
+    """
+    known = families()
+    if family not in known:
+        raise BadInput("register_policy.family", family, f"one of {', '.join(known)}")
+
+    def decorate(function: F) -> F:
+        kind = name or function.__name__.replace("_", "-")
+        if kind in known[family].policies and (family, kind) not in _registered:
+            allowed = f"a name that {family} has not: it has {', '.join(known[family].policies)}"
+            raise BadInput("register_policy.name", kind, allowed)
+        signature = inspect.signature(function, eval_str=True)
+        takes_setting = "setting" in signature.parameters
+        parameters = tuple(_parameter(each) for each in signature.parameters.values() if each.name != "setting")
+
+        def build(setting: Any, **given: Any) -> tuple[Any, dict[str, Any]]:
+            return function(**({"setting": setting} if takes_setting else {}), **given), given
+
+        summary = (inspect.getdoc(function) or "a policy of your own").partition("\n")[0].rstrip(".")
+        policies = {**FAMILIES[family].policies, kind: PolicyKind(kind, summary, parameters, build, anytime)}
+        register(replace(FAMILIES[family], policies=policies))
+        _registered.add((family, kind))
+        return function
+
+    return decorate
+
+
+_PARSERS: dict[Any, Callable[[str, Any], Any]] = {
+    int: whole(-(2**31), 2**31 - 1), float: real(-3e38, 3e38), bool: flag, str: text,
+}  # fmt: skip
+
+
+def _parameter(argument: inspect.Parameter) -> Parameter:
+    annotation, more = argument.annotation, []
+    if get_origin(annotation) is Annotated:
+        annotation, *more = get_args(annotation)
+    parse = _PARSERS.get(annotation)
+    if get_origin(annotation) is Literal:
+        parse = one_of(*get_args(annotation))
+    if parse is None:
+        allowed = f"annotated int, float, bool, str or a Literal of words; {_PAGE}"
+        raise BadInput(f"register_policy, argument {argument.name}", str(annotation), allowed)
+    parse = next((each for each in more if callable(each)), parse)
+    help = next((each for each in more if isinstance(each, str)), argument.name.replace("_", " "))
+    default = Required if argument.default is inspect.Parameter.empty else argument.default
+    return Parameter(argument.name, parse, help, default)
+
+
+def families() -> dict[str, Family]:
+    """All families by name, those of installed packages among them."""
+    while _groups:
+        for point in metadata.entry_points(group=_groups.pop()):
+            before = dict(FAMILIES)
+            try:
+                found = point.load()
+                if isinstance(found, Family):
+                    register(found)
+                _stamp(before, sys.modules[point.module])
+            except Exception as error:  # another package's fault, which must not keep this one from working
+                why = f"{type(error).__name__}: {error}"
+                _log.warning("jaxbandit: the plugin %s cannot be loaded (%s)", point.value, why)
+    return FAMILIES
+
+
+def lookup(field: str, kind: object) -> tuple[Family, ProblemKind]:
+    """The family and the problem that ``family/problem`` names.
+
+    Raises:
+        BadInput: naming ``field``, where there is no such problem.
+    """
+    known = {f"{family.name}/{problem}": family for family in families().values() for problem in family.problems}
+    if not isinstance(kind, str) or kind not in known:
+        raise BadInput(field, kind, f"one of {', '.join(known)}; {OWN}")
+    return known[kind], known[kind].problems[kind.partition("/")[2]]
+
+
+def load(given: str) -> None:
+    """Imports a plugin.
+
+    Args:
+        given: a Python file, or the name of a module that can be imported.
+
+    Raises:
+        BadInput: where it cannot be imported, or registers nothing.
+    """
+    path = Path(given)
+    before = dict(families())
+    try:
+        if path.suffix == ".py" or len(path.parts) > 1 or path.exists():
+            module = _of_file(given, path)
+        else:
+            module = importlib.import_module(given)
+    except BadInput:
+        raise
+    except (Exception, SystemExit) as error:
+        allowed = f"a Python file, or a module, that can be imported ({type(error).__name__}: {error})"
+        raise BadInput("--plugin", given, " ".join(allowed.split())) from error
+    if not _stamp(before, module) and module.__name__ not in _loaded:
+        raise BadInput("--plugin", given, f"a file that registers a policy or a family; {_PAGE}")
+    _loaded.add(module.__name__)
+
+
+_loaded: set[str] = set()
+
+
+def _of_file(given: str, path: Path) -> ModuleType:
+    """The module of a file, by the name of the file."""
+    if path.suffix != ".py" or not path.is_file():
+        raise BadInput("--plugin", given, "a Python file that exists, or the name of a module")
+    name, path = path.stem, path.resolve()
+    spec = sys.modules[name].__spec__ if name in sys.modules else importlib.util.find_spec(name)
+    if spec is not None and Path(spec.origin or "").resolve() != path:
+        raise BadInput("--plugin", given, f"a file of another name: {name} is a module already")
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _stamp(before: dict[str, Family], module: ModuleType) -> bool:
+    """Notes the module's source in what it registered; returns whether it did register anything."""
+    changed = {name: family for name, family in FAMILIES.items() if before.get(name) is not family}
+    source = _source(module)
+    for name, family in changed.items():
+        old = before.get(name)
+        if old is not None and replace(family, policies=old.policies) == old:
+            policies = {
+                each: kind if old.policies.get(each) is kind else replace(kind, fingerprint=source)
+                for each, kind in family.policies.items()
+            }
+            FAMILIES[name] = replace(family, policies=policies)
+        else:
+            FAMILIES[name] = replace(family, fingerprint=f"{family.fingerprint} {source}".strip())
+    return bool(changed)
+
+
+def _source(module: ModuleType) -> str:
+    """SHA-256 of the module's file, or of all Python files of a package."""
+    folders = [Path(each) for each in getattr(module, "__path__", ())]
+    files = sorted(file for folder in folders for file in folder.rglob("*.py")) or [Path(str(module.__file__))]
+    parts = (hashlib.sha256(file.read_bytes()).digest() for file in files)
+    return hashlib.sha256(b"".join(parts)).hexdigest()

@@ -1,0 +1,388 @@
+"""Breaches of the contract of problems and policies: each gets one message, from every door that takes objects."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+import jaxbandit
+from jaxbandit import BadInput, Execution, check, cleaning, conformance, experiment, run_study, simulate
+from jaxbandit.arms.problem import Outcome, Pull, arms, given
+from jaxbandit.arms.rewards import Bernoulli
+from tests.toy import Coin, Coins, State, View
+
+PROBLEM = Coins(np.int32(20), np.float32(0.2), np.float32(0.8))
+HEADS = {"heads": lambda problem, answers: answers["heads"].astype(float)}
+
+
+def own(kind: Any) -> Any:
+    return jax.tree_util.register_dataclass(dataclass(frozen=True)(kind))
+
+
+@own
+class Branching(Coin):
+    def ask(self, view: View, state: State) -> Any:
+        if state.thrown > 3:
+            return jnp.int32(0), state.thrown, jnp.int32(1)
+        return super().ask(view, state)
+
+
+@own
+class Counting(Coin):
+    def ask(self, view: View, state: State) -> Any:
+        for _ in range(state.thrown):
+            pass
+        return super().ask(view, state)
+
+
+@own
+class Converting(Coin):
+    def ask(self, view: View, state: State) -> Any:
+        return np.asarray(state.thrown), state.thrown, jnp.int32(1)
+
+
+@own
+class Failing(Coin):
+    def tell(self, view: View, state: State, pull: Any, outcome: Array) -> State:
+        return state.lost
+
+
+@own
+class Bare(Coin):
+    def answer(self, view: View, state: State) -> Any:
+        return state.heads
+
+
+@own
+class Named(Coin):
+    def answer(self, view: View, state: State) -> Any:
+        return {"heads": state.heads, "name": "coin"}
+
+
+@own
+class Widening(Coin):
+    def tell(self, view: View, state: State, pull: Any, outcome: Array) -> State:
+        return super().tell(view, state, pull, outcome)._replace(heads=state.heads + 0.5)
+
+
+@own
+class Growing(Coin):
+    def tell(self, view: View, state: State, pull: Any, outcome: Array) -> State:
+        return super().tell(view, state, pull, outcome)._replace(heads=jnp.zeros(2, jnp.int32))
+
+
+@own
+class Reshaping(Coin):
+    def tell(self, view: View, state: State, pull: Any, outcome: Array) -> Any:
+        return tuple(state)
+
+
+@own
+class Counted(Coin):
+    def done(self, view: View, state: State) -> Array:
+        return view.budget - state.thrown
+
+
+@own
+class Worded(Coin):
+    def init(self, view: View) -> Any:
+        return {"name": "coin"}
+
+
+@own
+class Old(Coin):
+    stride = 4
+
+
+@own
+class Misspelled(Coin):
+    executions = Execution(stride=4)
+
+
+@own
+class Still(Coin):
+    execution = Execution(stride=0)
+
+
+@own
+class Scratching(Coin):
+    execution = Execution(scratch=("rows",))
+
+
+@dataclass(frozen=True)
+class Unregistered(Coin):
+    pass
+
+
+@own
+class WithText(Coin):
+    name: str = "coin"
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class WithStatic(Coin):
+    weights: Any = field(default=None, metadata={"static": True})
+
+
+class NoMethods:
+    def init(self, view: View) -> State:
+        return State(jnp.int32(0), jnp.int32(0))
+
+
+@own
+class NoPull:
+    def draw(self, key: Any) -> None: ...
+
+    def view(self, key: Any, instance: Any) -> None: ...
+
+
+HALF = np.float32(0.5)
+
+
+@pytest.mark.parametrize(
+    ("policy", "line"),
+    [
+        (Branching(HALF), "policy Branching.ask = line N of test_contract.py, `if state.thrown > 3:`: no if"),
+        (Counting(HALF), "policy Counting.ask = line N of test_contract.py, `for _ in range(state.thrown):`: no"),
+        (Converting(HALF), "policy Converting.ask = line N of test_contract.py, "),
+        (Failing(HALF), "policy Failing.tell = line N of test_contract.py, `return state.lost`: it raised AttributeE"),
+        (Bare(HALF), "policy Bare.answer = int32[]: a dict of arrays by name"),
+        (Named(HALF), "policy Named.answer['name'] = a str: an array"),
+        (Widening(HALF), "policy Widening.tell, state.heads = float32[]: int32[], as in the state that it was giv"),
+        (Growing(HALF), "policy Growing.tell, state.heads = int32[2]: int32[], as in the state that it was given; "),
+        (Reshaping(HALF), "policy Reshaping.tell = tuple(0 int32[], 1 int32[]): a state as it was given, State(thro"),
+        (Counted(HALF), "policy Counted.done = int32[]: bool[], whether the run is over"),
+        (Worded(HALF), "policy Worded.init, state['name'] = coin: an array, as everything that a run keeps, not a str"),
+        (Old(HALF), "policy Old.stride = 4: a part of execution = jaxbandit.Execution(stride=...)"),
+        (Misspelled(HALF), "policy Misspelled.executions = no name of the grammar: execution, or one less like it"),
+        (Still(HALF), "policy Still.execution.stride = 0: a whole number from 1"),
+        (Scratching(HALF), "policy Scratching.execution.scratch = rows: fields of the state, a NamedTuple: State("),
+        (Unregistered(HALF), "policy Unregistered = no pytree: a class under @jax.tree_util.register_dataclass"),
+        (WithText(HALF), "policy WithText.name = coin: an array or a number; for another value, that is the same"),
+        (WithStatic(HALF, np.ones(2)), "policy WithStatic.weights = array([1., 1.]): no array in a static field"),
+        (Coin(2**40), "policy Coin.share = 1099511627776: a number of 32 bits"),
+        (Coin, "policy = the class Coin: an instance, Coin(...)"),
+        (NoMethods(), "policy NoMethods.ask = missing: a method; a policy has init, ask, tell, done and answer"),
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__) if not isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_breach_that_types_show(policy: Any, line: str) -> None:
+    doors: list[Callable[[], Any]] = [
+        lambda: simulate(PROBLEM, policy, runs=2),
+        lambda: check(PROBLEM, policy),
+        lambda: experiment(PROBLEM, {"it": policy}, HEADS, runs=2),
+        lambda: run_study(experiment(PROBLEM, {"it": policy}, HEADS, runs=2, check=False), check=False),
+    ]
+    said = set()
+    for door in doors:
+        with pytest.raises(BadInput) as error:
+            door()
+        found = re.sub(r"line \d+ of", "line N of", str(error.value))
+        assert found.startswith(line)
+        assert "\n" not in found
+        assert len(error.traceback) < 12
+        said.add(str(error.value))
+    assert len(said) == 1
+    assert said.pop().endswith(("; see docs/own-policy.md", "of 32 bits"))
+
+
+def test_what_a_method_raised_is_kept() -> None:
+    with pytest.raises(BadInput) as error:
+        simulate(PROBLEM, Branching(HALF), runs=2)
+    assert isinstance(error.value.__cause__, jax.errors.TracerBoolConversionError)
+
+
+def test_problems_and_pulls_of_another_family() -> None:
+    with pytest.raises(BadInput, match=r"^problem NoPull.pull = missing: a method; a problem has draw, view and pull"):
+        simulate(NoPull(), Coin(HALF), runs=2)
+    with pytest.raises(BadInput, match=r"^problem = the class Coins: an instance"):
+        experiment(Coins, {"it": Coin(HALF)}, HEADS, runs=2)
+    given = cleaning.synthetic(
+        budget=9, entities=5, false_values=cleaning.uniform_false_values(1, 2), sc_pdf=cleaning.Uniform()
+    )
+    with pytest.raises(
+        BadInput, match=r"^policy Coin.ask = tuple\(0 int32\[\].*: a pull that problem Synthetic.pull tak"
+    ):
+        simulate(given, Coin(HALF), runs=2)
+
+
+# What values alone show.
+
+
+@own
+class Masked(Coin):
+    """Says that it leaves its state alone, and does not: the engine believes it."""
+
+    execution = Execution(masked=True)
+
+    def tell(self, view: View, state: State, pull: Any, outcome: Array) -> State:
+        return State(state.thrown + 1, state.heads + outcome)
+
+
+@own
+class Repeating(Coin):
+    def ask(self, view: View, state: State) -> Any:
+        coin, number, count = super().ask(view, state)
+        return coin, number // 2, count
+
+
+@own
+class Unanswered(Coin):
+    def answer(self, view: View, state: State) -> Any:
+        return super().answer(view, state) | {"ratio": 0.0 * state.heads / 0}
+
+
+@own
+class Endless(Coin):
+    def ask(self, view: View, state: State) -> Any:
+        return jnp.int32(1), state.thrown, jnp.int32(1)
+
+    def done(self, view: View, state: State) -> Array:
+        return state.thrown < 0
+
+
+@own
+class Leftover(Coin):
+    execution = Execution(scratch=("heads",))
+
+
+@own
+class Several(Coins):
+    """Coins in a table."""
+
+    def pull(self, key: Any, instance: Any, pull: Any) -> Array:
+        coin, number, count = pull
+        odds = jnp.stack([self.low, self.high])[coin]
+        return super().pull(key, instance, (jnp.where(odds > 0.5, 1, 0), number, count))
+
+
+@own
+class Third(Coin):
+    def ask(self, view: View, state: State) -> Any:
+        return jnp.int32(2), state.thrown, super().ask(view, state)[2]
+
+
+@own
+class Undefined(Coins):
+    def pull(self, key: Any, instance: Any, pull: Any) -> Any:
+        return jnp.where(pull[1] == 3, jnp.nan, 1.0)
+
+
+@own
+class Rounding(Coin):
+    def tell(self, view: View, state: State, pull: Any, outcome: Array) -> State:
+        return State(state.thrown + pull[2], state.heads + (outcome > 0))
+
+
+SEVERAL = Several(np.int32(20), np.float32(0.2), np.float32(0.8))
+
+
+@pytest.mark.parametrize(
+    ("problem", "policy", "line"),
+    [
+        (PROBLEM, Masked(HALF), "policy Masked.tell, state.thrown = changed by a step after the end: the same bits"),
+        (PROBLEM, Repeating(HALF), "policy Repeating.ask = (1, 0, 1) in steps 1 and 2 of a run: each pull once: "),
+        (PROBLEM, Unanswered(HALF), "policy Unanswered.answer['ratio'] = NaN at the end of a run: a number"),
+        (PROBLEM, Leftover(HALF), "policy Leftover.answer['heads'] = other values where runs share lanes otherwise: "),
+        (SEVERAL, Third(HALF), "problem Several.pull = (2, 0, 1): indices in range, where JAX would take the nearest "),
+        (Undefined(np.int32(20), HALF, HALF), Rounding(HALF), "problem Undefined.pull, outcome = NaN in one of the "),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_breach_that_values_show(problem: Any, policy: Any, line: str) -> None:
+    """Each of these runs without a word, and gives wrong numbers."""
+    simulate(problem, policy, runs=40)
+    with pytest.raises(BadInput) as error:
+        check(problem, policy)
+    assert str(error.value).startswith(line)
+    assert "\n" not in str(error.value)
+
+
+def test_what_keeps_the_contract_passes() -> None:
+    assert check(PROBLEM, Coin(HALF)) == []
+    assert check(SEVERAL, Coin(HALF)) == []
+    [remark] = check(PROBLEM, Endless(HALF), thorough=False)
+    assert remark.startswith("policy Endless.done: 4 runs did not all end in ")
+    [remark] = check(PROBLEM, WithStatic(HALF, 3), thorough=False)
+    assert remark == "policy WithStatic.weights: a static field, so a program is compiled for each value of it"
+
+
+@own
+class Pairs:
+    """Pulls each arm twice at a time, ``shift`` arms too far, and says that it was pulled ``share`` of the times."""
+
+    shift: Array
+    share: Array
+
+    def init(self, view: Any) -> Any:
+        return jnp.zeros(view.arms, jnp.int32)
+
+    def ask(self, view: Any, state: Any) -> Pull:
+        arm = jnp.sum(state) // 2 % view.arms
+        first = (state[arm] * self.share).astype(jnp.int32)
+        return Pull((arm + self.shift)[None], first[None], jnp.int32(2), jnp.int32(1), few=True)
+
+    def tell(self, view: Any, state: Any, pull: Pull, outcome: Outcome) -> Any:
+        return state.at[(pull.arm[0] - self.shift) % view.arms].add(outcome.made[0])
+
+    def done(self, view: Any, state: Any) -> Array:
+        return jnp.sum(state) >= view.budget
+
+    def answer(self, view: Any, state: Any) -> Any:
+        return {"pulls": jnp.sum(state)}
+
+
+def test_draws_and_arms_of_the_problems_here() -> None:
+    problem = arms(60, given([0.2, 0.5, 0.7]), Bernoulli())
+    assert check(problem, Pairs(np.int32(0), np.float32(1)), thorough=False) == []
+    with pytest.raises(BadInput, match=r"^policy Pairs.ask = a pull of number 3: 0 to 2"):
+        check(problem, Pairs(np.int32(1), np.float32(1)))
+    with pytest.raises(BadInput, match=r"^policy Pairs.ask = draws 1 to 2 of number 0, in step 4: draws that no step"):
+        check(problem, Pairs(np.int32(0), np.float32(0.5)))
+
+
+def test_studies_check_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    checked = []
+    original = conformance.check
+    monkeypatch.setattr(conformance, "check", lambda *pair, **more: checked.append(pair) or original(*pair, **more))
+    monkeypatch.setattr(conformance, "_passed", set())
+    policies = {f"coin {share}": Coin(np.float32(share)) for share in (0.2, 0.7)}
+    study = experiment(PROBLEM, policies, HEADS, runs=5)
+    assert len(checked) == 1  # one structure
+    run_study(study)
+    experiment(PROBLEM, policies, HEADS, runs=9)
+    assert len(checked) == 1
+    experiment(PROBLEM, {"again": Repeating(HALF)}, HEADS, runs=5, check=False)
+    with pytest.raises(BadInput, match="each pull once"):
+        experiment(PROBLEM, {"again": lambda problem: Repeating(HALF)}, HEADS, runs=5)
+    assert len(checked) == 2
+    # One of this package's own is left alone.
+    given = {"kind": "cleaning/synthetic", "budget": 20, "entities": 50}
+    run_study(jaxbandit.Study.of({"runs": 2, "problem": given, "policy": [{"kind": "ee", "t": 1, "q": 0.5}]}))
+    assert len(checked) == 2
+
+
+def test_runs_without_a_value_are_said(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    def some(problem: Any, answers: Any) -> Any:
+        return np.where(np.arange(len(answers["heads"])) % 4 == 1, np.nan, answers["heads"])
+
+    policies = {"a": Coin(HALF), "b": Coin(np.float32(0.1))}
+    study = experiment(PROBLEM, policies, {"some": some, **HEADS}, runs=40)
+    run_study(study, tmp_path / "out")
+    line = "jaxbandit: some is not a number in 10 of 40 runs of a, and of 1 more configurations: no mean there"
+    assert [record.getMessage() for record in caplog.records] == [line]
+    for difference in ({}, {"difference": ["a", "b"]}):
+        rule = {"metric": "some", "half_width": 0.1} | difference
+        waiting = experiment(PROBLEM, policies, {"some": some, **HEADS}, runs=10**6, stop_when=rule)
+        with pytest.raises(
+            BadInput, match=r"^stop_when.metric = some: one with a value in each run; 256 of 1,024 runs"
+        ):
+            run_study(waiting)
