@@ -67,7 +67,8 @@ def test_glossary() -> None:
     words = {word.strip("` ") for cell in explained for word in re.split(", | and ", cell)}
     assert words >= {
         "arm", "pull", "policy", "run", "budget", "regret", "paired", "common random numbers", "95 % interval",
-        "entity", "false value", "sc-probability", "Gamma", "effectiveness", "CRUX", "k-sigma", "MAD", "lane", "checkpoint",
+        "entity", "false value", "sc-probability", "Gamma", "effectiveness", "CRUX", "k-sigma", "MAD",
+        "lane", "checkpoint",
     }  # fmt: skip
 
 
