@@ -20,6 +20,7 @@ from jaxbandit.cleaning.family import Setting
 from jaxbandit.cleaning.stopping import level_for_budget
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
+from jaxbandit.papers.rows import half
 from jaxbandit.study.figure import Axes, Figure, Plan, Request
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Row, identity
@@ -78,10 +79,11 @@ def lead(one: Row, other: Row) -> tuple[float | None, tuple[float | None, float 
     if not one["mean"] or not other["mean"]:
         return None, (None, None)
     ratio = one["mean"] / other["mean"]
-    if one["ci_high"] is None or other["ci_high"] is None:
+    sides = half(one), half(other)
+    if sides[0] is None or sides[1] is None:
         return 100 * (ratio - 1), (None, None)
-    half = math.hypot(*(cast(float, row["ci_high"]) / cast(float, row["mean"]) - 1 for row in (one, other)))
-    return 100 * (ratio - 1), (100 * (ratio * math.exp(-half) - 1), 100 * (ratio * math.exp(half) - 1))
+    width = math.hypot(sides[0] / one["mean"], sides[1] / other["mean"])
+    return 100 * (ratio - 1), (100 * (ratio * math.exp(-width) - 1), 100 * (ratio * math.exp(width) - 1))
 
 
 def _of(rows: Iterable[Row], policy: str, metric: str = "effectiveness", **params: Any) -> list[Row]:
