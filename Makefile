@@ -1,4 +1,4 @@
-# `make study` and `make test` need Python 3.11 or newer and nothing else: the rest goes into .venv.
+# All of these need Python 3.11 or newer and nothing else: the rest goes into .venv.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; raise SystemExit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV ?= .venv
@@ -18,6 +18,10 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Opens JupyterLab on the notebooks, with a kernel that has jaxbandit.
+notebooks: $(VENV)/notebooks.stamp
+	$(BIN)/jupyter lab notebooks
+
 bench: $(VENV)/bench.stamp
 	$(BIN)/python -m benchmarks.run --out benchmarks/results
 
@@ -35,6 +39,10 @@ $(VENV)/test.stamp: pyproject.toml | $(VENV)/bin/python
 $(VENV)/bench.stamp: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	@touch $@
+
+$(VENV)/notebooks.stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[notebooks]'
+	@touch $@ $(VENV)/lab.stamp
 
 clean:
 	rm -rf $(VENV) out build dist

@@ -135,7 +135,7 @@ def test_problem(refused: Callable[..., str], problem: str, line: str, verb: str
         (EE + "delta = 0", "policy.ee.delta = 0: a number from 0.0001 to 1"),
         (EE + 'tuning = "best"', "policy.ee.tuning = best: one of lemma3, exact"),
         (EE + "early_stopping = 1", "policy.ee.early_stopping = 1: true or false"),
-        (EE + "\n[[policy]]\n" + EE, "policy = ee, budget 10, tuning lemma3, t 3, q 0.667: each configuration once"),
+        (EE + "\n[[policy]]\n" + EE, "policy = ee, budget 10, tuning exact, t 5, q 0.801: each configuration once"),
     ],
 )
 def test_policy(refused: Callable[..., str], policy: str, line: str) -> None:

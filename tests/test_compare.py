@@ -17,7 +17,8 @@ import xarray as xr
 import jaxbandit
 from jaxbandit import BadInput, cli, experiment, open_results, paired_differences, quantiles, ranks, run_study
 from jaxbandit.registry import Metric
-from jaxbandit.study import families, folder, picture
+from jaxbandit.study import canvas, families, folder, picture
+from jaxbandit.study.compare import leaders
 from jaxbandit.study.report import report
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
@@ -166,10 +167,71 @@ def test_the_report_stands_alone(tmp_path: Path) -> None:
     for words in ("<coins> & more", "toy/coins", "seed 0", "Ranks", "Paired differences", "80 runs", "mixed share=0.2"):
         assert words in page.text
     assert str(tmp_path) not in page.text
-    assert report(tmp_path / "out").count("data:image/png;base64,") == 2
     alone = Study.of({**mapping, "policy": [{"kind": "best"}]})
     run(alone, tmp_path / "alone")
     assert "Ranks" not in Parsed(report(tmp_path / "alone")).text
+
+
+def test_the_report_reads_on_a_phone_and_in_the_dark(tmp_path: Path) -> None:
+    """What can be checked without a browser."""
+    mapping = {"runs": 80, "problem": {"kind": "toy/coins", "odds": [0.1, 0.8]}, "sweep": {"budget": [5, 30]}}
+    study = Study.of({**mapping, "policy": [{"kind": "best"}, {"kind": "mixed", "share": [0.2, 0.4]}]})
+    rows = run(study, tmp_path)
+    picture.save(tmp_path, picture.of_rows(rows, study.swept, "coins", {"budget": "budget (throws)"}))
+    text = report(tmp_path)
+    assert text == report(tmp_path)
+    drawn = re.findall(r"<svg .*?</svg>", text, re.DOTALL)
+    assert [re.findall(r'class="(\w+)"', each)[0] for each in drawn] == ["screen", "phone"] * 2
+    names = [name for each in drawn for name in re.findall(r'(?<=id=")(?:m|p)[0-9a-f]{8,}', each)]
+    assert len(names) == len(set(names))  # of marks and clipping: a hidden picture's must not be taken for another's
+    for each in drawn:
+        assert "#000000" not in each  # black is the page's own colour of text
+        assert float(re.findall(r'viewBox="0 0 (\S+) ', each)[0]) < (310 if 'class="phone"' in each else 600)
+    assert "budget (throws)" in drawn[0]
+    dashes = re.findall(r"stroke-dasharray: ([\d. ,]+)[^\"]*; stroke-width: 1.6", drawn[2])
+    assert len(set(dashes)) == 2  # and one curve is solid
+    outside = re.sub(r'<div class="wide"><table>.*?</table></div>', "", text, flags=re.DOTALL)
+    assert "<table" not in outside
+    assert re.search(r"div.wide {[^}]*overflow-x: auto", text)
+    assert "<figcaption>Marks are means over runs; the bands and bars around them are 95 % intervals.<" in text
+    assert re.search(r"<td class=\"number\">0\.\d+ \[0\.\d+, 0\.\d+\]</td>", text)
+    schemes = [dict(re.findall(r"--(\w+): (#\w+);", part)) for part in re.findall(r":root {[^}]*}", text)]
+    for scheme in (schemes[0], schemes[0] | schemes[1]):
+        for ink in ("ink", "soft"):
+            assert contrast(scheme[ink], scheme["ground"]) >= 4.5  # as WCAG asks of text
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours as WCAG 2.1 defines it."""
+
+    def luminance(colour: str) -> float:
+        digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+        parts = np.array([int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)])
+        return float(
+            np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+        )
+
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("count", [2, 12, 40])
+def test_a_legend_covers_no_data(count: int, narrow: bool) -> None:
+    series = {
+        f"policy {number}, with a name " * 2: [[1, number, number - 1, number + 1], [2, 0, -1, 1]]
+        for number in range(count)
+    }
+    figure = canvas.draw(series, "x", "a long label of an axis, " * 4, "", narrow=narrow)
+    figure.draw_without_rendering()
+    [axes], [legend] = figure.axes, figure.legends
+    assert len(legend.get_texts()) == count
+    inner, keys, page = axes.get_window_extent(), legend.get_window_extent(), figure.bbox
+    assert inner.intersection(inner, keys) is None
+    assert page.x0 <= keys.x0
+    assert page.y0 <= keys.y0
+    assert keys.x1 <= page.x1 + 1
+    assert inner.height > 0.2 * page.height
 
 
 def test_the_command_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,6 +253,58 @@ def test_the_command_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cli.main(["compare", str(tmp_path)]) == 2
     assert cli.main(["show", out]) == 0
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def sweep(tmp_path: Path, policies: int) -> Path:
+    shares = [round(0.5 * number / policies, 3) for number in range(policies)]
+    mapping = {
+        "runs": 60,
+        "problem": {"kind": "toy/coins", "budget": 20},
+        "policy": [{"kind": "mixed", "share": shares}],
+    }
+    run(Study.of(mapping), tmp_path / str(policies))
+    return tmp_path / str(policies)
+
+
+def test_many_configurations_are_compared_with_the_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = sweep(tmp_path, 40)
+    assert cli.main(["compare", str(many)]) == 0
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) < 90
+    ranked, close = (part.split("\n\n")[1].splitlines()[2:] for part in re.split(r"\n(?=60 runs)", shown))
+    assert [int(line.split()[2]) for line in ranked] == list(range(1, 41))
+    surely_worse = [line for line in ranked if int(line.split()[3]) > 1]
+    assert 1 <= len(close) < 40
+    assert ranked[0].split()[:2] == close[0].split()[:2]
+    assert close[0].split()[-1] == "0"
+    # Whatever can be told from the best is surely not the first.
+    apart = {line.split()[1] for line in ranked} - {line.split()[1] for line in close}
+    assert apart <= {line.split()[1] for line in surely_worse}
+    assert cli.main(["compare", str(many), "--differences"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > 40 * 39 // 2
+    assert cli.main(["compare", str(many), "--baseline", "mixed share=0.0"]) == 0
+    assert "against" in capsys.readouterr().out
+    assert cli.main(["compare", str(sweep(tmp_path, 20))]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > 20 * 19 // 2
+    assert "Of 40 policies these are the 12 with the best means" in report(many)
+
+
+def test_leaders() -> None:
+    rng = np.random.default_rng(5)
+    noise = rng.normal(size=(2, 300))
+    values = {
+        "low": noise - 3,
+        "close": noise + rng.normal(size=(2, 300)),
+        "high": noise + 0.02,
+        "none": noise * np.nan,
+    }
+    found = leaders(dataset(values))
+    by_setting = [[row["policy"] for row in found[::2] if row["params"] == {"n": n}] for n in (10, 11)]
+    assert all(set(names) == {"close", "high"} for names in by_setting)
+    best, other = found[1], found[3]
+    assert (best["metric"], best["mean"], best["ci_low"]) == ("difference from the best", 0, None)
+    assert other["ci_low"] <= 0 <= other["ci_high"]
+    assert [row["policy"] for row in leaders(dataset(values, lower=True))[::2]] == ["low", "low"]
 
 
 def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_lemma_3_by_quadrature(pdf: oracle.Pdf) -> None:
 
 
 def test_published_rule() -> None:
-    best = tune(UNIFORM, TO_19, 0.001)
+    best = tune(UNIFORM, TO_19, 0.001, "lemma3")
     assert (best.t, best.need, best.q) == (3, 3, 0.667)
 
 

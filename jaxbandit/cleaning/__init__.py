@@ -22,7 +22,7 @@ from jaxbandit.cleaning.problem import (
 )
 from jaxbandit.cleaning.random import Random
 from jaxbandit.cleaning.random_alike import RandomAlike
-from jaxbandit.cleaning.renewal import Removed, expected_removed
+from jaxbandit.cleaning.renewal import Removed, expected_removed, expected_removed_of_table
 from jaxbandit.cleaning.stopping import Level, allowed_failures, level_for_budget, stopping_index
 from jaxbandit.laws import Beta, Histogram, Law, Normal, Uniform, fit_beta
 
@@ -57,6 +57,7 @@ __all__ = [
     "epsilon_greedy",
     "epsilon_greedy_alike",
     "expected_removed",
+    "expected_removed_of_table",
     "fit_beta",
     "gamma_exact",
     "gamma_printed",

@@ -128,10 +128,16 @@ def _removed(a: Array, false_values: Array, early_stopping: bool) -> Array:
     return kept + _sum_below(m * (mass * reached + more * a))
 
 
-def _exact(cells: Array, false_values: Array, t_max: int, early_stopping: bool) -> Array:
+def _gain_and_cost(cells: Array, false_values: Array, t_max: int, early_stopping: bool) -> tuple[Array, Array]:
+    """E[gamma] and E[chi], ``[t_max, t_max + 1]`` each by t - 1 and need."""
     weights = jnp.stack([cells, cells / midpoints(cells.shape[-1])])
     a = _binomials(weights, t_max)
     gain, cost = (_removed(a[:, k], false_values, early_stopping)[1:] for k in (0, 1))
+    return gain, cost
+
+
+def _exact(cells: Array, false_values: Array, t_max: int, early_stopping: bool) -> Array:
+    gain, cost = _gain_and_cost(cells, false_values, t_max, early_stopping)
     return gain / cost
 
 
@@ -273,11 +279,39 @@ def gamma_exact(cells: ArrayLike, false_values: ArrayLike, t_max: int, *, early_
     return _evaluate(cells, false_values, t_max, "exact", early_stopping)
 
 
+_visit = jax.jit(_gain_and_cost, static_argnames=("t_max", "early_stopping"))
+
+
+def visit(
+    t: int, need: int, cells: ArrayLike, false_values: ArrayLike, *, early_stopping: bool = True
+) -> tuple[float, float]:
+    """What a full visit removes, and how many cleans it takes, in expectation: E[gamma] and E[chi] of Eq. 2.
+
+    Both count an entity without a false value, which is not visited, as 0: so they are means over all entities.
+
+    Args:
+        t, need: the rule, 0 <= need <= t and t at least 1.
+        cells, false_values: as for ``gamma_exact``, of one problem.
+        early_stopping: section 5.5.
+
+    Raises:
+        BadInput: not probabilities, no entity with a false value, or a rule out of range.
+    """
+    if not 1 <= t <= _T_LIMIT:
+        raise BadInput("t", t, f"1 to {_T_LIMIT}")
+    if not 0 <= need <= t:
+        raise BadInput("need", need, "0 to t")
+    pdf, counts = problem(cells, false_values)
+    with jax.enable_x64(True):
+        gain, cost = _visit(pdf, counts, t_max=max(16, power_of_two(t)), early_stopping=early_stopping)
+        return float(gain[t - 1, need]), float(cost[t - 1, need])
+
+
 def tune(
     cells: ArrayLike,
     false_values: ArrayLike,
     delta: float,
-    objective: Objective = "lemma3",
+    objective: Objective = "exact",
     *,
     early_stopping: bool = True,
     t_max: int | None = None,
@@ -291,7 +325,7 @@ def tune(
         cells: float[..., M] with M = ceil(1 / delta); see ``gamma_printed``.
         false_values: float[..., R + 1], the distribution of r over 0 to R. Leading dimensions broadcast.
         delta: the step of the grid of q, in (0, 1]; read as the nearest fraction of denominator up to a million.
-        objective: "lemma3" for ``gamma_printed``, "exact" for ``gamma_exact``.
+        objective: "exact" for ``gamma_exact``, "lemma3" for ``gamma_printed``, as the paper has it.
         early_stopping: for "exact" only.
         t_max: a limit on t. Without one, the largest t_hat. Programs are compiled per power of two of it.
 

@@ -1,9 +1,20 @@
 """What an Explore-Exploit run removes on a finite budget: exact mean and standard deviation, without sampling.
 
-An EE run (Cheng et al. 2010, Algorithm 2) visits fresh entities one after another, so on a supply that does not run
-out it is a renewal process cut at the budget. With P the law of a visit's cost and h(d) the chance that a visit makes
-its d-th clean and that it succeeds, the mean rate at clean n is r = h + P * r (Feller, An Introduction to Probability
-Theory I, chapter XIII). The series 1 / (1 - P) is found by Newton's iteration on Fourier products.
+An EE run (Cheng et al. 2010, Algorithm 2) visits fresh entities one after another until the budget or the entities run
+out. With P the law of a visit's cost (a power series whose n-th coefficient is the chance of n cleans) and h(d) the
+chance that a visit makes its d-th clean and that it succeeds, the mean rate of successes at clean n is a coefficient of
+``h * starts``, where ``starts`` counts the visits that begin after n cleans:
+
+- entities without end: 1 / (1 - P), a renewal process (Feller, An Introduction to Probability Theory I, chapter XIII);
+- n independent entities: 1 + P + ... + P^(n-1) = (1 - P^n) / (1 - P); of N entities of which each has a false value
+  with probability a, (1 - (1 - a + a P)^N) / (1 - P);
+- the entities of a table, each with its own r and so its own P_i, in random order: give each a time, uniform on [0, 1],
+  and visit them by their times. Those before time x are then independent of each other, so that an entity's rate is the
+  integral over x of h_i times the product of 1 - x + x P_j over all others. It is a polynomial in x, which
+  Gauss-Legendre quadrature integrates.
+
+All series are evaluated on a circle of the complex plane, multiplied and divided point by point, and transformed back.
+The circle's radius is below 1, so that what lies beyond the budget does not fold back into it.
 """
 
 from functools import partial
@@ -18,6 +29,15 @@ from jax.typing import ArrayLike
 from jaxbandit.cleaning.gamma import Floats, common_shape, midpoints, power_of_two, problem
 from jaxbandit.errors import BadInput
 
+_WRAP = 4
+"""Points on the circle for each clean of the budget."""
+
+_FOLD = 1e-14
+"""By how much what is one turn of the circle beyond the budget is damped; rounding grows by its ``_WRAP``-th root."""
+
+_NODES = 200
+"""The most nodes of the quadrature."""
+
 
 class Removed(NamedTuple):
     """False values removed by a run on each budget 0 to C: float64[..., C + 1] each.
@@ -31,7 +51,7 @@ class Removed(NamedTuple):
 
 
 class _Visit(NamedTuple):
-    """By clean number 0 to L - 1 of a visit; ``gain`` is what the visit has removed."""
+    """By clean number 0 to L - 1 of a visit and kind of entity; ``gain`` is what the visit has removed."""
 
     ends: Array  # P(the visit ends here)
     total: Array  # E[gain; the visit ends here]
@@ -39,15 +59,16 @@ class _Visit(NamedTuple):
     square: Array  # E[growth of gain^2 here]
 
 
-def _visit(t: Array, need: Array, cells: Array, false_values: Array, *, length: int, early_stopping: bool) -> _Visit:
-    """The laws of one visit: a walk over cleans k that carries two things for each number of successes s.
+def _visit(t: Array, need: Array, cells: Array, kinds: Array, *, length: int, early_stopping: bool) -> _Visit:
+    """The laws of one visit, ``[length, kinds]``: a walk over cleans k that carries two things for each number of
+    successes s.
 
-    ``pmf`` is the binomial probability of s in k for each p. ``kept`` is the fraction of the orders of s successes and
-    k - s failures that the exploration does not reject: it depends neither on p nor on r.
+    ``kinds``: [R, kinds], a distribution of r = 1 to R for each. ``pmf`` is the binomial probability of s in k for each
+    p. ``kept`` is the fraction of the orders of s successes and k - s failures that the exploration does not reject: it
+    depends neither on p nor on r.
     """
-    p, s = midpoints(cells.shape[-1]), jnp.arange(false_values.shape[-1] - 1)
-    counts = false_values[1:] / false_values[1:].sum()  # P(r = s + 1), given r >= 1
-    more = lax.cumsum(counts, reverse=True)  # P(r > s)
+    p, s = midpoints(cells.shape[-1]), jnp.arange(kinds.shape[0])
+    more = lax.cumsum(kinds, axis=0, reverse=True)  # P(r > s)
 
     def clean(carry: tuple[Array, Array], k: Array) -> tuple[tuple[Array, Array], _Visit]:
         pmf, kept = carry
@@ -56,10 +77,10 @@ def _visit(t: Array, need: Array, cells: Array, false_values: Array, *, length: 
         up = mixed[1:] * kept * (s + 1) / k  # reaches s + 1 now, if r > s
         kept = (kept * (k - s) + jnp.pad(kept[:-1], (1, 0)) * s) / k
         rejects = (k <= t) & (t - (k - s) < need) if early_stopping else (k == t) & (s < need)
-        dropped = jnp.where(rejects, mixed[:-1] * kept * more, 0)
+        dropped = jnp.where(rejects, mixed[:-1] * kept, 0)  # with s successes, if r > s
         ends = _Visit(
-            ends=up @ counts + dropped.sum(),
-            total=(up * (s + 1)) @ counts + dropped @ s,
+            ends=up @ kinds + dropped @ more,
+            total=(up * (s + 1)) @ kinds + (dropped * s) @ more,
             success=up @ more,
             square=(up * (2 * s + 1)) @ more,
         )
@@ -67,39 +88,76 @@ def _visit(t: Array, need: Array, cells: Array, false_values: Array, *, length: 
 
     start = jnp.zeros((s.size + 1, p.size)).at[0].set(1), jnp.zeros(s.size).at[0].set(1)
     visit = lax.scan(clean, start, jnp.arange(1, length))[1]
-    return _Visit(*(jnp.pad(x, (1, 0)) for x in visit))
+    return _Visit(*(jnp.pad(x, ((1, 0), (0, 0))) for x in visit))
 
 
-def _convolve(a: Array, b: Array) -> Array:
-    n = a.shape[-1]
-    return jnp.fft.irfft(jnp.fft.rfft(a, 2 * n) * jnp.fft.rfft(b, 2 * n), 2 * n)[:n]
+def _damping(length: int) -> Array:
+    return jnp.asarray(_FOLD) ** (jnp.arange(length) / (_WRAP * length))
 
 
-def _reciprocal(a: Array) -> Array:
-    """The power series 1 / a, for a[0] = 1 and a length that is a power of two."""
-    b = jnp.ones(1)
-    while b.size < a.size:
-        b = jnp.pad(b, (0, b.size))
-        b = _convolve(b, jnp.zeros(b.size).at[0].set(2) - _convolve(a[: b.size], b))
-    return b
+def _on_circle(series: Array) -> Array:
+    """The values of power series, ``[length, ...]``, at points of the circle."""
+    length = series.shape[0]
+    damped = (series.T * _damping(length)).T
+    return jnp.fft.rfft(damped, _WRAP * length, axis=0)
+
+
+def _moments(rate: Array, square: Array, length: int) -> tuple[Array, Array]:
+    """Mean and standard deviation after each clean, from the values on the circle of E[R]'s and E[R^2]'s growth."""
+
+    def series(values: Array) -> Array:
+        return jnp.cumsum(jnp.fft.irfft(values, _WRAP * length)[:length] / _damping(length))
+
+    mean = series(rate)
+    return mean, jnp.sqrt(jnp.maximum(series(square) - mean**2, 0))
 
 
 @partial(jax.jit, static_argnames=("length", "early_stopping"))
 def _removed(
-    t: Array, need: Array, cells: Array, false_values: Array, *, length: int, early_stopping: bool
+    t: Array, need: Array, cells: Array, false_values: Array, entities: Array, *, length: int, early_stopping: bool
 ) -> tuple[Array, Array]:
-    @partial(jnp.vectorize, signature="(),(),(m),(r)->(c),(c)")
-    def one(t: Array, need: Array, cells: Array, false_values: Array) -> tuple[Array, Array]:
-        visit = _visit(t, need, cells, false_values, length=length, early_stopping=early_stopping)
-        starts = _reciprocal((-visit.ends).at[0].set(1))  # P(a visit begins after n cleans)
-        rate = _convolve(starts, visit.success)
-        # E[R^2]: a visit that has ended adds 2 gain E[what follows] to its own square.
-        square = _convolve(starts, visit.square + 2 * _convolve(visit.total, rate))
-        mean = jnp.cumsum(rate)
-        return mean, jnp.sqrt(jnp.maximum(jnp.cumsum(square) - mean**2, 0))
+    """Independent entities; without end where ``entities`` is infinite."""
 
-    law: tuple[Array, Array] = one(t, need, cells, false_values)
+    @partial(jnp.vectorize, signature="(),(),(m),(r),()->(c),(c)")
+    def one(t: Array, need: Array, cells: Array, false_values: Array, entities: Array) -> tuple[Array, Array]:
+        share = false_values[1:].sum()
+        visit = _visit(
+            t, need, cells, false_values[1:, None] / share, length=length, early_stopping=early_stopping
+        )  # fmt: skip
+        ends, total, success, square = (_on_circle(x[:, 0]) for x in visit)
+        ending, count = jnp.isfinite(entities), jnp.where(jnp.isfinite(entities), entities, 1)
+        left = 1 - share + share * ends
+        others = jnp.where(ending, left ** (count - 1), 0)
+        starts = (1 - left * others) / (1 - ends)
+        # E[R^2]: a visit that has ended adds 2 gain E[what follows] to its own square.
+        after = (starts - count * share * others) / (1 - ends)
+        return _moments(success * starts, square * starts + 2 * total * success * after, length)
+
+    law: tuple[Array, Array] = one(t, need, cells, false_values, entities)
     return law
+
+
+@partial(jax.jit, static_argnames=("length", "early_stopping"))
+def _removed_of_table(
+    t: Array, need: Array, cells: Array, kinds: Array, counts: Array, nodes: Array, weights: Array,
+    *, length: int, early_stopping: bool,
+) -> tuple[Array, Array]:  # fmt: skip
+    """``counts``: [kinds], how many entities there are of each; ``nodes`` and ``weights``: of the quadrature."""
+    visit = _visit(t, need, cells, kinds, length=length, early_stopping=early_stopping)
+    ends, total, success, square = (_on_circle(x) for x in visit)
+
+    def add(sums: tuple[Array, Array], node: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
+        x, weight = node
+        left = 1 - x + x * ends
+        others = weight * jnp.exp(jnp.log(left) @ counts)
+        each = counts / left
+        rate, gain = (each * success).sum(-1), (each * total).sum(-1)
+        own, twice = (each * square).sum(-1), (each / left * success * total).sum(-1)
+        return (sums[0] + others * rate, sums[1] + others * (own + 2 * x * (rate * gain - twice))), None
+
+    zero = jnp.zeros(ends.shape[0], ends.dtype)
+    rate, growth = lax.scan(add, (zero, zero), (nodes, weights))[0]
+    return _moments(rate, growth, length)
 
 
 def expected_removed(
@@ -110,11 +168,12 @@ def expected_removed(
     false_values: ArrayLike,
     *,
     early_stopping: bool = True,
+    entities: ArrayLike = np.inf,
 ) -> Removed:
     """Mean and standard deviation of the false values that EE removes, for every budget up to ``budget``.
 
-    Exact for a practically unlimited supply of entities with independent (p, r); only those with r >= 1 are visited.
-    The effectiveness of the paper's Eq. 1 is ``mean[..., C] / C``.
+    Exact for entities with independent (p, r); only those with r >= 1 are visited. The effectiveness of the paper's
+    Eq. 1 is ``mean[..., C] / C``.
 
     Args:
         budget: the largest budget, in cleans. Programs are compiled per power of two of it.
@@ -123,20 +182,58 @@ def expected_removed(
         cells: float[..., M], probabilities of M equal cells of [0, 1] under the sc-pdf; p sits at the midpoints.
         false_values: float[..., R + 1], the distribution of r over 0 to R. All leading dimensions broadcast.
         early_stopping: drop an entity as soon as ``need`` is out of reach (section 5.5).
+        entities: number[...], at least 1: how many there are, those with r = 0 counted in; by default without end.
 
     Raises:
         BadInput: an argument out of range, not probabilities, no entity with a false value, or shapes that clash.
     """
     pdf, counts = problem(cells, false_values)
-    tries, successes = np.asarray(t), np.asarray(need)
-    common_shape(t=tries.shape, need=successes.shape, cells=pdf.shape[:-1], false_values=counts.shape[:-1])
+    tries, successes, number = np.asarray(t), np.asarray(need), np.asarray(entities, np.float64)
+    common_shape(t=tries.shape, need=successes.shape, cells=pdf.shape[:-1], false_values=counts.shape[:-1],
+                 entities=number.shape)  # fmt: skip
+    length = _length(budget, tries, successes)
+    if not (number >= 1).all():
+        raise BadInput("entities", entities, "at least 1")
+    with jax.enable_x64(True):
+        mean, std = _removed(tries, successes, pdf, counts, number, length=length, early_stopping=early_stopping)
+        return Removed(*(np.asarray(x)[..., : budget + 1] for x in (mean, std)))
+
+
+def expected_removed_of_table(
+    budget: int, t: int, need: int, cells: ArrayLike, false_values: ArrayLike, *, early_stopping: bool = True
+) -> Removed:
+    """The same for the entities of a table, each visited once, in random order.
+
+    Args:
+        budget, t, need, early_stopping: as for ``expected_removed``.
+        cells: float[M], as there.
+        false_values: int[entities], how many each entity has; those with none are not visited.
+
+    Raises:
+        BadInput: as ``expected_removed``.
+    """
+    found = np.bincount(np.asarray(false_values))
+    pdf, _ = problem(cells, found / max(1, found.sum()))
+    length = _length(budget, np.asarray(t), np.asarray(need))
+    held = np.flatnonzero(found[1:])
+    counts = found[1:][held].astype(np.float64)
+    # A polynomial of degree entities - 1; of many entities a smooth function with its mass near the ends.
+    most = int(counts.sum())
+    nodes, weights = np.polynomial.legendre.leggauss(min(most // 2 + 1, _NODES))
+    with jax.enable_x64(True):
+        mean, std = _removed_of_table(
+            np.asarray(t), np.asarray(need), pdf, np.eye(found.size - 1)[:, held], counts, (nodes + 1) / 2, weights / 2,
+            length=length, early_stopping=early_stopping,
+        )  # fmt: skip
+        return Removed(np.asarray(mean)[: budget + 1], np.asarray(std)[: budget + 1])
+
+
+def _length(budget: int, t: np.ndarray, need: np.ndarray) -> int:
+    """The size of the series, once the arguments are known to be right."""
     if budget < 0:
         raise BadInput("budget", budget, "at least 0")
-    if not (tries >= 1).all():
-        raise BadInput("t", t, "at least 1")
-    if not ((successes >= 0) & (successes <= tries)).all():
-        raise BadInput("need", need, "0 to t")
-    length = max(16, power_of_two(budget + 1))
-    with jax.enable_x64(True):
-        mean, std = _removed(tries, successes, pdf, counts, length=length, early_stopping=early_stopping)
-        return Removed(*(np.asarray(x)[..., : budget + 1] for x in (mean, std)))
+    if not (t >= 1).all():
+        raise BadInput("t", t.tolist(), "at least 1")
+    if not ((need >= 0) & (need <= t)).all():
+        raise BadInput("need", need.tolist(), "0 to t")
+    return max(16, power_of_two(budget + 1))

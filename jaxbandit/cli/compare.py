@@ -7,11 +7,13 @@ from typing import Annotated
 import tyro
 
 from jaxbandit.cli.arguments import Folder, Format
+from jaxbandit.cli.console import say
 
 
 @dataclass(frozen=True)
 class Compare:
-    """Compare the policies of a folder of results, run by run: their ranks and paired differences, or quantiles."""
+    """Compare the policies of a folder of results, run by run: their ranks and paired differences, or quantiles. Of
+    more than 20 configurations, the best and those that the runs cannot tell from it take the differences' place."""
 
     folder: Folder
     """A folder that run wrote, or one under studies of a folder that reproduce wrote."""
@@ -19,6 +21,8 @@ class Compare:
     """The metric to compare by."""
     baseline: Annotated[str | None, tyro.conf.arg(metavar="POLICY", help_behavior_hint="(default: all pairs)")] = None
     """The policy that the others are compared with."""
+    differences: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print the differences of all pairs however many there are."""
     quantiles: Annotated[tuple[float, ...], tyro.conf.arg(metavar="Q ...", help_behavior_hint="(default: none)")] = ()
     """Print these quantiles over runs instead, such as 0.05 0.5 0.95."""
     format: Format = "text"
@@ -33,7 +37,10 @@ class Compare:
         data = open_results(self.folder)
         if self.quantiles:
             tables = [compare.quantiles(data, self.quantiles, self.metric)]
-        else:
+        elif compare.in_pairs(data) or self.differences or self.baseline is not None:
             differences = compare.paired_differences(data, self.metric, self.baseline)
             tables = [compare.ranks(data, self.metric), differences]
+        else:
+            tables = [compare.by_rank(compare.ranks(data, self.metric)), compare.leaders(data, self.metric)]
+            say("the second table has the best policy under each setting, and those that the runs cannot tell from it")
         sys.stdout.write("\n".join(render(table, self.format) for table in tables))

@@ -30,7 +30,7 @@ Params = Mapping[str, Any]
 _DELTA = 0.001  # the precision of section 5.4
 
 BUDGET = 10_000
-EE, KNOWN = {"kind": "ee"}, {"kind": "known-sc"}
+EE, KNOWN = {"kind": "ee", "tuning": "lemma3"}, {"kind": "known-sc"}
 HEURISTICS: list[Params] = [{"kind": "epsilon-greedy", "epsilon": 0.5}, {"kind": "greedy"}, {"kind": "random"}]
 
 SYNTHETIC = {"kind": "cleaning/synthetic", "entities": 50_000, "false_values": {"uniform": [0, 19]}}
@@ -236,7 +236,7 @@ def _setting(request: Request, budget: int) -> Setting:
 
 
 def _fig4h(request: Request) -> Plan:
-    policies = [{"kind": "ee", "early_stopping": [True, False]}]
+    policies = [{**EE, "early_stopping": [True, False]}]
     study = request.study({"problem": SYNTHETIC, "policy": policies, "sweep": {"budget": _BUDGETS}})
 
     def rows(found: list[Row]) -> list[Row]:

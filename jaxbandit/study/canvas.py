@@ -65,9 +65,9 @@ def draw(
     series = {name: [point for point in points if point[1] is not None] for name, points in series.items()}
     xs = [point[0] for points in (*series.values(), *published.values()) for point in points if point[0] is not None]
     names = list(dict.fromkeys([*series, *(name for name in published if published[name])]))
-    keys = len(names) + sum(map(bool, published.values()))
+    keys = sum(1 + _folded(name).count("\n") for name in (*names, *(name for name in published if published[name])))
     beside = not narrow and keys <= MOST_BESIDE
-    columns = 1 if narrow or beside else 3
+    columns = 1 if narrow or beside else 2 if max(map(len, names)) > 24 else 3
     width = 4.2 if narrow else 8.0
     height = 1.6 + 0.32 * len(series) if not xs else (3.4 if narrow else 4.5)
     if xs and not beside:
@@ -89,7 +89,7 @@ def draw(
         if len(words) > 1 or any(published.values()):
             # Outside of the axes, it covers no data.
             figure.legend(
-                handles, words, loc="outside right upper" if beside else "outside lower left",
+                handles, list(map(_folded, words)), loc="outside right upper" if beside else "outside lower left",
                 frameon=False, fontsize=9, ncols=columns, handlelength=3,
             )  # fmt: skip
     else:
@@ -206,6 +206,11 @@ def _apart(ticks: list[float], log: bool) -> bool:
     return all(b - a >= (at[-1] - at[0]) / 14 for a, b in itertools.pairwise(at))
 
 
+def _folded(name: str) -> str:
+    """A curve's name in lines that leave room for the axes."""
+    return textwrap.fill(name, 40)
+
+
 def _dots(axes: Any, series: Mapping[str, Sequence[Point]], published: Mapping[str, Sequence[Any]]) -> None:
     for number, (name, points) in enumerate(series.items()):
         for _, mean, low, high in points:
@@ -213,5 +218,5 @@ def _dots(axes: Any, series: Mapping[str, Sequence[Point]], published: Mapping[s
             axes.errorbar(mean, number, xerr=ends, fmt="o", color=_COLOURS[0], capsize=3)
         for _, y in published.get(name, ()):
             axes.plot(y, number, marker="o", markersize=9, fillstyle="none", color=_COLOURS[0])
-    axes.set_yticks(range(len(series)), list(series))
+    axes.set_yticks(range(len(series)), list(map(_folded, series)))
     axes.set_ylim(len(series) - 0.5, -0.5)

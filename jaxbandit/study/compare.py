@@ -13,12 +13,14 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.study.results import finished, value_of
-from jaxbandit.study.summary import Always, Row
+from jaxbandit.study.summary import Always, Row, identity
 
 if TYPE_CHECKING:
     import xarray as xr
 
 LEVEL = 0.05
+MOST_IN_PAIRS = 20
+"""Configurations (a policy under a setting) of which all differences are shown without being asked for."""
 FEW = 100
 """Fewer runs that all differ by the same have no interval."""
 
@@ -52,7 +54,7 @@ def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: 
     if baseline is not None:
         pairs = [(number, labels.index(baseline)) for number, label in enumerate(labels) if label != baseline]
     points = list(_points(data, metric))
-    planned = data.attrs.get("planned") if json.loads(data.attrs["study"]).get("stop_when") else None
+    planned = _planned(data)
     level = LEVEL / (len(pairs) * len(points))
     rows = []
     for params, values in points:
@@ -75,6 +77,11 @@ def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: 
     return rows
 
 
+def in_pairs(data: "xr.Dataset") -> bool:
+    """Whether there are so few configurations that all their differences can be read."""
+    return math.prod(size for name, size in data.sizes.items() if name != "run") <= MOST_IN_PAIRS
+
+
 def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
     """The rank of each policy under each setting, 1 the best, with the range that the runs leave open.
 
@@ -86,7 +93,7 @@ def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
         BadInput: see ``paired_differences``.
     """
     metric = _checked(data, metric)
-    sign = -1.0 if metric in data.attrs.get("lower_is_better", "").split() else 1.0
+    sign = _sign(data, metric)
     labels = [str(label) for label in data["policy"].values]
     differences = iter(paired_differences(data, metric))
     rows = []
@@ -120,6 +127,59 @@ def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
                         runs=values.shape[1],
                     )
                 )
+    return rows
+
+
+def by_rank(rows: Sequence[Row]) -> list[Row]:
+    """The rows of ``ranks``, under each setting the best policy first."""
+    settings = list(dict.fromkeys(identity(row["params"]) for row in rows))
+    rank = {(identity(row["params"]), row["policy"]): row["mean"] for row in rows if row["metric"] == "rank"}
+
+    def key(row: Row) -> tuple[int, float]:
+        setting = identity(row["params"])
+        own = rank[setting, row["policy"]]
+        return settings.index(setting), math.inf if own is None else own
+
+    return sorted(rows, key=key)
+
+
+def leaders(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
+    """Under each setting, the policy with the best mean, and those that the runs cannot tell from it.
+
+    These are the policies whose difference from the best one has an interval with 0 in it, one of those intervals by
+    which ``ranks`` goes.
+
+    Returns:
+        Two rows for each of these policies, the best one first: its mean, and its difference from that of the best.
+
+    Raises:
+        BadInput: see ``paired_differences``.
+    """
+    metric = _checked(data, metric)
+    sign = _sign(data, metric)
+    labels = [str(label) for label in data["policy"].values]
+    count = len(labels) * (len(labels) - 1) // 2
+    points = list(_points(data, metric))
+    level, planned = LEVEL / max(1, count * len(points)), _planned(data)
+    rows = []
+    for params, values in points:
+        with np.errstate(invalid="ignore"):
+            means = values.mean(axis=1)
+        order = [number for number in np.argsort(-sign * means, kind="stable") if np.isfinite(means[number])]
+        for number in order:
+            difference = values[number] - values[order[0]]
+            half = _half_width(difference, level, planned) if number != order[0] else None
+            away = float(difference.mean())
+            if half is not None and abs(away) > half:
+                continue
+            ends = (None, None) if half is None else (away - half, away + half)
+            for name, mean, low, high in (
+                (metric, float(means[number]), None, None), ("difference from the best", away, *ends)
+            ):  # fmt: skip
+                rows.append(
+                    Row(policy=labels[number], params=params, metric=name, mean=mean, ci_low=low, ci_high=high,
+                        runs=difference.size)
+                )  # fmt: skip
     return rows
 
 
@@ -167,6 +227,17 @@ def _checked(data: "xr.Dataset", metric: str | None) -> str:
         raise BadInput("metric", metric, f"one of {', '.join(metrics)}")
     finished(data)
     return metric
+
+
+def _sign(data: "xr.Dataset", metric: str) -> float:
+    """-1 where lower values are better."""
+    return -1.0 if metric in data.attrs.get("lower_is_better", "").split() else 1.0
+
+
+def _planned(data: "xr.Dataset") -> int | None:
+    """For how many runs intervals that hold at any stop are tightest; None where Student's are right."""
+    stops = json.loads(data.attrs["study"]).get("stop_when")
+    return int(data.attrs["planned"]) if stops else None
 
 
 def _points(data: "xr.Dataset", metric: str) -> Iterator[tuple[dict[str, Any], np.ndarray]]:

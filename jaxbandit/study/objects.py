@@ -1,19 +1,21 @@
 """Studies from Python: of problems and policies that are objects, a user's own ones among them."""
 
 import hashlib
+import inspect
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from jaxbandit import contract
 from jaxbandit.conformance import check_once
-from jaxbandit.contract import inspect
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, one_of, real
@@ -21,6 +23,7 @@ from jaxbandit.study import picture
 from jaxbandit.study.results import open_results
 from jaxbandit.study.run import Progress, run
 from jaxbandit.study.spec import Study
+from jaxbandit.study.summary import identity, plain
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,6 +37,7 @@ class _Setting:
 
     given: Any
     budget: float | None
+    swept_values: Mapping[str, Any]
 
     def problem(self) -> Any:
         return self.given
@@ -43,12 +47,13 @@ class _Setting:
 
 
 def experiment(
-    problem: Problem | Mapping[str, Problem],
-    policies: Mapping[str, Policy | Callable[[Any], Policy]],
+    problem: Problem | Mapping[str, Problem] | Callable[..., Problem],
+    policies: Mapping[str, Policy | Callable[..., Policy]],
     metrics: Mapping[str, Values] | Sequence[Metric],
     *,
     runs: int,
     seed: int = 0,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
     checkpoints: Sequence[float] = (),
     stop_when: Mapping[str, Any] | None = None,
     check: bool = True,
@@ -56,17 +61,23 @@ def experiment(
     """A study of objects: it is stored, continued, stopped and reported as one of a study file, and given more runs.
 
     Args:
-        problem: see ``jaxbandit.Problem``; several by name are swept, as the parameter ``problem``.
-        policies: by name; or functions from the problem to the policy, where it is tuned to it.
+        problem: see ``jaxbandit.Problem``; several by name are swept, as the parameter ``problem``; a function makes
+            problems of swept values, which it takes by name.
+        policies: by name; or functions from the problem to the policy, where it is tuned to it. Such a function takes
+            swept values by name, too.
         metrics: by name, functions ``(problem, answers) -> float64 of shape (runs,)`` of what the policies answer, each
             of shape (runs, ...). The first one is what is drawn. ``Metric`` gives a label too, and says whether lower
             values are better.
         runs, seed: as in a study file.
+        sweep: lists of numbers or texts by name, as ``{"gap": [0.1, 0.2]}`` for ``lambda gap: Bandit(gap)`` and
+            ``{"width": [1.0, 2.0]}`` for ``lambda problem, width: UCB(width)``. Every combination is run.
         checkpoints: budgets below the problem's field ``budget`` at which each run is recorded too; for policies that
             do not plan for their budget.
         stop_when: as in a study file; ``runs`` is then the most.
         check: whether a few lanes of each structure are run first: see ``jaxbandit.check``. Neither this nor
             ``run_study`` does so where it is False.
+
+    The x axis of the picture is the first list of numbers: ``checkpoints``, or else the first one in ``sweep``.
 
     Raises:
         BadInput: naming the argument, or what breaks the contract of a problem or a policy.
@@ -74,14 +85,124 @@ def experiment(
     What the objects are counts by their classes' names and their values, so that a folder of results belongs to them; a
     function that is changed is not noticed.
     """
-    problems = dict(problem) if isinstance(problem, Mapping) else {"given": problem}
+    swept = _swept(sweep)
+    made_by = _takes("problem", problem, swept) if callable(problem) and not hasattr(problem, "draw") else None
+    problems = _problems(problem, made_by, swept)
     _check_names("problem", problems, lambda each: True, "of problems by name")
-    _check_names("policies", policies, lambda each: each is not None, "of policies by name")
+    _check_names("policies", policies, lambda each: not isinstance(each, str | None), "of policies by name")
     for each in problems.values():
-        inspect("problem", each)
+        contract.inspect("problem", each)
     for own in policies.values():
         if isinstance(own, type) or not callable(own):
-            inspect("policy", own)
+            contract.inspect("policy", own)
+    kinds = {name: _kind(name, policy, swept, made_by or ()) for name, policy in policies.items()}
+    used = {each.name for kind in kinds.values() for each in kind.parameters} | set(made_by or ())
+    for name in swept:
+        if name not in used:
+            raise BadInput("sweep", name, "a parameter of a function that makes the problem or a policy")
+    measured = _measured(metrics)
+    if not isinstance(checkpoints, list | tuple | np.ndarray):
+        raise BadInput("checkpoints", checkpoints, "a list of budgets")
+
+    budgets = {getattr(each, "budget", None) is None or float(each.budget) for each in problems.values()}  # type: ignore[attr-defined]
+    if made_by is None:
+        parameters = [Parameter("problem", one_of(*problems), "one of the problems", next(iter(problems)))]
+    else:
+        parameters = [Parameter(name, _scalar, "a value of sweep") for name in made_by]
+    table: dict[str, Any] = {"kind": "experiment/given"}
+    if len(checkpoints):
+        if len(budgets) > 1 or True in budgets:
+            raise BadInput("checkpoints", list(checkpoints), "none, where problems have no budget or different ones")
+        table["budget"] = budgets.pop()
+        parameters.append(Parameter("budget", real(0, 2.0**31), "the problem's"))
+
+    def setting(**values: Any) -> _Setting:
+        budget = values.pop("budget") if len(checkpoints) else None
+        given = problems[values["problem"] if made_by is None else identity(values)]
+        return _Setting(given, budget if budget is not None else getattr(given, "budget", None), values)
+
+    family = Family(
+        "experiment",
+        {"given": ProblemKind("given", "problems given as objects", tuple(parameters), setting)},
+        kinds,
+        measured,
+        axes=tuple(swept),
+        fingerprint=_fingerprint(problems if made_by is None else {"made": problem}, policies, measured),
+        checked=True,
+    )
+    mapping: dict[str, Any] = {"seed": seed, "runs": runs, "problem": table}
+    mapping["policy"] = [
+        {"kind": name, **{each.name: swept[each.name] for each in kind.parameters}} for name, kind in kinds.items()
+    ]
+    mapping["checkpoints"] = np.asarray(checkpoints).tolist()
+    mapping["sweep"] = {"problem": list(problems)} if isinstance(problem, Mapping) else {}
+    mapping["sweep"] |= {name: swept[name] for name in made_by or ()}
+    if stop_when is not None:
+        mapping["stop_when"] = stop_when
+    study = Study.of(mapping, family=family)
+    if check:
+        check_once((each.problem, each.policy) for each in study.configurations())
+    return study
+
+
+def _problems(problem: Any, made_by: Sequence[str] | None, swept: Mapping[str, Any]) -> dict[str, Problem]:
+    """The problems by name, or by the values of ``sweep`` that a function makes them of."""
+    if made_by is None:
+        return dict(problem) if isinstance(problem, Mapping) else {"given": problem}
+    points = (dict(zip(made_by, values, strict=True)) for values in product(*(swept[name] for name in made_by)))
+    return {identity(point): problem(**point) for point in points}
+
+
+def _kind(name: str, policy: Any, swept: Mapping[str, Any], made_by: Sequence[str]) -> PolicyKind:
+    """A policy as a family has it. Its parameters are what it takes of ``sweep`` and the problem does not."""
+    takes = _takes(name, policy, swept, 1) if callable(policy) else []
+
+    def build(setting: _Setting, **own: Any) -> tuple[Policy, dict[str, Any]]:
+        if not callable(policy):
+            return policy, {}
+        shared = {each: setting.swept_values[each] for each in takes if each in made_by}
+        return policy(setting.given, **own, **shared), {}
+
+    parameters = tuple(Parameter(each, _scalar, "a value of sweep") for each in takes if each not in made_by)
+    return PolicyKind(name, "given as an object", parameters, build, anytime=True)
+
+
+def _swept(sweep: Any) -> dict[str, list[Any]]:
+    """``sweep`` with its lists checked, by name."""
+    if not isinstance(sweep, Mapping | None):
+        raise BadInput("sweep", sweep, "a dict of lists by name")
+    found = {}
+    for name, values in (sweep or {}).items():
+        if not isinstance(name, str) or name in _TAKEN:
+            raise BadInput("sweep", name, f"names of parameters, none of {', '.join(_TAKEN)}")
+        found[name] = plain(f"sweep.{name}", values, nulls=False)
+        if not isinstance(found[name], list) or not found[name]:
+            raise BadInput(f"sweep.{name}", values, "a list of at least one value")
+    return found
+
+
+def _scalar(field: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or value == "":
+        raise BadInput(field, value, "a number or a text")
+    return value
+
+
+def _takes(name: str, function: Any, swept: Mapping[str, Any], first: int = 0) -> list[str]:
+    """The swept values that a function takes by name, from its parameter number ``first`` on."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[first:]
+    except (TypeError, ValueError):  # of some functions that are not written in Python
+        return []
+    named = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    for each in named:
+        if each.default is each.empty and each.name not in swept:
+            raise BadInput("sweep", ", ".join(swept) or "none", f"a list for {each.name}, which {name} takes")
+    names = {each.name for each in named}
+    return [each for each in swept if each in names]
+
+
+def _measured(metrics: Any) -> tuple[Metric, ...]:
+    """Metrics as a family has them, checked."""
     if isinstance(metrics, Mapping):
         _check_names("metrics", metrics, callable, "of functions by name")
         measured = tuple(Metric(name, name, of) for name, of in metrics.items())
@@ -95,45 +216,7 @@ def experiment(
             raise BadInput(
                 "metrics", name, f"names of letters, digits, _ and -, each once, none of {', '.join(_TAKEN)}"
             )
-    if not isinstance(checkpoints, list | tuple | np.ndarray):
-        raise BadInput("checkpoints", checkpoints, "a list of budgets")
-
-    def built(policy: Any) -> Callable[[_Setting], tuple[Policy, dict[str, Any]]]:
-        return lambda setting: (policy(setting.given) if callable(policy) else policy, {})
-
-    budgets = {getattr(each, "budget", None) is None or float(each.budget) for each in problems.values()}  # type: ignore[attr-defined]
-    parameters = [Parameter("problem", one_of(*problems), "one of the problems", next(iter(problems)))]
-    table: dict[str, Any] = {"kind": "experiment/given"}
-    if len(checkpoints):
-        if len(budgets) > 1 or True in budgets:
-            raise BadInput("checkpoints", list(checkpoints), "none, where problems have no budget or different ones")
-        table["budget"] = budgets.pop()
-        parameters.append(Parameter("budget", real(0, 2.0**31), "the problem's"))
-
-    def setting(problem: str, budget: float | None = None) -> _Setting:
-        return _Setting(problems[problem], budget if budget is not None else getattr(problems[problem], "budget", None))
-
-    family = Family(
-        "experiment",
-        {"given": ProblemKind("given", "problems given as objects", tuple(parameters), setting)},
-        {
-            name: PolicyKind(name, "given as an object", (), built(policy), anytime=True)
-            for name, policy in policies.items()
-        },
-        measured,
-        fingerprint=_fingerprint(problems, policies, measured),
-        checked=True,
-    )
-    mapping: dict[str, Any] = {"seed": seed, "runs": runs, "problem": table}
-    mapping |= {"policy": [{"kind": name} for name in policies], "checkpoints": np.asarray(checkpoints).tolist()}
-    if isinstance(problem, Mapping):
-        mapping["sweep"] = {"problem": list(problems)}
-    if stop_when is not None:
-        mapping["stop_when"] = stop_when
-    study = Study.of(mapping, family=family)
-    if check:
-        check_once((each.problem, each.policy) for each in study.configurations())
-    return study
+    return measured
 
 
 _TAKEN = ("policy", "problem", "run", "checkpoint", "kind", "done")

@@ -10,14 +10,15 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.study import canvas, folder
-from jaxbandit.study.compare import paired_differences, ranks
+from jaxbandit.study.compare import by_rank, in_pairs, leaders, paired_differences, ranks
+from jaxbandit.study.describe import headline
 from jaxbandit.study.results import open_results, value_of
 from jaxbandit.study.store import RESULTS
 from jaxbandit.study.summary import Row, show
 from jaxbandit.study.table import caption, cells_of
 
-MOST_DIFFERENCES = 60
-"""Above that many, policies are compared with the first one alone."""
+MOST_DISTRIBUTIONS = 12
+"""Of more policies than that, the distributions of the best ones are drawn."""
 
 REPORT = "report.html"
 
@@ -47,6 +48,7 @@ pre { background: #8882; padding: 0.8rem; border-radius: 6px; overflow-x: auto; 
   svg.screen { display: none; }
   svg.phone { display: block; }
 }
+@media (prefers-color-scheme: dark) { svg { filter: brightness(1.3); } }
 """
 
 
@@ -85,18 +87,16 @@ def report(out: Path | str) -> str:
 def _setup(held: dict[str, Any]) -> str:
     study = held["study"]
     facts = [f"jaxbandit {held.get('jaxbandit')}", f"JAX {held.get('jax')}", str(held.get("device"))]
-    problem = dict(study.get("problem", {}))
-    if problem:
+    if "problem" in study:
         facts.insert(0, f"seed {study['seed']}")
-        given = "; ".join(
-            f"{name.replace('_', ' ')} {show(value)}" for name, value in problem.items() if name != "kind"
-        )
-        swept = "; ".join(f"{name} {show(values)}" for name, values in study["sweep"].items())
-        lines = [f"Problem: {problem['kind']}" + (f" ({given})" if given else ""), f"Swept: {swept}" if swept else ""]
+        lines = [headline(held.get("named", study))]
+    elif "named" in held:
+        lines = ["Tuning", headline(held["named"])]
     else:
-        figure = held["identity"].get("figure")
-        lines = [f"Figure {figure}" if figure else "Tuning"]
-    shown = "<br>".join(html.escape(line) for line in lines if line)
+        figure, data = held["identity"].get("figure"), held.get("data")
+        lines = [f"Figure {figure}" + (f", data {data}" if data else "")] if figure else ["Tuning"]
+    lines = [line[:1].upper() + line[1:] for line in lines]
+    shown = "<br>".join(map(html.escape, lines))
     return f'<p>{shown}</p>\n<p class="note">{html.escape(" · ".join(facts))}</p>'
 
 
@@ -104,20 +104,18 @@ def _comparisons(out: Path) -> list[str]:
     try:
         data = open_results(out)
         metric = data.attrs["metrics"].split()[0]
-        count = data.sizes["policy"] * (data.sizes["policy"] - 1) // 2
-        points = data[metric].size // max(1, data.sizes["policy"] * data.sizes["run"])
-        first = str(data["policy"].values[0])
-        differences = paired_differences(data, metric, first if count * points > MOST_DIFFERENCES else None)
-        order = ranks(data, metric)
+        few = in_pairs(data)
+        differences = paired_differences(data, metric) if few else leaders(data, metric)
+        order = by_rank(ranks(data, metric))
     except BadInput:  # a figure of several studies, one policy, one run
         return []
     return [
         "<h2>Ranks</h2>",
         '<p class="note">1 is the best. The true ranks are all within their ranges with a probability of 95 %.</p>',
         _table(order),
-        "<h2>Paired differences</h2>",
+        f"<h2>{'Paired differences' if few else 'The best, and what the runs cannot tell from it'}</h2>",
         '<p class="note">Runs of one number share their randomness and are compared with each other. The intervals '
-        "hold all at once with a probability of 95 %.</p>",
+        "of differences hold all at once with a probability of 95 %.</p>",
         _table(differences),
         "<h2>Distribution over runs</h2>",
         _figure(*distribution(data, metric)),
@@ -129,19 +127,27 @@ def distribution(data: Any, metric: str) -> tuple[dict[str, Any], str]:
     ``canvas.draw``, and what they show."""
     array = data[metric]
     last = {name: -1 for name in array.dims if name not in ("policy", "run")}
+    values = array.isel(last).transpose("policy", "run").values
+    sign = 1 if metric in data.attrs["lower_is_better"].split() else -1
+    best = np.sort(np.argsort(sign * values.mean(axis=1), kind="stable")[:MOST_DISTRIBUTIONS])
     shares = np.linspace(0, 1, 201)
     series = {
-        str(label): [[float(x), float(y), None, None] for x, y in zip(np.quantile(own, shares), shares, strict=True)]
-        for label, own in zip(data["policy"].values, array.isel(last).transpose("policy", "run").values, strict=True)
-        if np.isfinite(own).all()
+        str(data["policy"].values[number]): [
+            [float(x), float(y), None, None] for x, y in zip(np.quantile(values[number], shares), shares, strict=True)
+        ]
+        for number in best
+        if np.isfinite(values[number]).all()
     }
     at = ", ".join(f"{name} {show(value_of(data[name].values[-1]))}" for name in last)
     drawing = {
         "series": series, "xlabel": array.attrs.get("long_name", metric), "ylabel": "share of runs", "title": "",
         "marks": False,
     }  # fmt: skip
-    of = f"For each value of {metric}, the share of a policy's runs that have at most that value"
-    return drawing, f"{of} ({at})." if at else f"{of}."
+    words = f"For each value of {metric}, the share of a policy's runs that have at most that value"
+    words += f" ({at})." if at else "."
+    if len(best) < len(values):
+        words += f" Of {len(values)} policies these are the {len(best)} with the best means."
+    return drawing, words
 
 
 def _explained(drawing: Mapping[str, Any]) -> str:

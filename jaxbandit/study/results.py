@@ -80,8 +80,7 @@ def rows_of(data: "xr.Dataset") -> list[Row]:
     if not names or "policy" not in data.coords or any("run" not in data[name].dims for name in names):
         raise BadInput("results", type(data).__name__, "a Dataset of open_results or run_study, with its runs")
     finished(data)
-    stops = json.loads(about["study"]).get("stop_when") is not None
-    always = Always(about["planned"]) if stops else None
+    always = Always(about["planned"]) if json.loads(about["study"]).get("stop_when") else None
     binary, share = (about.get(kind, "").split() for kind in ("binary", "share"))
     dimensions = [name for name in data[names[0]].dims if name != "run"]
     swept = [name for name in dimensions if name not in ("policy", "checkpoint")]
@@ -94,7 +93,7 @@ def rows_of(data: "xr.Dataset") -> list[Row]:
         at = {name: value_of(part[name].values[()]) for name in params if name in part.coords}
         if "checkpoint" in part.coords:
             at["budget"] = value_of(part["checkpoint"].values[()])
-        given = {name: at[name] for name in params if at.get(name) is not None}
+        given = {name: at[name] for name in dict.fromkeys([*params, *at]) if at.get(name) is not None}
         policy = str(part["kind" if "kind" in part.coords else "policy"].values[()])
         for name in names:
             moments = Moments(name in binary, name in share)
