@@ -326,9 +326,10 @@ class _Trial:
             return
         message = error.get()
         if message:
+            why = message.partition(": ")[2].partition("\n")[0].rstrip(". ")
             raise BadInput(
                 f"{self._problem}.pull", _shown(self._programs.pull(pull)),
-                f"indices in range, where JAX would take the nearest one without a word ({message.partition(': ')[2].partition(chr(10))[0].rstrip('. ')}); {PAGE}",
+                f"indices in range, where JAX would take the nearest one without a word ({why}); {PAGE}",
             )  # fmt: skip
 
 
