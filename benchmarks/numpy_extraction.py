@@ -2,14 +2,14 @@
 
 Written as a good engineer would: all active nodes, configurations, exclude lists and bootstrap samples of a round are
 computed in a few array operations, and only the nodes that an answer touched and that have an active query. A variance
-is over ``bootstrap`` resamples, each with a list, and by the delta method where a node has many answers. Runs are spread over processes, one a
-core. Readings are as in ``numba_extraction``.
+is over ``bootstrap`` resamples, each with a list, and by the delta method where a node has many answers. Runs are
+spread over processes, one a core. Readings are as in ``numba_extraction``.
 """
 
 import itertools
 import multiprocessing
 import os
-from multiprocessing.pool import Pool
+from multiprocessing.pool import Pool, ThreadPool
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -138,17 +138,15 @@ def delta(sums, m, length):  # type: ignore[no-untyped-def]
     base = np.minimum(unseen / f0, 1)
     hit, slope = 1 - (1 - base) ** m, m * (1 - base) ** (m - 1)
     gain, by_f0, share = f0 * hit, hit - base * slope, ones_ / seen
-    g_n = (
-        by_f0 * (share * (most - d_ - above * n_ / seen - above * n_ / (n_ - 1)) / n_ - f0 / seen) - slope * unseen / n_
-    )
+    g_n = by_f0 * (share * ((most - d_) / n_ - above / seen - above / (n_ - 1)) - f0 / seen) - slope * unseen / n_
     g_d, g_pairs = by_f0 * share * (1 + above / d_), by_f0 * share * above / np.maximum(pairs_, 1e-30)
     g_ones = by_f0 * (f0 / seen + most / seen + share * above / seen) + slope / n_
     with_d, with_ones, with_pairs = ones, ones - i_once, 2 * i2
     radial = g_n * n + g_d * distinct + g_ones * ones + g_pairs * i2
     square = (
-        g_n * g_n * (i2 + n) + g_d * g_d * distinct + g_ones * g_ones * ones + g_pairs * g_pairs * (i4 + 4 * i3 + 2 * i2)
+        g_n * g_n * (i2 + n) + g_d * g_d * distinct + g_ones * g_ones * ones
+        + g_pairs * g_pairs * (i4 + 4 * i3 + 2 * i2) + 2 * g_d * g_pairs * i2
         + 2 * (g_n * g_d * n + g_n * g_ones * ones + g_n * g_pairs * (i3 + 2 * i2) + g_d * g_ones * ones)
-        + 2 * g_d * g_pairs * i2
     )  # fmt: skip
     listed = length * kept * pool / (pool - 1) * np.maximum(square / pool - (radial / pool) ** 2, 0)
     g_d, g_ones, g_pairs = kept * g_d + radial * length / pool**2, kept * g_ones, kept * g_pairs
@@ -372,11 +370,13 @@ def pool(
     domain: "Domain", problem: "Extraction", *, removal: str = "lasting", bootstrap: int = 10,
     processes: int | None = None, slots: int = 16384,
 ) -> Pool:  # fmt: skip
-    """Processes that are ready to run one of our problems."""
+    """Processes that are ready to run one of our problems; with 0 of them a thread of this one."""
     of = arrays(domain, problem)
     slots = min(slots, of.specificity.size)
     largest = problem.crowd.model == "k-largest"
     given = (of, largest, int(problem.budget), removal, bootstrap, slots)
+    if processes == 0:
+        return ThreadPool(1, _begin, given)
     return multiprocessing.get_context("spawn").Pool(processes or os.cpu_count(), _begin, given)
 
 

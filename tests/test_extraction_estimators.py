@@ -269,7 +269,8 @@ SKEWED = [{1: 12, 2: 5, 3: 3, 7: 1, 30: 1}, {1: 4, 2: 3, 4: 6, 9: 4, 22: 3}, {1:
 def test_the_delta_method_is_the_limit_of_many_resamples(name):
     """The square root of the larger of v and the floor against NumPy's bootstrap of 6,000 resamples with their lists.
 
-    It is within 12 % for samples as runs meet them, most of whose entities were seen once, and within a factor of 2.2 for others.
+    It is within 12 % for samples as runs meet them, most of whose entities were seen once, and within a factor of 2.2
+    for others.
     """
     rng = np.random.default_rng(8)
     usual = [{1: n - 2 * int(share * n / 2), 2: int(share * n / 2)} for n in (32, 48, 80, 200) for share in (0.05, 0.3)]
