@@ -5,8 +5,9 @@
 The paper's two domains under both answer models, budget 100, linear cost, readings by default. All three sides are
 warm and take turns: NumPy (``numpy_extraction``) has a process a core and does one extraction at a time in each, numba
 (``numba_extraction``) a thread a core. A ratio is the median over the repetitions of ours / theirs, in runs a second of
-wall time; with --cpu, for a machine that others use too, a second of CPU time, NumPy in this process. It fails if the mean numbers of distinct entities differ by more than 4 joint standard errors, or if a run of
-ours met more than its capacities hold.
+wall time; with --cpu, for a machine that others use too, a second of CPU time, with NumPy in this process. It fails if
+the mean numbers of distinct entities differ by more than 4 joint standard errors, or if a run of ours met more than its
+capacities hold.
 """
 
 import os
@@ -85,7 +86,8 @@ def measure(name: str, repeats: int, quick: bool, cpu: bool) -> Row:
     ratios = [median(a / b for a, b in zip(speeds[0], speeds[j], strict=True)) for j in (1, 2)]
     return {"case": name, "entities": means[0], "runs_per_s": median(speeds[0]), "numba_runs_per_s": median(speeds[1]),
             "numpy_runs_per_s": median(speeds[2]), "ratio": ratios[1], "asked": asked, "numba_ratio": ratios[0],
-            "numba_asked": NUMBA_ASKED, "law_distance": max(distances), "repeats": repeats, "time": "cpu" if cpu else "wall", **readings}  # fmt: skip
+            "numba_asked": NUMBA_ASKED, "law_distance": max(distances), "repeats": repeats,
+            "time": "cpu" if cpu else "wall", **readings}  # fmt: skip
 
 
 def main() -> None:
