@@ -489,7 +489,15 @@ def test_runs_do_not_depend_on_their_neighbours():
 
 def test_what_a_user_may_get_wrong():
     problem = Domain(0).problem(9)
-    for wrong in ({"estimator": "chao"}, {"removal": "some"}, {"prior": -1}, {"columns": 2}, {"unseen": "two"}):
+    for wrong in (
+        {"estimator": "chao"},
+        {"removal": "some"},
+        {"prior": -1},
+        {"columns": 2},
+        {"unseen": "two"},
+        {"variance": "floor"},
+        {"bootstrap": -1},
+    ):
         with pytest.raises(BadInput, match=rf"^{next(iter(wrong))} = "):
             crux(problem, **wrong)
     with pytest.raises(BadInput, match=r"^bootstrap = "):

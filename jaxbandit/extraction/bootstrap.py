@@ -18,7 +18,7 @@ from jax import Array, lax
 from jax.scipy.special import ndtr
 from jax.typing import ArrayLike
 
-from jaxbandit.extraction.estimators import Estimator, Totals, chao92_shen
+from jaxbandit.extraction.estimators import Totals
 from jaxbandit.random.draws import LARGEST, scale
 from jaxbandit.random.fence import once_in_blocks as fenced
 from jaxbandit.random.stream import Stream, words
@@ -247,31 +247,3 @@ def delta_variance(
     spread_of_distinct = jnp.sqrt(jnp.maximum(covariance[1, 1], 1e-6))
     short = jnp.where(listed > 0, ndtr((listed + 0.5 - distinct - elsewhere) / spread_of_distinct), 0)
     return (1 - short) * (jnp.maximum(variance, 0) + short * (unseen - gain) ** 2)
-
-
-def bootstrap_variance(
-    key: Stream,
-    f: Array,
-    m: ArrayLike,
-    estimator: Estimator = chao92_shen,
-    copies: int = 10,
-    columns: int | None = None,
-) -> Array:
-    """v_q of "Balancing Exploration and Exploitation", before its floor: the variance of an estimated gain.
-
-    Args:
-        key: scalars.
-        f: int32 (samples, F), frequency counts f_1 ... f_F.
-        m: further answers, a whole number.
-        estimator: of the gain, one of ``estimators.ESTIMATORS``.
-        copies: how many bootstrap samples, at least 1.
-        columns: of a resample's frequency counts, 4 F where left out: an entity that comes up more often than that
-            does not count in it.
-
-    Returns:
-        float32 (samples,).
-    """
-    own = Stream(*words(key, 0, jnp.arange(f.shape[0])))
-    sizes = jnp.arange(1, f.shape[1] + 1, dtype=jnp.int32)
-    again, _ = resampled(own, f, sizes, copies, columns or 4 * f.shape[1])
-    return spread(jnp.moveaxis(estimator(again, m, None), 1, 0))[1]
