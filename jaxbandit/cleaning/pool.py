@@ -89,4 +89,4 @@ def scaled(high: Array, low: Array, bound: Array) -> Array:
 def capacity_for(entities: int, budget: int) -> int:
     """Room for the entities that a run can meet: a power of two, of which few are used, since each is compiled."""
     most = min(entities, budget)
-    return next(size for size in (1 << 9, 1 << 14, *(1 << bits for bits in range(16, 33, 2))) if size >= most)
+    return next(size for size in (1 << 9, 1 << 11, 1 << 14, *(1 << bits for bits in range(16, 33, 2))) if size >= most)
