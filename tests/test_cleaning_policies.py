@@ -16,9 +16,11 @@ from jaxbandit.cleaning.ee import ee, needed
 from jaxbandit.cleaning.epsilon_greedy import BETWEEN, CERTAIN, EXPLORE, NOWHERE, ZERO, epsilon_greedy
 from jaxbandit.cleaning.family import POLICIES, Setting
 from jaxbandit.cleaning.greedy import Greedy
+from jaxbandit.cleaning.index import Index, ladder
 from jaxbandit.cleaning.known_sc import KnownSc
 from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, of_table, uniform_false_values
 from jaxbandit.cleaning.random import PICK, RUN, Random, run_length
+from jaxbandit.cleaning.stopping import allowed_failures
 from jaxbandit.engine import simulate
 from jaxbandit.laws import Beta, Uniform
 from jaxbandit.random import stream, uniform, words
@@ -282,6 +284,46 @@ def test_epsilon_greedy_is_its_oracle(r: list[int], budget: int, run: int, epsil
     parts = Parts(tape, r, epsilon)
     trace = oracles.epsilon_greedy(r, budget, Fraction(1, 2), parts.uniform, parts.choose, parts.clean)
     check(problem, epsilon_greedy(epsilon, MEMORY), run, trace, tape)
+
+
+def by_levels(r: list[int], budget: int, allowed: np.ndarray, tape: Tape) -> list[tuple[int, bool]]:
+    """The operations of ``index``, level by level: who was given up first, then the unmet by false values."""
+    made: list[tuple[int, bool]] = []
+    record = dict.fromkeys(tape.order, (0, 0))
+    waiting: list[list[int]] = [[] for _ in allowed]
+    unmet = sorted(tape.order, key=lambda entity: -r[entity])  # stable: those of one number in the random order
+    last = len(allowed) - 1
+
+    def worth(level: int, entity: int) -> bool:
+        gained, failed = record[entity]
+        return level == last or failed < allowed[level, r[entity], gained]
+
+    for level in range(len(allowed)):
+        while waiting[level] or (unmet and worth(level, unmet[0])):
+            entity = waiting[level].pop() if waiting[level] else unmet.pop(0)
+            while record[entity][0] < r[entity] and worth(level, entity):
+                if len(made) == budget:
+                    return made
+                gained, failed = record[entity]
+                success = tape.clean(entity, gained + failed)
+                record[entity] = gained + success, failed + (not success)
+                made.append((entity, success))
+            if record[entity][0] < r[entity]:
+                waiting[next(later for later in range(level + 1, last + 1) if worth(later, entity))].append(entity)
+    return made
+
+
+ALLOWED = allowed_failures(Uniform().cells(0.001), ladder(0.5), 6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(false_values, budgets, runs)
+def test_index_goes_down_its_levels(r: list[int], budget: int, run: int) -> None:
+    problem = table(r, budget)
+    tape = Tape(problem, run)
+    pulls, outcomes, over, _ = record(problem, Index(jnp.asarray(ALLOWED), MEMORY), 0, np.uint32(run), steps=2 * STEPS)
+    assert bool(over)
+    assert expand(pulls, outcomes, tape) == by_levels(r, budget, ALLOWED, tape)
 
 
 def small(**changes: Any) -> Setting:
