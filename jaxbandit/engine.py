@@ -8,7 +8,7 @@ place, so a study's results have the same bits however it is cut.
 import functools
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar, get_args
 
@@ -23,7 +23,7 @@ from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem, Tree, accelerated, execution_of
 from jaxbandit.progress import Progress, Status, shown
-from jaxbandit.random.fence import where_due
+from jaxbandit.random.fence import as_one_kernel, where_due
 from jaxbandit.random.stream import Stream, stream
 
 _log = logging.getLogger("jaxbandit")
@@ -102,8 +102,9 @@ def _begin(
 
 
 def _chunk(
-    cut: _Cut, devices: int, stride: int, lanes: _Lane, queue: _Queue, shared: list[Array], stacked: list[Array],
-    checkpoints: Array, seed: Array, first_run: Array, runs: Array, jobs: Array, most_rounds: Array, rounds: Array,
+    cut: _Cut, devices: int, stride: int, on_cpu: bool, lanes: _Lane, queue: _Queue, shared: list[Array],
+    stacked: list[Array], checkpoints: Array, seed: Array, first_run: Array, runs: Array, jobs: Array,
+    most_rounds: Array, rounds: Array,
 ) -> tuple[_Lane, _Queue]:  # fmt: skip
     """At most ``rounds`` rounds of ``stride`` steps and a refill, on one device's lanes; a run may take
     ``most_rounds`` of them."""
@@ -176,7 +177,10 @@ def _chunk(
 
     def round_(carry: tuple[Array, _Lane, _Queue]) -> tuple[Array, _Lane, _Queue]:
         number, lanes, queue = carry
-        lanes = lax.fori_loop(0, stride, lambda _, some: jax.vmap(step)(some), lanes)
+        if on_cpu and execution.in_turn:
+            lanes = _in_turn(step, lambda lane: ~finish(lane)[0] & (lane.job >= 0), execution.scratch, lanes)
+        else:
+            lanes = lax.fori_loop(0, stride, lambda _, some: jax.vmap(step)(some), lanes)
         at_end = jax.vmap(finish)(lanes)[0]
         if lanes.curve is not None:
             waiting = at_end & (lanes.curve.passed < many)
@@ -198,6 +202,37 @@ def _chunk(
 
     _, lanes, queue = lax.while_loop(unfinished, round_, (jnp.int32(0), lanes, queue))
     return lanes, queue
+
+
+def _in_turn(
+    step: Callable[[_Lane], _Lane], going: Callable[[_Lane], Array], names: Sequence[str], lanes: _Lane
+) -> _Lane:
+    """All lanes after many steps, or the end of their runs, one lane after the other in a kernel: see ``Execution``."""
+    scratch = {name: getattr(lanes.state, name) for name in names}
+    # As many steps as the kernel's arrays have entries, at least: it is given a copy of them.
+    steps = max(1 << 12, *(array.shape[1] for array in scratch.values()))
+
+    def without(lane: _Lane) -> _Lane:
+        return lane._replace(state=lane.state._replace(**dict.fromkeys(names)))
+
+    def one(number: Array, carry: tuple[Tree, _Lane]) -> tuple[Tree, _Lane]:
+        whole, rest = carry
+        own = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, number, keepdims=False), rest)
+        lane = own._replace(state=own.state._replace(run=number, **whole))
+        _, lane = lax.while_loop(
+            lambda state: (state[0] < steps) & going(state[1]),
+            lambda state: (state[0] + 1, step(state[1])),
+            (jnp.int32(0), lane),
+        )
+        whole = {name: getattr(lane.state, name) for name in names}
+        lane = without(lane._replace(state=lane.state._replace(run=jnp.int32(0))))
+        return whole, jax.tree.map(lambda all_, x: lax.dynamic_update_index_in_dim(all_, x, number, 0), rest, lane)
+
+    flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in scratch.items()}
+    flat, rest = as_one_kernel(lambda: lax.fori_loop(0, lanes.job.shape[0], one, (flat, without(lanes))))
+    state = rest.state._replace(**{name: flat[name].reshape(array.shape) for name, array in scratch.items()})
+    after: _Lane = rest._replace(state=state)
+    return after
 
 
 def _but_scratch(names: tuple[str, ...], fresh: Any, old: Any) -> Any:
@@ -265,18 +300,18 @@ _CPU_OPTIONS = {
 @functools.lru_cache(maxsize=64)
 def _compiled(cut: _Cut, mesh: Mesh, stride: int) -> Any:
     """The chunk function for one structure: compiled once a shape, whatever the values."""
-    devices = mesh.size
+    devices, on_cpu = mesh.size, mesh.devices.flat[0].platform == "cpu"
     split, whole = PartitionSpec(_AXIS), PartitionSpec()
 
     def local(lanes: _Lane, queue: _Queue, *rest: Any) -> tuple[_Lane, _Queue]:
         alone = queue._replace(next=queue.next[0], open=queue.open[0])
-        lanes, alone = _chunk(cut, devices, stride, lanes, alone, *rest)
+        lanes, alone = _chunk(cut, devices, stride, on_cpu, lanes, alone, *rest)
         return lanes, alone._replace(next=alone.next[None], open=alone.open[None])
 
     mapped = jax.shard_map(
         local, mesh=mesh, in_specs=(split, split, *[whole] * 9), out_specs=(split, split), check_vma=False
     )
-    options = _CPU_OPTIONS if mesh.devices.flat[0].platform == "cpu" else None
+    options = _CPU_OPTIONS if on_cpu else None
     return jax.jit(mapped, donate_argnums=(0, 1), compiler_options=options)
 
 

@@ -218,7 +218,7 @@ def test_problems_that_a_function_makes_have_checkpoints() -> None:
             {"problem": coin(0.1), "policies": {"p": lambda problem, share: toy.Coin(share)}},
             "sweep = none: a list for share, which p takes",
         ),
-        ({"problem": lambda low: low, "sweep": {"low": [0.1]}}, "problem float.draw = missing: a method"),
+        ({"problem": lambda low: low, "sweep": {"low": [0.1]}}, "problem float.draw = missing"),
     ],
 )
 def test_bad_sweeps_of_objects(changes: dict[str, Any], line: str) -> None:

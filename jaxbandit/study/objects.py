@@ -91,7 +91,7 @@ def experiment(
     made_by = _takes("problem", problem, swept) if callable(problem) and not hasattr(problem, "draw") else None
     problems = _problems(problem, made_by, swept)
     _check_names("problem", problems, lambda each: True, "of problems by name")
-    _check_names("policies", policies, lambda each: each is not None, "of policies by name")
+    _check_names("policies", policies, lambda each: not isinstance(each, str | None), "of policies by name")
     for each in problems.values():
         contract.inspect("problem", each)
     for own in policies.values():
