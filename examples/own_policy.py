@@ -1,22 +1,19 @@
 """A cleaning policy of one's own, beside EE: see docs/own-policy.md.
 
-python examples/own_policy.py                                 compares them
-python examples/own_policy.py run STUDY.toml --out DIR        is `jaxbandit`, but knows `streak` too
+python examples/own_policy.py                                            compares them
+jaxbandit run STUDY.toml --out DIR --plugin examples/own_policy.py       runs study files that name it
 """
 
-import sys
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit import cleaning, cli, simulate
-from jaxbandit.cleaning.family import FAMILY
-from jaxbandit.registry import Parameter, PolicyKind, whole
-from jaxbandit.study import families
+from jaxbandit import cleaning, register_policy, simulate
+from jaxbandit.registry import whole
 
 
 class State(NamedTuple):
@@ -63,12 +60,10 @@ class Streak:
         return state.totals.answer()
 
 
-PATIENCE = Parameter("patience", whole(1, 2**20), "failures in a row that it puts up with, at least 1", 2)
-KIND = PolicyKind(
-    "streak", "leaves an entity after some failures in a row", (PATIENCE,),
-    lambda setting, patience: (Streak(np.int32(patience)), {"patience": patience}),
-)  # fmt: skip
-families.register(replace(FAMILY, policies={**FAMILY.policies, "streak": KIND}))
+@register_policy("cleaning")
+def streak(patience: Annotated[int, whole(1, 2**20), "failures in a row that it puts up with"] = 2) -> Streak:
+    """Leaves an entity after some failures in a row."""
+    return Streak(np.int32(patience))
 
 
 def compare(runs: int = 1000, budget: int = 10_000) -> None:
@@ -86,6 +81,4 @@ def compare(runs: int = 1000, budget: int = 10_000) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        sys.exit(cli.main())
     compare()

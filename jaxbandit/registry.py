@@ -1,6 +1,6 @@
 """What a family offers to study files and the command line: its problems, policies and metrics, by name."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -45,13 +45,41 @@ class Setting(Protocol):
 
 
 @dataclass(frozen=True)
+class Metric:
+    """``of(setting, answers)``: from a policy's answers, each of shape (runs, ...), to float64 of shape (runs,).
+
+    ``binary``: whether a run's value is 0 or 1, so that the mean is a share of runs and has Wilson's interval;
+    ``share``: whether a run's value is from 0 to 1, so that the mean has an interval even where it never varied;
+    ``lower_is_better``: as of a regret or a cost.
+    """
+
+    name: str
+    label: str
+    of: Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
+    binary: bool = False
+    lower_is_better: bool = False
+    share: bool = False
+
+
+Curves = Mapping[str, Mapping[str, Sequence[Sequence[Any]]]]
+"""By metric and policy, points (budget, mean, low, high); the interval's ends are None where there is none."""
+
+
+@dataclass(frozen=True)
 class ProblemKind:
-    """``build`` takes the parsed parameters, by name, and returns the setting."""
+    """``build`` takes the parsed parameters, by name, and returns the setting.
+
+    ``metrics``: those of problems of this kind alone, after the family's; ``conclude``: from a setting, the results on
+    it, and the share of the best possible that a user wants (or None) to sentences that say which policy and which
+    budget to take.
+    """
 
     name: str
     summary: str
     parameters: tuple[Parameter, ...]
     build: Callable[..., Any]
+    metrics: tuple[Metric, ...] = ()
+    conclude: Callable[[Any, Curves, float | None], list[str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,23 +100,6 @@ class PolicyKind:
 
 
 @dataclass(frozen=True)
-class Metric:
-    """``of(setting, answers)``: from a policy's answers, each of shape (runs, ...), to float64 of shape (runs,).
-
-    ``binary``: whether a run's value is 0 or 1, so that the mean is a share of runs and has Wilson's interval;
-    ``share``: whether a run's value is from 0 to 1, so that the mean has an interval even where it never varied;
-    ``lower_is_better``: as of a regret or a cost.
-    """
-
-    name: str
-    label: str
-    of: Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
-    binary: bool = False
-    lower_is_better: bool = False
-    share: bool = False
-
-
-@dataclass(frozen=True)
 class Family:
     """A family of problems with the policies that can run on them. The first metric is the one that is plotted."""
 
@@ -100,6 +111,8 @@ class Family:
     """Problem parameters that are reported in every row (a budget)."""
     tune: Callable[[Any], Iterable[dict[str, Any]]] | None = None
     """From a setting to the best parameters found for it, as summary rows, which may come one by one."""
+    describe: Callable[[Any], list[str]] | None = None
+    """From a setting to sentences on what it holds (a table's entities, its oddities), for its user to look at."""
     axes: tuple[str, ...] = ()
     """Swept params in the order in which they can be the x axis, where it is not that of the study."""
     fingerprint: str = ""

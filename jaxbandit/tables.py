@@ -20,6 +20,16 @@ def whole_cells(names: Sequence[str], cells: Sequence[str], line: int) -> tuple[
     return tuple(map(int, cells))
 
 
+def header(path: str | Path, table: str | None = None, delimiter: str = ",") -> tuple[str, ...]:
+    """The names of a table's columns; see ``columns``.
+
+    Raises:
+        BadInput: for a file that cannot be read as such a table.
+    """
+    _, titles = next(_lines(Path(path), table, delimiter), (0, ()))
+    return tuple(str(title).strip() for title in titles)
+
+
 def columns(
     path: str | Path, wanted: Mapping[str, Sequence[str]], table: str | None = None, delimiter: str = ","
 ) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import jaxbandit
 from jaxbandit import cli, papers
 from jaxbandit.study import families
 from jaxbandit.study.results import open_results
@@ -89,11 +90,35 @@ def test_run_show_and_reproduce(study: Path, tmp_path: Path, capsys: pytest.Capt
     assert "    share (default 0.5): of the better coin" in listed
 
 
+def listed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    assert cli.main(["list", *words]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_list_takes_words(capsys: pytest.CaptureFixture[str]) -> None:
+    heads = {line.partition(" ")[0] for line in listed(capsys, "policies") if not line.startswith(" ")}
+    assert heads == {"policy"}
+    assert listed(capsys, "toy", "policies") == [
+        "policy best: the better coin alone", "policy mixed: both coins", "    share (default 0.5): of the better coin",
+    ]  # fmt: skip
+    assert listed(capsys, "toy", "figures") == ["figure toy/fig1: Heads against budget (50 runs)"]
+    assert listed(capsys, "--search", "BOTH coins") == listed(capsys, "toy", "policies")[1:]
+    both = listed(capsys, "cleaning", "topk", "problems")
+    assert {line.split("/")[0] for line in both if line.startswith("problem")} == {"problem cleaning", "problem topk"}
+
+
+def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"jaxbandit {jaxbandit.__version__}\n"
+    assert cli.main(["--tyro-print-completion", "bash"]) == 0
+    assert "complete" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        ([], "verb = missing: one of run, show, compare, reproduce, tune, list"),
-        (["play"], "verb = play: one of run, show, compare, reproduce, tune, list"),
+        ([], "verb = missing: one of run, show, compare, reproduce, tune, describe, list"),
+        (["play"], "verb = play: one of run, show, compare, reproduce, tune, describe, list"),
         (["--out"], "verb = --out: one of run"),
         (["run"], "STUDY.toml = missing: it must be given"),
         (["run", "STUDY"], "--out = missing: it must be given"),
@@ -109,6 +134,11 @@ def test_run_show_and_reproduce(study: Path, tmp_path: Path, capsys: pytest.Capt
         (["show", "OUT"], "DIR = "),
         (["show", "OTHER"], "DIR = "),
         (["show", "OTHER", "--format", "xml"], "--format = xml: one of text, markdown, latex, csv, json"),
+        (["list", "foo"], "WHAT = foo: some of problems, policies, metrics, figures, cleaning, topk,"),
+        (["list", "--search", "zzz"], "--search = zzz: nothing has that"),
+        (["list", "topk", "figures"], "WHAT = topk figures: nothing has that"),
+        (["list", "--plugin", "none.py"], "--plugin = none.py: a Python file that exists"),
+        (["tune", "STUDY", "--plugin", "none.py"], "--plugin = none.py: a Python file that exists"),
         (["reproduce", "--out", "OUT"], "PAPER/FIGURE = missing"),
         (
             ["reproduce", "toy/fig2", "--out", "OUT"],

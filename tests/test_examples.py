@@ -84,7 +84,7 @@ def test_own_policy_in_a_study_file(tmp_path: Path) -> None:
         'runs = 400\n[problem]\nkind = "cleaning/synthetic"\nbudget = 2000\nfalse_values = { uniform = [1, 19] }\n'
         '[[policy]]\nkind = "streak"\npatience = [1, 2]\n'
     )
-    assert "streak" in program(OWN, "run", study, "--out", tmp_path / "out")
+    assert "streak" in program("-m", "jaxbandit", "run", study, "--out", tmp_path / "out", "--plugin", OWN)
     rows = json.loads((tmp_path / "out" / "summary.json").read_text())
     first, second = (row for row in rows if row["metric"] == "effectiveness")
     assert (first["params"]["patience"], second["params"]["patience"]) == (1, 2)

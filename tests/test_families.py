@@ -9,7 +9,8 @@ from jaxbandit.study.families import FAMILIES
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
 def test_names_do_not_clash(family: Family) -> None:
     """Stored results have metrics and parameters side by side, by name."""
-    metrics = [metric.name for metric in family.metrics]
+    of_kinds = (metric for kind in family.problems.values() for metric in kind.metrics)
+    metrics = [metric.name for metric in (*family.metrics, *of_kinds)]
     kinds = [*family.problems.values(), *family.policies.values()]
     parameters = {parameter.name for kind in kinds for parameter in kind.parameters}
     assert len(set(metrics)) == len(metrics)

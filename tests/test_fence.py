@@ -37,7 +37,8 @@ def test_one_kernel_computes_the_same() -> None:
 
 
 def test_lanes_in_turn_compute_the_same() -> None:
-    """Walks of different lengths that write rows in place; an operand of all lanes, and one that has no lanes."""
+    """Walks of different lengths that write rows in place; an operand of all lanes, and one that has no lanes;
+    and the same of operands that the function has from around it."""
 
     def walk(state: tuple[Array, Array], table: Array, most: Array) -> tuple[Array, Array]:
         def one(carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -54,5 +55,9 @@ def test_lanes_in_turn_compute_the_same() -> None:
     in_turn, abreast = (
         jax.jit(jax.vmap(function, ((0, 0), None, 0)))(*given, most) for function in (lane_by_lane(walk), walk)
     )
-    for found, expected in zip(in_turn, abreast, strict=True):
+    around = jax.jit(
+        jax.vmap(lambda state, table, most: lane_by_lane(lambda own: walk(own, table, most))(state), ((0, 0), None, 0))
+    )(*given, most)
+    for found, expected, enclosed in zip(in_turn, abreast, around, strict=True):
         np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(enclosed, expected)

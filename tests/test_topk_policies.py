@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 from jaxbandit import simulate
-from jaxbandit.arms.problem import Pull, View, arms, given
+from jaxbandit.arms.problem import Pull, arms, given
 from jaxbandit.arms.records import replay
 from jaxbandit.arms.rewards import Bernoulli
 from jaxbandit.random import stream, words
@@ -26,20 +26,12 @@ from tests.oracles import topk as oracles
 LONGEST = 512  # rewards of an arm that a tape holds
 
 
-class Spy(View):
-    """A view that tells which arms were chosen."""
-
-    def measured(self, chosen: Any) -> dict[str, Any]:
-        return {"chosen": chosen}
-
-
 @partial(jax.jit, static_argnames="steps")
 def record(problem: Any, policy: Any, run: Any, steps: int) -> dict[str, Any]:
     """A run to its end: the answers, the arms chosen, the pulls of each arm, and the sequence of single pulls."""
     key = stream(0, run)
     instance = problem.draw(key)
     view = problem.view(key, instance)
-    spy = Spy(view.budget, view.arms, view.even, view.choices, problem, instance)
 
     def step(carry: Any) -> Any:
         number, state, pulls, sequence = carry
@@ -53,7 +45,9 @@ def record(problem: Any, policy: Any, run: Any, steps: int) -> dict[str, Any]:
     number, state, pulls, sequence = lax.while_loop(
         lambda carry: ~policy.done(view, carry[1]) & (carry[0] < steps), step, start
     )
-    return {**policy.answer(spy, state), "counted": pulls, "steps": number, "sequence": sequence}
+    answer = policy.answer(view, state)
+    told = {**problem.score(instance, answer), "chosen": answer["chosen"]}
+    return told | {"counted": pulls, "steps": number, "sequence": sequence}
 
 
 @partial(jax.jit, static_argnames="steps")
@@ -62,12 +56,10 @@ def record_walk(problem: Any, policy: Any, run: Any, steps: int) -> dict[str, An
     key = stream(0, run)
     instance = problem.draw(key)
     view = problem.view(key, instance)
-    spy = Spy(view.budget, view.arms, view.even, view.choices, problem, instance)
 
     def step(carry: Any) -> Any:
         number, state, sequence = carry
-        pull = policy.ask(view, state)
-        then = policy.tell(view, state, pull, problem.pull(key, instance, pull))
+        then = policy.advance(view, state, lambda pull: problem.pull(key, instance, pull))
         two = jnp.stack([state.weak, state.strong])
         more = then.slots.made[two] > state.slots.made[two]
         pair = jnp.where(more & (state.round > 0) & (state.turn == 0), state.slots.arm[two], -1)
@@ -77,8 +69,9 @@ def record_walk(problem: Any, policy: Any, run: Any, steps: int) -> dict[str, An
     number, state, sequence = lax.while_loop(
         lambda carry: ~policy.done(view, carry[1]) & (carry[0] < steps), step, start
     )
-    counted = state.slots.made[state.place[: view.arms]]
-    return {**policy.answer(spy, state), "counted": counted, "steps": number, "sequence": sequence}
+    answer = policy.answer(view, state)
+    told = {**problem.score(instance, answer), "chosen": answer["chosen"]}
+    return told | {"counted": answer["arm_pulls"], "steps": number, "sequence": sequence}
 
 
 class Tape:

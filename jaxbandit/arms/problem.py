@@ -15,7 +15,8 @@ import numpy as np
 from jax import Array, lax
 
 from jaxbandit.arms.prefix import added, best, highest, in_blocks
-from jaxbandit.arms.rewards import Rewards
+from jaxbandit.arms.pulls import counted
+from jaxbandit.arms.rewards import Rewards, Scale
 from jaxbandit.contract import Used, brief
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Quantiles
@@ -53,8 +54,15 @@ class Outcome(NamedTuple):
     total: Array
 
 
+class Single(NamedTuple):
+    """Pull each of some arms once, ``attempt`` others having been made of it (both int32, of one shape)."""
+
+    arm: Array
+    attempt: Array
+
+
 class Tape(NamedTuple):
-    """Pulls that follow one from another: the outcome is ``Draws``, or what another family's problem says."""
+    """Pulls that follow one from another: the outcome is what a family's problem says."""
 
 
 class Instance(NamedTuple):
@@ -67,76 +75,33 @@ class Instance(NamedTuple):
     outcomes: Stream
 
 
-class Draws(NamedTuple):
-    """Rewards of the arms of one run, each drawn when it is asked for. It carries the means, so a rule uses it for that
-    alone."""
-
-    law: Rewards
-    instance: Instance
-
-    def of(self, arm: Array, attempt: Array) -> Outcome:
-        """Of a pull of each arm, ``attempt`` others having been made of it (int32, of one shape)."""
-        rows, means, key = self.instance.rows, self.instance.means, self.instance.outcomes
-        row = None if rows is None else rows.at[arm].get(mode="promise_in_bounds")
-        made = self.law.made(row, attempt, jnp.ones_like(arm))
-        reward = self.law.one(key, arm, row, attempt, means.at[arm].get(mode="promise_in_bounds"))
-        return Outcome(made, jnp.where(made > 0, reward, 0))
-
-
 @dataclass(frozen=True)
 class View:
     """What an algorithm knows in one run.
 
     ``budget``: the pulls that it may make (int32); ``arms``: how many there are (static); ``even``: whether every pull
-    is made as asked (static), which only a record that ends prevents; ``choices``: a stream for random choices of the
-    algorithm's own.
+    is made as asked (static), which only a record that ends prevents; ``scale``: of the rewards; ``choices``: a stream
+    for random choices of the algorithm's own.
     """
 
     budget: Array
     arms: int
     even: bool
+    scale: Scale
     choices: Stream
-    _problem: "Arms"
-    _instance: Instance
 
     def nothing(self, shape: tuple[int, ...]) -> Array:
         """Totals of no rewards, of the dtype that outcomes have."""
-        return jnp.zeros(shape, jnp.int32 if self._problem.rewards.whole else jnp.float32)
+        return jnp.zeros(shape, jnp.int32 if self.scale.whole else jnp.float32)
 
-    def score(self, total: Array, count: Array, alike: bool = False) -> Array:
-        """Numbers in the order of the mean rewards ``total / count``: int32, linear in the mean, within 2^29 of 0.
+    def mean(self, total: Array, count: Array, alike: bool = False) -> Array:
+        """Empirical means ``total / count`` as numbers that can be compared and subtracted exactly: int32, linear in
+        the mean, within 2^29 of 0.
 
         ``alike``: all counts are one number, so that totals of rewards 0 and 1 can be compared as they are. Else means
-        are compared to 2^-24 of the scale. The mean of no rewards is 0.
+        are in units of 2^-24 of the scale. The mean of no rewards is 0.
         """
-        return self._problem.rewards.score(total, count, alike)
-
-    def measured(self, chosen: Array) -> dict[str, Array]:
-        """What a choice of arms (bool, shape (arms,)) is worth by the true means. For ``answer`` alone.
-
-        int32 scalars: ``wanted``, how many are chosen; ``regret_high`` and ``regret_low``, the sum of the means of as
-        many best arms less that of the chosen, as high * 2^12 + low in units of 2^-24 of the scale; of the chosen,
-        ``right`` are above the last of the best, and ``level`` equal to it; ``ties`` arms are, with ``room`` for some.
-        Where ``Arms.show_chosen``, ``chosen`` too: the choice by the user's row (bool, shape (arms,)).
-        """
-        means, one = self._instance.means, chosen.astype(jnp.int32)
-        wanted = added(one)
-        top, least = best(means, wanted, jnp.ones(means.shape, bool))
-        above, level = means > least, (means == least).astype(jnp.int32)
-        ahead = top.astype(jnp.int32) - one
-        shown = {}
-        if self._problem.show_chosen:
-            blank = jnp.zeros(chosen.shape, bool)
-            shown["chosen"] = blank.at[self._instance.rows].set(chosen, unique_indices=True)
-        return shown | {
-            "wanted": wanted,
-            "regret_high": added(ahead * (means >> 12)),
-            "regret_low": added(ahead * (means & 4095)),
-            "right": added(jnp.where(above, one, 0)),
-            "level": added(level * one),
-            "ties": added(level),
-            "room": wanted - added(above.astype(jnp.int32)),
-        }
+        return self.scale.units(total, count, alike)
 
 
 @jax.tree_util.register_dataclass
@@ -184,7 +149,7 @@ class Arms:
 
     Means are on a scale that is cut into 2^24 units: [0, 1] where rewards are bounded, else as ``rewards`` says.
     ``on_tape`` (static): each reward has a random word of its own, so that the size of a pull changes nothing.
-    ``show_chosen`` (static): a run that chooses arms tells which (``View.measured``), a byte an arm and run.
+    ``show_chosen`` (static): a run tells which arms it chose (``score``), a byte an arm and run.
     """
 
     budget: Array
@@ -202,14 +167,60 @@ class Arms:
 
     def view(self, key: Stream, instance: Instance) -> View:
         """What an algorithm may know of the run."""
-        return View(self.budget, self.means.arms, self.rewards.even, substream(key, CHOICE), self, instance)
+        return View(self.budget, self.means.arms, self.rewards.even, self.rewards.scale, substream(key, CHOICE))
 
-    def pull(self, key: Stream, instance: Instance, pull: Pull | Tape) -> Outcome | Draws:
-        """Pulls the arms; the sum of an arm's rewards is drawn in one go from its law, or reward by reward.
-        Of a tape, draws."""
+    def score(self, instance: Instance, answer: dict[str, Array]) -> dict[str, Array]:
+        """What a choice of arms is worth by the true means, and how often arms were pulled.
+
+        Args:
+            instance: of the run.
+            answer: ``chosen``, bool of shape (arms,); ``arm_pulls``, int32 of that shape, or in its place what
+                ``pulls.counted`` makes of it; and what else there is, which is passed on. The answer of a policy that
+                chooses no arms is passed on as it is.
+
+        Returns:
+            What ``pulls.counted`` gives, and int32 scalars: ``wanted``, how many are chosen; ``regret_high`` and
+            ``regret_low``, the sum of the means of as many best arms less that of the chosen, as high * 2^12 + low in
+            units of 2^-24 of the scale; of the chosen, ``right`` are above the last of the best, and ``level`` equal to
+            it; ``ties`` arms are, with ``room`` for some. Where ``show_chosen``, ``chosen`` too: the choice by the
+            user's row (bool, shape (arms,)).
+        """
+        if "chosen" not in answer:
+            return answer
+        means, chosen = instance.means, answer["chosen"]
+        found = {name: value for name, value in answer.items() if name not in ("chosen", "arm_pulls")}
+        if "arm_pulls" in answer:
+            found |= counted(answer["arm_pulls"])
+        if self.show_chosen:
+            blank = jnp.zeros(chosen.shape, bool)
+            found["chosen"] = blank.at[instance.rows].set(chosen, unique_indices=True)
+        one = chosen.astype(jnp.int32)
+        wanted = added(one)
+        top, least = best(means, wanted, jnp.ones(means.shape, bool))
+        above, level = means > least, (means == least).astype(jnp.int32)
+        ahead = top.astype(jnp.int32) - one
+        return found | {
+            "wanted": wanted,
+            "regret_high": added(ahead * (means >> 12)),
+            "regret_low": added(ahead * (means & 4095)),
+            "right": added(jnp.where(above, one, 0)),
+            "level": added(level * one),
+            "ties": added(level),
+            "room": wanted - added(above.astype(jnp.int32)),
+        }
+
+    def _single(self, instance: Instance, pull: Single) -> Outcome:
+        row = None if instance.rows is None else instance.rows.at[pull.arm].get(mode="promise_in_bounds")
+        mean = instance.means.at[pull.arm].get(mode="promise_in_bounds")
+        made = self.rewards.made(row, pull.attempt, jnp.ones_like(pull.arm))
+        reward = self.rewards.one(instance.outcomes, pull.arm, row, pull.attempt, mean)
+        return Outcome(made, jnp.where(made > 0, reward, 0))
+
+    def pull(self, key: Stream, instance: Instance, pull: Pull | Single) -> Outcome:
+        """Pulls the arms; the sum of an arm's rewards is drawn in one go from its law, or reward by reward."""
+        if isinstance(pull, Single):
+            return self._single(instance, pull)
         rewards = self.rewards
-        if isinstance(pull, Tape):
-            return Draws(rewards, instance)
         # What is one number for all arms need not be spread out.
         counts = pull.first, jnp.where(pull.used > 0, pull.times, 0)
         spread = [field.ndim > 0 for field in counts]
@@ -252,9 +263,9 @@ class Arms:
         asked = jnp.where((place < pull.used) & (pull.arm >= 0), counts[1], 0)
         return Outcome(asked if rewards.even else found[1], found[0])
 
-    def used(self, view: View, pull: Pull | Tape, outcome: Outcome | Draws) -> Used | None:
-        """Which rewards a pull took, for ``check``; None of a tape."""
-        if isinstance(pull, Tape) or isinstance(outcome, Draws):
+    def used(self, view: View, pull: Pull | Single, outcome: Outcome) -> Used | None:
+        """Which rewards a pull took, for ``check``; None of single ones, which ``advance`` alone asks for."""
+        if isinstance(pull, Single):
             return None
         return Used(pull.arm, jnp.broadcast_to(pull.first, pull.arm.shape), outcome.made, jnp.int32(view.arms))
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxbandit.arms.prefix import added, best
 from jaxbandit.registry import Metric
 
 _SHARES = (0, 10, 25, 50, 75, 90, 100)
@@ -18,6 +20,16 @@ def percentiles(arms: int, ranked: Callable[[int], Array]) -> dict[str, Array]:
         ranked: the k-th smallest number of pulls of an arm (int32 scalar), by k from 1 to ``arms``.
     """
     return {f"pulls_{share}": ranked(max(1, -(-share * arms // 100))) for share in _SHARES}
+
+
+def counted(pulls: Array) -> dict[str, Array]:
+    """All pulls of a run as ``pulls``, int32, and those of ``percentiles``, of each arm's (int32, shape (arms,))."""
+    arms, everywhere = pulls.shape[0], jnp.ones(pulls.shape, bool)
+
+    def ranked(rank: int) -> Array:
+        return best(pulls, jnp.int32(arms - rank + 1), everywhere)[1]
+
+    return {"pulls": added(pulls)} | percentiles(arms, ranked)
 
 
 def metrics(*, lower_is_better: bool) -> tuple[Metric, ...]:

@@ -21,6 +21,29 @@ from jaxbandit.random.trials import MOST_CHAINED, UNITS, many_successes, over_la
 _LARGE = 2.0**29
 
 
+@dataclass(frozen=True)
+class Scale:
+    """What everybody knows of rewards: they lie about ``low`` to ``low + width`` (float32), and where ``whole``, each
+    is 0 or 1."""
+
+    low: Array | float = 0.0
+    width: Array | float = 1.0
+    whole: bool = False
+
+    def place(self, mean: Array) -> Array:
+        """A mean reward (float32) on the scale, 0 to 1."""
+        return (mean - self.low) / self.width
+
+    def units(self, total: Array, count: Array, alike: bool) -> Array:
+        """See ``View.mean``."""
+        if self.whole and alike:
+            return total
+        mean = self.place(total.astype(jnp.float32) / jnp.maximum(count, 1).astype(jnp.float32))
+        return jnp.clip(jnp.where(count > 0, mean, self.place(jnp.float32(0))) * UNITS, -_LARGE, _LARGE).astype(
+            jnp.int32
+        )
+
+
 class Rewards:
     """The base of the laws. Static: ``whole``, rewards are 0 or 1 and totals int32, else they are float32; ``even``,
     an arm can be pulled for ever; ``by_row``, rewards depend on the user's row of an arm."""
@@ -73,18 +96,14 @@ class Rewards:
         """The sum of more than ``most`` rewards."""
         raise NotImplementedError
 
-    def place(self, mean: Array) -> Array:
-        """A mean reward (float32) on the scale, 0 to 1."""
-        return mean
+    @property
+    def scale(self) -> Scale:
+        """See ``Scale``."""
+        return Scale(whole=self.whole)
 
-    def score(self, total: Array, count: Array, alike: bool) -> Array:
-        """See ``View.score``."""
-        if self.whole and alike:
-            return total
-        mean = self.place(total.astype(jnp.float32) / jnp.maximum(count, 1).astype(jnp.float32))
-        return jnp.clip(jnp.where(count > 0, mean, self.place(jnp.float32(0))) * UNITS, -_LARGE, _LARGE).astype(
-            jnp.int32
-        )
+    def place(self, mean: Array) -> Array:
+        """See ``Scale``."""
+        return self.scale.place(mean)
 
 
 def _unit(mean: Array) -> Array:
@@ -151,9 +170,10 @@ class Gaussian(Rewards):
         deviation = pinned(pinned(self.sd * jnp.sqrt(many)) * self._normal(key, arm, first))
         return jnp.where(count > 0, pinned(many * self._mean(mean)) + deviation, 0)
 
-    def place(self, mean: Array) -> Array:
+    @property
+    def scale(self) -> Scale:
         """See ``Rewards``."""
-        return (mean - self.low) / self.width
+        return Scale(self.low, self.width, self.whole)
 
 
 @jax.tree_util.register_dataclass
@@ -264,9 +284,10 @@ class Replay(Rewards):
         """Until the record is used up."""
         return count if self.again else jnp.clip(self.length[row] - first, 0, count)
 
-    def place(self, mean: Array) -> Array:
+    @property
+    def scale(self) -> Scale:
         """See ``Rewards``."""
-        return (mean - self.low) / self.width
+        return Scale(self.low, self.width, self.whole)
 
 
 def is_whole(values: Any) -> bool:

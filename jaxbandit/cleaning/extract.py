@@ -23,11 +23,17 @@ class AmbiguityTable:
         names: what to call each entity; the parts of a composite one are joined by " / ".
         false_values: int32, shape (entities,): how many there are at each, 0 where there is no ambiguity.
         candidates: the distinct values claimed of each entity, as first written.
+        columns: the column that each entity's values stand in.
+        rows: of the table.
+        empty: cells in which a claim could stand and none does.
     """
 
     names: tuple[str, ...]
     false_values: NDArray[np.int32]
     candidates: tuple[tuple[str, ...], ...]
+    columns: tuple[str, ...]
+    rows: int
+    empty: int
 
 
 def ambiguity(
@@ -61,10 +67,12 @@ def ambiguity(
         raise BadInput("normalise", normalise, '"none" or "casefold"')
     keys, attributes = _names("entity", entity), _names("value", value)
     found: dict[tuple[str, ...], dict[str, str]] = {}
+    rows = empty = 0
     for line, cells in columns(path, {"entity": keys, "value": attributes}, table, delimiter):
         key, claims = cells[: len(keys)], cells[len(keys) :]
         if not any(key):
             raise BadInput("entity", f"empty in line {line}", f"a value of {' or '.join(keys)} in each row")
+        rows, empty = rows + 1, empty + claims.count("")
         for attribute, claim in zip(attributes, claims, strict=True):
             candidates = found.setdefault((*key, attribute), {})
             if claim:
@@ -74,8 +82,9 @@ def ambiguity(
         raise BadInput("value", ", ".join(attributes), "at least one entity with two different values")
     names = (key if len(attributes) > 1 else key[:-1] for key in found)
     return AmbiguityTable(
-        tuple(map(" / ".join, names)), false_values, tuple(tuple(candidates.values()) for candidates in found.values())
-    )
+        tuple(map(" / ".join, names)), false_values, tuple(tuple(candidates.values()) for candidates in found.values()),
+        tuple(key[-1] for key in found), rows, empty,
+    )  # fmt: skip
 
 
 def read_records(

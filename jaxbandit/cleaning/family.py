@@ -11,7 +11,9 @@ import numpy as np
 
 from jaxbandit.cleaning import gamma
 from jaxbandit.cleaning.alike import MOST_FALSE_VALUES, REACH
+from jaxbandit.cleaning.conclude import conclude
 from jaxbandit.cleaning.crowd import fits
+from jaxbandit.cleaning.describe import describe
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
 from jaxbandit.cleaning.epsilon_greedy_alike import EpsilonGreedyAlike, epsilon_greedy_alike
@@ -30,7 +32,19 @@ from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput, under
 from jaxbandit.laws import Beta, Law, Uniform, fit_beta
 from jaxbandit.laws import parse as parse_law
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, real, text, whole
+from jaxbandit.registry import (
+    Curves,
+    Family,
+    Metric,
+    Parameter,
+    PolicyKind,
+    ProblemKind,
+    flag,
+    one_of,
+    real,
+    text,
+    whole,
+)
 
 Answers = Mapping[str, np.ndarray]
 
@@ -217,6 +231,22 @@ def _table(
     return Setting(budget, len(found.false_values), counts.astype(np.float64), sc_pdf, found, paired)
 
 
+def _share(setting: Setting, answers: Answers) -> np.ndarray:
+    share: np.ndarray = answers["removed"] / float(_listed(setting).sum())
+    return share
+
+
+def _listed(setting: Setting) -> np.ndarray:
+    """The false values of each entity of a table."""
+    assert setting.table is not None
+    return setting.table.false_values
+
+
+def _concluded(setting: Setting, curves: Curves, target: float | None) -> list[str]:
+    counts = _listed(setting)
+    return conclude(int(counts.sum()), int(np.count_nonzero(counts)), curves, target)
+
+
 def _modified(path: str) -> float:
     try:
         return Path(path).stat().st_mtime
@@ -248,7 +278,7 @@ PROBLEMS = (
             Parameter("normalise", one_of("none", "casefold"), "how values are compared: none or casefold", "none"),
             _SC_PDF,
             Parameter("paired", _always, "true", True, swept=False),
-        ), _table,
+        ), _table, (Metric("share", "share of all false values removed", _share, share=True),), _concluded,
     ),
 )  # fmt: skip
 
@@ -369,6 +399,16 @@ def tune(setting: Setting) -> list[dict[str, Any]]:
     return rows
 
 
+def _described(setting: Setting) -> list[str]:
+    if setting.table is not None:
+        return describe(setting.table)
+    mean = float(setting.distribution @ np.arange(setting.distribution.size))
+    return [
+        f"{setting.entities:,} entities, drawn afresh in each run, with {mean:.4g} false values each on average; "
+        f"{float(setting.distribution[0]):.1%} have none"
+    ]
+
+
 FAMILY = Family(
     "cleaning",
     {kind.name: kind for kind in PROBLEMS},
@@ -376,6 +416,7 @@ FAMILY = Family(
     METRICS,
     common=("budget",),
     tune=tune,
+    describe=_described,
 )
 
 __all__ = ["FAMILY", "Setting", "tune"]

@@ -52,7 +52,8 @@ def _entries() -> Iterator[tuple[str, str, list[str]]]:
     for family in families().values():
         for problem in family.problems.values():
             head = f"problem {family.name}/{problem.name}: {problem.summary}"
-            yield "problems", family.name, [head, *_parameters(problem.parameters)]
+            own = [f"    metric {metric.name}: {metric.label}" for metric in problem.metrics]
+            yield "problems", family.name, [head, *_parameters(problem.parameters), *own]
         for policy in family.policies.values():
             yield "policies", family.name, [f"policy {policy.name}: {policy.summary}", *_parameters(policy.parameters)]
         metrics = [f"    {metric.name}: {metric.label}" for metric in family.metrics]

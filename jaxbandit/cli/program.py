@@ -16,6 +16,7 @@ from jaxbandit import __version__
 from jaxbandit.cli import interruption
 from jaxbandit.cli.compare import Compare
 from jaxbandit.cli.console import say
+from jaxbandit.cli.describe import Describe
 from jaxbandit.cli.listing import List
 from jaxbandit.cli.reproduce import Reproduce
 from jaxbandit.cli.run import Run
@@ -24,7 +25,7 @@ from jaxbandit.cli.tune import Tune
 from jaxbandit.errors import BadInput
 
 VERBS: dict[str, Callable[..., Any]] = {
-    verb.__name__.lower(): verb for verb in (Run, Show, Compare, Reproduce, Tune, List)
+    verb.__name__.lower(): verb for verb in (Run, Show, Compare, Reproduce, Tune, Describe, List)
 }
 
 

@@ -2,10 +2,12 @@
 
 import sys
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+import tyro
 
 from jaxbandit.cli.arguments import Out, Plugins, Scheduler, StudyFile
-from jaxbandit.cli.console import progress_bar, workers
+from jaxbandit.cli.console import progress_bar, say, workers
 
 
 @dataclass(frozen=True)
@@ -18,18 +20,27 @@ class Run:
     """Folder for the results; the same command continues an interrupted study, or extends it."""
     scheduler: Scheduler = None
     """Address of a Dask scheduler, such as tcp://host:8786, whose workers compute; this machine where left out."""
+    target: Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hint="(default: none)")] = None
+    """Of a table of claims: name the cheapest policy and budget that remove this share of all false values, as 0.9."""
     plugin: Plugins = ()
     continues: ClassVar[bool] = True
 
     def __call__(self) -> None:
-        """Writes the folder, prints the table."""
+        """Writes the folder, prints the table; what it says of the problem and of the results goes to stderr."""
         from jaxbandit.study import picture
+        from jaxbandit.study.describe import check_target, conclusions, description, reads_files
         from jaxbandit.study.run import run
         from jaxbandit.study.spec import load
         from jaxbandit.study.table import render
 
         study = load(self.study)
+        check_target(study, self.target)
+        for line in description(study) if reads_files(study) else ():
+            say(line)
         with workers(self.scheduler) as (executor, in_flight), progress_bar(self.out) as progress:
             rows = run(study, self.out, progress, executor=executor, in_flight=in_flight)
         picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, study.labels_of_axes))
         sys.stdout.write(render(rows))
+        sys.stdout.flush()
+        for line in conclusions(study, rows, self.target):
+            say(line)

@@ -36,6 +36,7 @@ class Tune:
     def __call__(self) -> None:
         """Prints the table of tuned parameters."""
         from jaxbandit.study import folder
+        from jaxbandit.study.describe import description, reads_files
         from jaxbandit.study.run import facts
         from jaxbandit.study.spec import load
         from jaxbandit.study.summary import Row, dumps, identity
@@ -44,11 +45,13 @@ class Tune:
         study = load(self.study)
         if study.family.tune is None:
             raise BadInput("problem.kind", study.problem["kind"], "a problem of a family whose policies can be tuned")
+        for line in description(study) if reads_files(study) else ():
+            say(line)
         settings = list(study.settings())
         start = time.monotonic()
         with ExitStack() as held:
             if self.out is not None:
-                held.enter_context(folder.claimed(self.out, {"tune": study.canonical()}, facts()))
+                held.enter_context(folder.claimed(self.out, {"tune": study.canonical()}, facts(study)))
             tuned = self._tuned_before()
             rows: list[Row] = []
             for setting, params in settings:

@@ -269,12 +269,32 @@ METRICS = (
            lower_is_better=True),
 )  # fmt: skip
 
+
+def _described(setting: Setting) -> list[str]:
+    domain = setting.domain
+    values = " x ".join(f"{len(tree.parent) - 1:,}" for tree in domain.trees)
+    most, leaves = np.sort(domain.popularity)[::-1], np.unique(domain.leaf).size
+    lines = [
+        f"{len(domain.leaf):,} entities at {leaves:,} leaves of a hierarchy of {len(domain.values):,} nodes: {values} "
+        f"values of {len(domain.trees)} attributes"
+    ]
+    if most[0] > most[-1]:
+        top = -(-len(most) // 10)
+        lines.append(
+            f"the most popular tenth of the entities has {most[:top].sum() / most.sum():.0%} of the popularity"
+        )
+    else:
+        lines.append("all entities are equally popular")
+    return lines
+
+
 FAMILY = Family(
     "extraction",
     {kind.name: kind for kind in PROBLEMS},
     {kind.name: kind for kind in POLICIES},
     METRICS,
     common=("budget", "answer_model", "cost_model"),
+    describe=_described,
 )
 
 __all__ = ["FAMILY", "Setting"]

@@ -23,9 +23,10 @@ from jaxbandit.outliers.measured import MOST_PARTED, PARTS, Measured, OutlierArm
 from jaxbandit.outliers.nrr import NRR, patience
 from jaxbandit.outliers.planning import table
 from jaxbandit.outliers.rr import RR
-from jaxbandit.outliers.truth import Definition, Mixture, Source, injected, source
+from jaxbandit.outliers.truth import Definition, Labelled, Mixture, Source, injected, source
 from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.outliers.wrr import WRR, Share, rho_star
+from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, parse, whole
 
 Answers = Mapping[str, np.ndarray]
@@ -379,6 +380,20 @@ def _tail(found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "kind"}
 
 
+def _described(setting: Setting) -> list[str]:
+    if not isinstance(setting.source, Labelled):
+        return [f"{setting.arms:,} arms, drawn afresh in each run and judged there"]
+    found = np.flatnonzero(np.asarray(setting.source.levels))
+    means = np.asarray(setting.source.given.means) / UNITS
+    rows = ", ".join(str(row) for row in found[:10]) + (", ..." if found.size > 10 else "")
+    return [
+        f"{setting.arms:,} arms with means from {means.min():.4g} to {means.max():.4g} of their scale, mean "
+        f"{means.mean():.4g}, standard deviation {means.std():.4g}",
+        f"{found.size:,} of them {'is an outlier' if found.size == 1 else 'are outliers'}"
+        + (f", counted from 0: {rows}" if found.size else ""),
+    ]
+
+
 FAMILY = Family(
     "outliers",
     {kind.name: kind for kind in PROBLEMS},
@@ -386,6 +401,7 @@ FAMILY = Family(
     METRICS,
     common=("n", "budget"),
     tune=_planned,
+    describe=_described,
 )
 
 __all__ = ["FAMILY", "Setting", "plan"]

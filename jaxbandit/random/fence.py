@@ -114,6 +114,24 @@ def lane_by_lane(function: Callable[..., T]) -> Callable[..., T]:
     arrays, where lanes side by side would all wait for all that any of them does. Elsewhere as ever.
     """
 
+    def alone(*operands: Any) -> T:
+        # What the function has from around it becomes an operand too: it may differ from lane to lane.
+        closed, shape = jax.make_jaxpr(function, return_shape=True)(*operands)
+
+        def explicit(state: T, around: list[Any], read: tuple[Any, ...]) -> T:
+            leaves = jax.core.eval_jaxpr(closed.jaxpr, around, *jax.tree.leaves((state, *read)))
+            whole: T = jax.tree.unflatten(jax.tree.structure(shape), leaves)
+            return whole
+
+        found: T = _in_turn(explicit)(operands[0], closed.consts, operands[1:])
+        return found
+
+    return alone
+
+
+def _in_turn(function: Callable[..., T]) -> Callable[..., T]:
+    """``lane_by_lane`` of a function that has nothing from around it."""
+
     plain = jax.custom_batching.custom_vmap(function)
 
     @plain.def_vmap

@@ -142,7 +142,8 @@ def reproduce(
         "studies": [study.identity() for study in plan.studies],
     }  # fmt: skip
     studies = [study.canonical() for study in plan.studies]
-    with folder.claimed(out, asked, facts(), {"runs": request.runs, "studies": studies}):
+    noted = facts() | ({"data": request.data.name} if request.data else {})
+    with folder.claimed(out, asked, noted, {"runs": request.runs, "studies": studies}):
         rows: list[Row] = []
         for number, study in enumerate(plan.studies):
 

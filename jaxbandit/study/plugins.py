@@ -88,7 +88,8 @@ def _parameter(argument: inspect.Parameter) -> Parameter:
         parse = one_of(*get_args(annotation))
     if parse is None:
         allowed = f"annotated int, float, bool, str or a Literal of words; {_PAGE}"
-        raise BadInput(f"register_policy, argument {argument.name}", str(annotation), allowed)
+        shown = "nothing" if annotation is inspect.Parameter.empty else str(annotation)
+        raise BadInput(f"register_policy, argument {argument.name}", shown, allowed)
     parse = next((each for each in more if callable(each)), parse)
     help = next((each for each in more if isinstance(each, str)), argument.name.replace("_", " "))
     default = Required if argument.default is inspect.Parameter.empty else argument.default

@@ -11,6 +11,7 @@ import numpy as np
 from jaxbandit.errors import BadInput
 from jaxbandit.study import canvas, folder
 from jaxbandit.study.compare import by_rank, in_pairs, leaders, paired_differences, ranks
+from jaxbandit.study.describe import headline
 from jaxbandit.study.results import open_results, value_of
 from jaxbandit.study.store import RESULTS
 from jaxbandit.study.summary import Row, show
@@ -86,18 +87,16 @@ def report(out: Path | str) -> str:
 def _setup(held: dict[str, Any]) -> str:
     study = held["study"]
     facts = [f"jaxbandit {held.get('jaxbandit')}", f"JAX {held.get('jax')}", str(held.get("device"))]
-    problem = dict(study.get("problem", {}))
-    if problem:
+    if "problem" in study:
         facts.insert(0, f"seed {study['seed']}")
-        given = "; ".join(
-            f"{name.replace('_', ' ')} {show(value)}" for name, value in problem.items() if name != "kind"
-        )
-        swept = "; ".join(f"{name} {show(values)}" for name, values in study["sweep"].items())
-        lines = [f"Problem: {problem['kind']}" + (f" ({given})" if given else ""), f"Swept: {swept}" if swept else ""]
+        lines = [headline(held.get("named", study))]
+    elif "named" in held:
+        lines = ["Tuning", headline(held["named"])]
     else:
-        figure = held["identity"].get("figure")
-        lines = [f"Figure {figure}" if figure else "Tuning"]
-    shown = "<br>".join(html.escape(line) for line in lines if line)
+        figure, data = held["identity"].get("figure"), held.get("data")
+        lines = [f"Figure {figure}" + (f", data {data}" if data else "")] if figure else ["Tuning"]
+    lines = [line[:1].upper() + line[1:] for line in lines]
+    shown = "<br>".join(map(html.escape, lines))
     return f'<p>{shown}</p>\n<p class="note">{html.escape(" · ".join(facts))}</p>'
 
 

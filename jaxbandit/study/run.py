@@ -77,7 +77,7 @@ def run(
     canonical = study.canonical()
     if check and not study.family.checked:
         check_once((each.problem, each.policy) for each in configurations)
-    with folder.claimed(out, study.identity(), facts(), canonical):
+    with folder.claimed(out, study.identity(), facts(study), canonical):
         if (rows := _finished(out, canonical)) is not None:
             if progress is not None:
                 total = rows[0]["runs"] * len(configurations)
@@ -91,10 +91,14 @@ def run(
     return rows
 
 
-def facts() -> dict[str, Any]:
-    """What results were computed with: noted beside them, though they should not depend on it."""
+def facts(study: Study | None = None) -> dict[str, Any]:
+    """What results were computed with: noted beside them, though they should not depend on it.
+
+    ``study``: its problem is noted as its user knows it, with the names of its files.
+    """
     devices = jax.local_devices()
-    return {"jax": jax.__version__, "device": f"{len(devices)} x {devices[0].device_kind}"}
+    named = {} if study is None else {"named": study.named()}
+    return {"jax": jax.__version__, "device": f"{len(devices)} x {devices[0].device_kind}", **named}
 
 
 def _finished(out: Path, canonical: Mapping[str, Any]) -> list[Row] | None:

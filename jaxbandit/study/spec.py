@@ -145,7 +145,9 @@ class Study:
             return str(folder / path)
 
         problem, sweep = _paths("problem", problem, found), _paths("sweep", sweep, found)
-        family = family or lookup("problem.kind", problem.get("kind", "missing"))[0]
+        if family is None:
+            family, kind = lookup("problem.kind", problem.get("kind", "missing"))
+            family = replace(family, metrics=(*family.metrics, *kind.metrics))
         study = cls(
             seed, runs, problem, policies, sweep, plain("labels", dict(labels or {})), given.get("checkpoints", []),
             None, family,
@@ -153,10 +155,9 @@ class Study:
         study._check()
         if "stop_when" not in given:
             return study
-        names = [study.label(policy, own) for policy in policies for own in study._choices(policy)]
         if runs < 2:
             raise BadInput("runs", runs, "at least 2 where stop_when is given")
-        rule = StopWhen.of(given["stop_when"], [metric.name for metric in family.metrics], names)
+        rule = StopWhen.of(given["stop_when"], [metric.name for metric in family.metrics], study.policy_labels)
         return replace(study, stop_when=rule)
 
     def canonical(self) -> dict[str, Any]:
@@ -183,10 +184,23 @@ class Study:
             "checkpoints": list(self.checkpoints), "labels": dict(self.labels), "family": self.family.fingerprint,
         } | ({"plugins": plugins} if plugins else {})  # fmt: skip
 
+    def named(self) -> dict[str, Any]:
+        """The problem and the sweep as their user knows them, JSON-ready: input files by their names."""
+
+        def name(_: str, path: str) -> str:
+            return Path(path).name
+
+        return {"problem": _paths("problem", self.problem, name), "sweep": _paths("sweep", self.sweep, name)}
+
     def label(self, policy: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         """The name of a policy among the study's: its kind, with the parameters that it is given."""
         names = _declared(self.family.policies[policy["kind"]].parameters, given)
         return " ".join([policy["kind"], *(f"{name}={exactly(given[name])}" for name in names)])
+
+    @property
+    def policy_labels(self) -> list[str]:
+        """The name of each policy, with each combination of its lists."""
+        return [self.label(policy, own) for policy in self.policies for own in self._choices(policy)]
 
     @property
     def swept(self) -> list[str]:
@@ -200,9 +214,7 @@ class Study:
     def labels_of_axes(self) -> dict[str, str]:
         """What stands at an axis, with its unit, by the name of the metric or the param."""
         of_policies = (self.family.policies[policy["kind"]].parameters for policy in self.policies)
-        params = {
-            each.name: each.label for some in (self._kind.parameters, *of_policies) for each in some if each.label
-        }
+        params = {each.name: each.label for some in (self.kind.parameters, *of_policies) for each in some if each.label}
         return params | {metric.name: metric.label for metric in self.family.metrics}
 
     def settings(self) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -211,7 +223,7 @@ class Study:
         Raises:
             BadInput: for parameters that do not go together.
         """
-        kind, common = self._kind, self.family.common
+        kind, common = self.kind, self.family.common
         names = _declared(kind.parameters, self.sweep)
         for values in itertools.product(*(self.sweep[name] for name in names)):
             given = _tail(self.problem) | dict(zip(names, values, strict=True))
@@ -250,12 +262,13 @@ class Study:
                         raise BadInput("checkpoints", kind.name, "policies that do not plan for their budget: sweep it")
                     found[key] = Configuration(
                         self.family, setting, problem, policy, kind.name, params, self.label(table, given), own,
-                        {name: shared[name] for name in _declared(self._kind.parameters, self.sweep)}, kind.anytime,
+                        {name: shared[name] for name in _declared(self.kind.parameters, self.sweep)}, kind.anytime,
                     )  # fmt: skip
         return list(found.values())
 
     @cached_property
-    def _kind(self) -> ProblemKind:
+    def kind(self) -> ProblemKind:
+        """The kind of the problem, its parameters parsed once."""
         name = self.problem.get("kind", "missing")
         known = {f"{self.family.name}/{each}": kind for each, kind in self.family.problems.items()}
         if not isinstance(name, str) or name not in known:
@@ -274,7 +287,7 @@ class Study:
 
     def _check(self) -> None:
         """All that can be checked before anything is built."""
-        parameters = {parameter.name: parameter for parameter in self._kind.parameters}
+        parameters = {parameter.name: parameter for parameter in self.kind.parameters}
         for key, values in self.sweep.items():
             if key not in parameters:
                 raise BadInput(f"sweep.{key}", values, f"a parameter of the problem: {', '.join(parameters)}")
@@ -285,7 +298,7 @@ class Study:
             for value in values:
                 parameters[key].parse(f"sweep.{key}", value)
         first = {key: values[0] for key, values in self.sweep.items()}
-        parse("problem", self._kind.parameters, _tail(self.problem) | first)
+        parse("problem", self.kind.parameters, _tail(self.problem) | first)
         kinds = self.family.policies
         count = 0
         for policy in self.policies:

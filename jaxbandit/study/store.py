@@ -103,6 +103,10 @@ class Store:
             name: list(dict.fromkeys([*known, *(identity(label) for label in labels[name])]))
             for name, known in held.items()
         }
+        new = [name for name in self._metrics if name not in self._group]
+        if new and DONE in self._group:
+            _log.warning("jaxbandit: %s has no %s yet; its runs are computed again", self.path, ", ".join(new))
+            del self._group[DONE]
         self._arrays = {name: self._array(name, runs) for name in (*self._metrics, DONE)}
         if held != self._labels:
             self._group.update_attributes({"labels": self._labels})

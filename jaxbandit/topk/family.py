@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from jaxbandit.arms.models import BUDGET, Model, problems
-from jaxbandit.arms.problem import MOST_ARMS, Arms, arms
+from jaxbandit.arms.problem import MOST_ARMS, Arms, Drawn, arms
 from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Gaussian
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
+from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, flag, one_of, real, whole
 from jaxbandit.topk.halving import sequential_halving
 from jaxbandit.topk.lucb import ODD, lucb
@@ -228,12 +229,28 @@ METRICS = (
     Metric("stopped", "share of runs that a stopping rule ended", _stopped, binary=True),
 )
 
+
+def _described(setting: Setting) -> list[str]:
+    means, want = setting.model.means, setting.want
+    lines = [f"{setting.arms:,} arms, of which the {want:,} best are wanted"]
+    if isinstance(means, Drawn):
+        return [f"{lines[0]}; their means are drawn afresh in each run"]
+    ordered = np.sort(np.asarray(means.means))[::-1] * (setting.model.width / UNITS)
+    lines.append(f"the best mean is {ordered[0] - ordered[-1]:.4g} above the worst")
+    if want < setting.arms:
+        gap, ties = ordered[want - 1] - ordered[want], int((ordered == ordered[want - 1]).sum())
+        cut = f"no. {want:,} is {gap:.4g} above no. {want + 1:,}" if gap else f"{ties:,} arms are equal at the cut"
+        lines[-1] += f"; {cut}"
+    return lines
+
+
 FAMILY = Family(
     "topk",
     PROBLEMS,
     {kind.name: kind for kind in POLICIES},
     METRICS,
     common=("n", "K", "budget"),
+    describe=_described,
 )
 
 __all__ = ["FAMILY", "Setting"]

@@ -18,10 +18,11 @@ Nor does a round look at all arms. They stand in *blocks*, each on one side of t
 kept: its arm that would be pulled first, and how low the bounds of its other arms can get as time goes by. Of blocks
 that were looked at before, the first arms are compared as they are now. If one of them is first for sure, as it mostly
 is, it is pulled, and its block looked at again; else the block that is not sure is looked at. A run is a walk of such
-turns, whose rewards are drawn on the way (``arms.problem.Tape``).
+turns, whose rewards are drawn on the way.
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,15 +30,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import added, best, lowest, places
-from jaxbandit.arms.problem import Draws, Tape, View
+from jaxbandit.arms.prefix import best, lowest, places
+from jaxbandit.arms.problem import Outcome, Single, View
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
 from jaxbandit.random.counts import pinned
 from jaxbandit.random.fence import lane_by_lane, where_due
 from jaxbandit.random.trials import UNITS, over_lanes
-from jaxbandit.topk.answer import answer, by_rank
 
 _NONE = 2**31 - 1
 """A key above all others, and the number of no arm and no block."""
@@ -190,56 +190,45 @@ class Lucb:
             jnp.int32(_PULL), zero, zero, zero, jnp.float32(0), jnp.float32(0), zero, false, false, false,
         )  # fmt: skip
 
-    def ask(self, view: View, state: State) -> Tape:
-        """Rewards as they come."""
-        return Tape()
-
-    def tell(self, view: View, state: State, pull: Tape, outcome: Draws) -> State:
+    def advance(self, view: View, state: State, sample: Callable[[Single], Outcome]) -> State:
         """Each arm once; then turns, as many as a step makes."""
         opening = (state.round == 0) & ~self.done(view, state)
 
         def opened(state: State) -> State:
-            own = self._opened(view, state, outcome)
+            own = self._opened(view, state, sample)
             found: State = jax.tree.map(lambda new, old: jnp.where(opening, new, old), own, state)
             return found
 
         state = where_due(over_lanes(opening.astype(jnp.int32)) > 0, opened, state)
 
-        def walk(state: State, policy: Lucb, budget: Array, tape: Draws) -> State:
+        def walk(state: State) -> State:
             def more(carry: tuple[Array, State]) -> Array:
                 number, state = carry
-                return (number < policy.turns) & (state.round > 0) & ~policy._over(budget, state)
+                return (number < self.turns) & (state.round > 0) & ~self.done(view, state)
 
             def one(carry: tuple[Array, State]) -> tuple[Array, State]:
-                return carry[0] + 1, policy._turn(budget, tape, carry[1])
+                return carry[0] + 1, self._turn(view, carry[1], sample)
 
             found: State = lax.while_loop(more, one, (jnp.int32(0), state))[1]
             return found
 
-        walked: State = lane_by_lane(walk)(state, self, view.budget, outcome)
+        walked: State = lane_by_lane(walk)(state)
         return walked
-
-    def _over(self, budget: Array, state: State) -> Array:
-        """See ``done``."""
-        left = budget - state.spent
-        idle = (left <= 0) | ((left == 1) & (self.odd == 2) & (state.round > 0))
-        over = idle | state.stopped | state.stuck | (self.want > state.place.shape[0] - 2)
-        return (state.turn == _PULL) & over
 
     def _rest(self) -> Array:
         """The first slot of those that are not of the top."""
         blocks = (self.want + (self.block - 1)) // self.block
         return blocks * self.block
 
-    def _opened(self, view: View, state: State, tape: Draws) -> State:
+    def _opened(self, view: View, state: State, sample: Callable[[Single], Outcome]) -> State:
         """The first pulls; when all arms have theirs, the K largest means are the top."""
         arms, upto = jnp.arange(view.arms, dtype=jnp.int32), jnp.minimum(view.budget, view.arms)
-        outcome = tape.of(arms, jnp.zeros_like(arms))
+        outcome = sample(Single(arms, jnp.zeros_like(arms)))
         fresh = (arms >= state.spent) & (arms < upto)
         total = state.slots.total[: view.arms] + jnp.where(fresh, outcome.total, 0)
         made = state.slots.made[: view.arms] + jnp.where(fresh, outcome.made, 0)
         begun = upto == view.arms
-        score = view.score(total, made)
+        score = view.mean(total, made)
         top = best(score, self.want, jnp.ones(view.arms, bool))[0]
         before = places(top)
         place = jnp.where(begun, jnp.where(top, before, self._rest() + arms - before), arms)
@@ -257,11 +246,11 @@ class Lucb:
             spent=upto,
         )  # fmt: skip
 
-    def _turn(self, budget: Array, tape: Draws, state: State) -> State:
+    def _turn(self, view: View, state: State, sample: Callable[[Single], Outcome]) -> State:
         """A pull of two arms, or a look at two blocks, or a trade of two arms, and what is next."""
         arms, here, none = state.place.shape[0] - 1, (state.weak, state.strong), jnp.int32(0)
         slots, place, blocks = state.slots, state.place, state.blocks
-        left, half = budget - state.spent, (state.spent - arms) & 1 == 1
+        left, half = view.budget - state.spent, (state.spent - arms) & 1 == 1
         takes = (
             jnp.where(half, self.odd == 1, (left > 1) | (self.odd == 0)),
             jnp.where(half, self.odd == 0, (left > 1) | (self.odd == 1)),
@@ -278,7 +267,7 @@ class Lucb:
         def pulled() -> _Pair:
             weak, strong, all_made = same()
             for take, arm in zip(takes, (weak, strong), strict=True):
-                outcome = tape.of(arm[0], arm[2])
+                outcome = sample(Single(arm[0], arm[2]))
                 made = jnp.where(take, outcome.made, 0)
                 arm[1], arm[2], all_made = arm[1] + jnp.where(take, outcome.total, 0), arm[2] + made, all_made + made
             return weak, strong, all_made
@@ -297,7 +286,7 @@ class Lucb:
         )  # fmt: skip
 
         for slot, (arm, total, made), top in ((state.weak, weak, True), (state.strong, strong, False)):
-            score = tape.law.score(total, made, False)
+            score = view.mean(total, made)
             new = Slots(arm, total, made, score if top else UNITS - score, self._weight(made))
             slots = Slots(*(_put(x, value, slot) for x, value in zip(slots, new, strict=True)))
             place = _put(place, slot, arm)
@@ -403,14 +392,17 @@ class Lucb:
 
     def done(self, view: View, state: State) -> Array:
         """The budget is spent, the bounds are close enough, or nothing is left to tell apart."""
-        return self._over(view.budget, state)
+        left = view.budget - state.spent
+        idle = (left <= 0) | ((left == 1) & (self.odd == 2) & (state.round > 0))
+        over = idle | state.stopped | state.stuck | (self.want >= view.arms)
+        return (state.turn == _PULL) & over
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """The K largest means; see ``topk.answer``. ``stopped``: 1 where the stopping rule ended the run."""
+        """The K largest means. ``stopped``: 1 where the stopping rule ended the run."""
         place = state.place[: view.arms]
         total, made = state.slots.total[place], state.slots.made[place]
-        chosen, _ = best(view.score(total, made), self.want, jnp.ones(view.arms, bool))
-        return answer(view, chosen, added(made), by_rank(made), stopped=state.stopped.astype(jnp.int32))
+        chosen, _ = best(view.mean(total, made), self.want, jnp.ones(view.arms, bool))
+        return {"chosen": chosen, "arm_pulls": made, "stopped": state.stopped.astype(jnp.int32)}
 
 
 def _mean(merit: Array) -> Array:

@@ -18,12 +18,12 @@ from jax import Array, lax
 
 from jaxbandit.arms.prefix import added, best, highest, kept_first, ladder, put
 from jaxbandit.arms.problem import Outcome, Pull, View
+from jaxbandit.arms.pulls import percentiles
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random import words
 from jaxbandit.random.fence import where_due
 from jaxbandit.random.trials import MOST_CHAINED, over_lanes
-from jaxbandit.topk.answer import answer, by_rank
 
 _NUMBER = (1 << 20) - 1
 _REJECTED = -(1 << 31)
@@ -173,7 +173,7 @@ class Rounds:
         fresh = made > 0
         held = jnp.where(fresh, made + jnp.where(self.reuse, state.held, 0), state.held)
         total = jnp.where(there & fresh, outcome.total + jnp.where(self.reuse, state.total, 0), state.total)
-        score = self.sign * view.score(total, held, alike=view.even)
+        score = self.sign * view.mean(total, held, alike=view.even)
 
         def cut(_: None) -> tuple[Array, Array, Array]:
             top, kth = best(score, jnp.where(by_gap & judged, need, 0), there)
@@ -218,16 +218,16 @@ class Rounds:
         return (state.need <= 0) | (state.need == state.active) | (state.round >= self.schedule.length)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``topk.answer``."""
+        """The choice, and how often arms were pulled."""
         gone, number = state.order < 0, state.order & _NUMBER
         accepted = jnp.where(gone, (state.order & _ACCEPTED) == _ACCEPTED, state.need == state.active)
         chosen = jnp.zeros(view.arms, bool).at[number].set(accepted ^ (self.sign < 0), unique_indices=True)
         if not view.even:
-            return answer(view, chosen, added(state.given), by_rank(state.given))
+            return {"chosen": chosen, "arm_pulls": state.given}
         made = jnp.arange(self.schedule.share.shape[0], dtype=jnp.int32) < state.round
         share = jnp.where(made, self.schedule.share, 0)
 
         def ranked(rank: int) -> Array:
-            return added(jnp.where(self.schedule.size >= rank, share, 0))
+            return added(jnp.where(self.schedule.size > view.arms - rank, share, 0))
 
-        return answer(view, chosen, added(share * self.schedule.size), ranked)
+        return {"chosen": chosen, "pulls": added(share * self.schedule.size), **percentiles(view.arms, ranked)}

@@ -10,11 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.arms.prefix import added, best
+from jaxbandit.arms.prefix import best
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
-from jaxbandit.topk.answer import answer, by_rank
 
 
 class State(NamedTuple):
@@ -69,11 +68,9 @@ class Uniform:
         return (state.asked >= view.budget // view.arms) & (state.extra >= self._extra(view))
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """The K largest means, ties to the lower arm; see ``topk.answer``."""
-        chosen, _ = best(view.score(state.total, state.made), self.want, jnp.ones(view.arms, bool))
-        # Even pulls fall with the number of the arm.
-        ranked = (lambda rank: state.made[rank - 1]) if view.even else by_rank(state.made)
-        return answer(view, chosen, added(state.made), ranked)
+        """The K largest means, ties to the lower arm."""
+        chosen, _ = best(view.mean(state.total, state.made), self.want, jnp.ones(view.arms, bool))
+        return {"chosen": chosen, "arm_pulls": state.made}
 
 
 def uniform(want: int, spread: bool = False) -> Uniform:

@@ -1,0 +1,66 @@
+"""``jaxbandit describe``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from jaxbandit.cli.arguments import Plugins
+from jaxbandit.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Say what a study file or a table holds: entities, ambiguity, spellings that look alike; nothing is changed."""
+
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """A study file (.toml), or a table: a CSV file or an SQLite database."""
+    entity: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="(default: none)")] = ()
+    """Of a table of claims, the columns that name the entity."""
+    value: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="(default: none)")] = ()
+    """The columns of claimed values, each of them an entity of its own."""
+    table: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the only one)")] = None
+    """The table of an SQLite database."""
+    normalise: Annotated[str, tyro.conf.arg(metavar="HOW")] = "none"
+    """How values are compared: none or casefold."""
+    plugin: Plugins = ()
+
+    def __call__(self) -> None:
+        """Prints the description."""
+        print("\n".join(self._of_study() if self.file.suffix == ".toml" else self._of_table()))
+
+    def _of_study(self) -> list[str]:
+        from jaxbandit.study.describe import description
+        from jaxbandit.study.spec import load
+
+        for name, given in (("--entity", self.entity), ("--value", self.value), ("--table", self.table)):
+            if given:
+                shown = given if isinstance(given, str) else " ".join(given)
+                raise BadInput(name, shown, "for a table alone; a study file names its columns")
+        study = load(self.file)
+        policies = ", ".join(study.policy_labels)
+        return [*description(study), f"policies: {policies}; {study.runs:,} runs of each configuration"]
+
+    def _of_table(self) -> list[str]:
+        from jaxbandit import tables
+        from jaxbandit.cleaning.describe import describe
+        from jaxbandit.cleaning.extract import ambiguity
+
+        if bool(self.entity) != bool(self.value):
+            missing, there = ("--value", "--entity") if self.entity else ("--entity", "--value")
+            raise BadInput(missing, "missing", f"to be given together with {there}, or neither")
+        names = tables.header(self.file, self.table)
+        rows = [cells for _, cells in tables.columns(self.file, {"columns": names}, self.table)]
+        lines = [f"{self.file.name}: {len(rows):,} rows, {len(names)} columns"]
+        for name, values in zip(names, zip(*rows, strict=True), strict=True):
+            different = dict.fromkeys(value for value in values if value)
+            example = next(iter(different), "")
+            lines.append(
+                f"  {name}: {len(different):,} different values, {values.count(''):,} empty cells"
+                + (f', such as "{example}"' if example else "")
+            )
+        if not self.entity:
+            return [*lines, "for what its claims disagree on, name the columns: --entity COLUMN ... --value COLUMN ..."]
+        found = ambiguity(self.file, self.entity, self.value, self.table, normalise=self.normalise)
+        return [*lines, *describe(found)]

@@ -1,0 +1,320 @@
+"""What a study is about, and which policy and budget its results speak for: sentences for the user to look at."""
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zarr
+
+from jaxbandit import cli
+from jaxbandit.cleaning.conclude import conclude
+from jaxbandit.cleaning.describe import describe, spellings
+from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity
+from jaxbandit.study.describe import conclusions, description
+from jaxbandit.study.report import report
+from jaxbandit.study.results import open_results
+from jaxbandit.study.run import run
+from jaxbandit.study.spec import Study, load
+from jaxbandit.study.table import render
+
+DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
+STUDY = """
+runs = 20
+[problem]
+kind = "cleaning/table"
+path = "claims.csv"
+entity = "flight"
+value = ["dep", "price"]
+[[policy]]
+kind = "known-sc"
+[[policy]]
+kind = "random"
+[[policy]]
+kind = "ee"
+t = [1, 2]
+q = 1.0
+[sweep]
+budget = [2, 9, 200]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")  # so that main leaves this process as it is
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    claims = [("a", "7:10 a.m.", "12.50"), ("a", "7:10aDec 1", "12.5"), ("a", "19:45", ""), ("b", "8:00PM", "n/a")]
+    claims += [("b", "20:00", "7"), ("b", "Not Available", "8"), ("c", "9:15", "9"), ("c", "", ""), ("d", "", "")]
+    claims += [("e", f"{hour}:30", str(hour)) for hour in range(10, 14)]
+    rows = ["flight,dep,price", *map(",".join, claims)]
+    (tmp_path / "claims.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path / "study.toml"
+
+
+def _table(*candidates: tuple[str, ...]) -> AmbiguityTable:
+    """A table of one column, an entity for each tuple of values."""
+    import numpy as np
+
+    counts = np.array([max(len(some) - 1, 0) for some in candidates], np.int32)
+    names = tuple(f"e{number}" for number in range(counts.size))
+    return AmbiguityTable(names, counts, candidates, ("v",) * counts.size, sum(map(len, candidates)), 0)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "alike", "left", "placeholders"),
+    [
+        ([("Oslo", " OSLO", "O-s-l-o", "Rome")], 2, 1, {}),
+        ([("A1", "A2"), ("B", "C")], 0, 2, {}),
+        ([("1,000", "1000.0", "1e3", "7"), ("none", "2", "3"), ("4", "5")], 2, 3, {"none": 1}),
+        ([("6:55 p.m.", "18:55", "6:55PDec 2"), ("12:00noon", "12:00 PM", "0:00", "12:00 a.m.")], 4, 1, {}),
+        ([("7:16 Apr 3", "7:16 a.m.", "7:16 AM"), ("8:00", "late")], 2, 0, {"late": 1}),
+        ([("yes", "N/A", "-"), ("no", "yes")], 0, 1, {"N/A": 1, "-": 1}),
+    ],
+)  # fmt: skip
+def test_spellings(candidates: list[tuple[str, ...]], alike: int, left: int, placeholders: dict[str, int]) -> None:
+    found = spellings(_table(*candidates))
+    assert (found.alike, found.left, found.placeholders) == (alike, left, placeholders)
+
+
+def test_a_table_without_oddities() -> None:
+    assert describe(_table(("x", "y"), ("z",), ())) == [
+        "3 rows with 3 cells of values, 0 of them empty, which claim nothing",
+        "3 entities, 1 of them ambiguous, with 1 false values: 2 have 0, 1 has 1",
+        "1 entities have no value at all, and are left as they are",
+    ]
+    many = _table(*(tuple(f"v{value}" for value in range(size + 1)) for size in range(20)))
+    assert describe(many)[1].endswith("1 have none; the quartiles of the others are 5.5, 10 and 14.5, the most 19")
+
+
+def test_flights() -> None:
+    path = DATA / "flights" / "claims.csv"
+    if not path.exists():
+        pytest.skip("the flights data is not beside the project, in ../shared/data")
+    table = ambiguity(path, "flight", ["sched_dep_time", "act_dep_time", "sched_arr_time", "act_arr_time"])
+    found = spellings(table)
+    assert (int(table.false_values.sum()), found.alike, found.left) == (796, 253, 477)
+    assert list(found.placeholders)[:2] == ["Not Available", "Contact Airline"]
+    lines = describe(table)
+    assert lines[0] == "2,376 rows with 9,504 cells of values, 2,312 of them empty, which claim nothing"
+    assert lines[1].startswith("400 entities, 355 of them ambiguous, with 796 false values: 45 have 0, 115 have 1, ")
+
+
+def test_describe_a_study_and_a_table(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["describe", str(study)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == (
+        "problem cleaning/table: path claims.csv; entity flight; value dep, price; swept: budget 2, 9, 200"
+    )
+    assert lines[1] == "13 rows with 26 cells of values, 5 of them empty, which claim nothing"
+    assert lines[2].startswith("10 entities, 6 of them ambiguous, with 13 false values: ")
+    assert '"7:10 a.m." and "7:10aDec 1" at a / dep' in lines[4]
+    assert lines[-1] == "policies: known-sc, random, ee t=1 q=1.0, ee t=2 q=1.0; 20 runs of each configuration"
+
+    claims = tmp_path / "claims.csv"
+    assert cli.main(["describe", str(claims)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [
+        "claims.csv: 13 rows, 3 columns", '  flight: 5 different values, 0 empty cells, such as "a"',
+    ]  # fmt: skip
+    assert "--entity" in lines[-1]
+    assert cli.main(["describe", str(claims), "--entity", "flight", "--value", "dep", "price"]) == 0
+    assert capsys.readouterr().out.splitlines()[4:] == description(load(study))[1:]
+    with closing(sqlite3.connect(tmp_path / "claims.db")) as base, base:
+        base.execute("CREATE TABLE one (k TEXT, v TEXT)")
+        base.execute("CREATE TABLE two (k TEXT, v TEXT)")
+        base.executemany("INSERT INTO two VALUES (?, ?)", [("a", "x"), ("a", "y"), ("b", None)])
+    asked = ["describe", str(tmp_path / "claims.db"), "--table", "two", "--entity", "k", "--value", "v"]
+    assert cli.main(asked) == 0
+    assert "2 entities, 1 of them ambiguous, with 1 false values: 1 has 0, 1 has 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["describe"], "FILE = missing: it must be given"),
+        (["describe", "gone.csv"], "path = gone.csv: a file that can be read"),
+        (["describe", "gone.toml"], "STUDY = gone.toml: a file that can be read"),
+        (["describe", "FOLDER"], "path = "),
+        (["describe", "CLAIMS", "--entity", "flight"], "--value = missing: to be given together with --entity"),
+        (["describe", "CLAIMS", "--value", "dep"], "--entity = missing: to be given together with --value"),
+        (["describe", "CLAIMS", "--entity", "flight", "--value", "Dep"], "value = Dep: no such column; there are"),
+        (["describe", "CLAIMS", "--table", "t"], "table = t: only for an SQLite database"),
+        (["describe", "CLAIMS", "--entity", "flight", "--value", "dep", "--normalise", "up"], "normalise = up: "),
+        (["describe", "STUDY", "--value", "dep"], "--value = dep: for a table alone"),
+        (["run", "STUDY", "--out", "OUT", "--target", "90"], "--target = 90.0: a share of all false values, above 0"),
+        (["run", "STUDY", "--out", "OUT", "--target", "0"], "--target = 0.0: a share of all false values, above 0"),
+        (["run", "STUDY", "--out", "OUT", "--target", "nan"], "--target = nan: a share of all false values"),
+        (["run", "DRAWN", "--out", "OUT", "--target", "0.9"], "--target = 0.9: none for cleaning/synthetic"),
+    ],
+)  # fmt: skip
+def test_bad_input(argv: list[str], line: str, study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "drawn.toml").write_text(
+        'runs = 2\n[problem]\nkind = "cleaning/synthetic"\nbudget = 9\n[[policy]]\nkind = "random"\n'
+    )
+    names = {"STUDY": study, "CLAIMS": tmp_path / "claims.csv", "FOLDER": tmp_path, "OUT": tmp_path / "out",
+             "DRAWN": tmp_path / "drawn.toml"}  # fmt: skip
+    assert cli.main([str(names.get(word, word)) for word in argv]) == 2
+    said, told = capsys.readouterr()
+    assert said == ""
+    assert told.startswith(f"jaxbandit: {line}")
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_study_of_a_table(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sentences on stderr, the table alone on stdout; results that know the file by its content and name it."""
+    out = tmp_path / "out"
+    asked = ["run", str(study), "--out", str(out), "--target", "0.9"]
+    assert cli.main(asked) == 0
+    table, told = capsys.readouterr()
+    rows = json.loads((out / "summary.json").read_text())
+    assert table == render(rows)
+    lines = told.splitlines()
+    assert lines[0].startswith("jaxbandit: problem cleaning/table: path claims.csv; entity flight; value dep, price")
+    done = next(number for number, line in enumerate(lines) if "runs done" in line)
+    head = "jaxbandit: which policy, which budget? Of 13 false values at 6 ambiguous entities are removed"
+    assert lines[done + 1] == head
+    assert "random with a budget of 200" in told
+    assert "ee (t 1) gives entities up for good" in told
+    share = open_results(out)["share"]
+    assert float(share.sel(policy="random", budget=200).mean()) > 0.9
+    removed = open_results(out)["removed"]
+    assert (share * 13 == removed).all()
+
+    summary = (out / "summary.json").read_text()
+    assert "claims" not in summary
+    assert json.loads((out / "study.json").read_text())["named"]["problem"]["path"] == "claims.csv"
+    shown = report(out)
+    assert "path claims.csv; entity flight; value dep, price" in shown
+    (tmp_path / "claims.csv").rename(tmp_path / "moved.csv")
+    study.write_text(STUDY.replace("claims.csv", "moved.csv").replace("runs = 20", "runs = 30"))
+    assert cli.main(asked) == 0
+    told = capsys.readouterr().err
+    assert "path moved.csv" in told
+    assert "is gone" not in told
+    assert json.loads((out / "study.json").read_text())["named"]["problem"]["path"] == "moved.csv"
+    assert {row["runs"] for row in json.loads((out / "summary.json").read_text())} == {30}
+
+
+def test_results_that_were_stored_before_a_metric_was_there(
+    study: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are computed again, with one line, and then are what they would have been."""
+    out, whole = tmp_path / "out", load(study)
+    run(whole, out)
+    before = (out / "summary.json").read_bytes()
+    shutil.rmtree(out / "results.zarr" / "share")
+    group = zarr.open_group(out / "results.zarr")
+    group.attrs["metrics"] = str(group.attrs["metrics"]).removesuffix(" share")
+    assert set(open_results(out).data_vars) == {"effectiveness", "removed", "cleans", "finished"}
+    run(whole, out)
+    assert (out / "summary.json").read_bytes() == before
+    assert [record.message for record in caplog.records] == [
+        f"jaxbandit: {out / 'results.zarr'} has no share yet; its runs are computed again"
+    ]
+
+
+def _curves(**shares: list[tuple[int, float, float | None, float | None]]) -> dict[str, Any]:
+    share = {name.replace("_", "-"): points for name, points in shares.items()}
+    return {
+        "share": share,
+        "finished": {name: [(budget, 10 * mean, None, None) for budget, mean, *_ in points]
+                     for name, points in share.items()},
+        "cleans": {name: [(budget, min(budget, 150 if name == "ee" else 190), None, None) for budget, *_ in points]
+                   for name, points in share.items()},
+    }  # fmt: skip
+
+
+def test_conclusions() -> None:
+    curves = _curves(
+        known_sc=[(100, 0.95, 0.94, 0.96), (200, 1, 1, 1)],
+        random=[(100, 0.5, 0.45, 0.55), (200, 0.92, 0.91, 0.93)],
+        ee=[(100, 0.6, 0.55, 0.65), (200, 0.93, 0.91, 0.95)],
+        greedy=[(100, 0.1, 0.05, 0.15), (200, 0.89, 0.88, 0.91)],
+    )
+    lines = conclude(30, 12, curves, 0.9)
+    assert lines[1] == (
+        "  with a budget of 100: 60.0 % [55.0, 65.0] by ee (which finishes 6 of 12 entities); 50.0 % [45.0, 55.0] by "
+        "random; 10.0 % [5.0, 15.0] by greedy; 95.0 % [94.0, 96.0] by known-sc, which is out of reach"
+    )
+    assert lines[3].startswith("random gives entities up for good: it has met all of them after 190 operations")
+    # known-sc would do with 100, the mean of greedy is above 0.88 alone, and ee spends less of 200 than random.
+    assert lines[-3:] == [
+        "to remove 90 %, the cheapest that was run is ee with a budget of 200, of which it spends 150: it removes "
+        "93.0 % [91.0, 95.0] on average, and the lower end of this 95 % interval is above the target",
+        "the least budgets of the others: random 200, greedy none",
+        "ee with 100 removes 60.0 % [55.0, 65.0]; budgets in between were not run",
+    ]
+    assert conclude(30, 12, curves, 0.95)[-1] == (
+        "no policy and budget that were run remove 95 % with a confidence of 95 %; the most is 93.0 % [91.0, 95.0], by "
+        "ee with a budget of 200"
+    )
+    assert "--target 0.9" in conclude(30, 12, curves, None)[-1]
+    assert "known-sc was run" in conclude(30, 12, _curves(known_sc=[(5, 0.5, 0.4, 0.6)]), 0.9)[-1]
+    one = conclude(30, 12, _curves(random=[(5, 0.5, None, None)]), 0.1)
+    assert "50.0 % by random" in one[1]
+    assert "one run has no interval" in one[-1]
+
+
+def test_conclusions_under_each_setting(study: Path, tmp_path: Path) -> None:
+    """What else is swept beside the budget has sentences of its own."""
+    mapping: dict[str, Any] = {
+        "runs": 5, "policy": [{"kind": "random"}],
+        "problem": {"kind": "cleaning/table", "path": "claims.csv", "entity": "flight", "value": "dep"},
+        "sweep": {"budget": [3, 50], "sc_pdf": ["uniform", {"beta": [9, 1]}]},
+    }  # fmt: skip
+    swept = Study.of(mapping, base=tmp_path)
+    lines = conclusions(swept, run(swept, tmp_path / "out"), 0.5)
+    assert [line for line in lines if line.startswith("with ")] == ["with sc_pdf uniform:", "with sc_pdf beta(9, 1):"]
+    assert sum(line.startswith("which policy") for line in lines) == 2
+    drawn = Study.of(
+        {"runs": 5, "problem": {"kind": "cleaning/synthetic", "budget": 5}, "policy": [{"kind": "random"}]}
+    )
+    assert conclusions(drawn, []) == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "lines"),
+    [
+        (
+            {"kind": "topk/bernoulli", "K": 2, "budget": 50, "means": {"list": [0.9, 0.5, 0.6, 0.25]}},
+            ["4 arms, of which the 2 best are wanted",
+             "the best mean is 0.65 above the worst; no. 2 is 0.1 above no. 3"],
+        ),
+        (
+            {"kind": "topk/bernoulli", "K": 2, "budget": 50, "means": {"list": [0.5, 0.5, 0.5]}},
+            ["3 arms, of which the 2 best are wanted",
+             "the best mean is 0 above the worst; 3 arms are equal at the cut"],
+        ),
+        (
+            {"kind": "topk/gaussian", "K": 1, "n": 7, "budget": 50},
+            ["7 arms, of which the 1 best are wanted; their means are drawn afresh in each run"],
+        ),
+        (
+            {"kind": "outliers/bernoulli", "k": 1.5, "means": {"list": [0.5, 0.5, 0.5, 1.0]}},
+            ["4 arms with means from 0.5 to 1 of their scale, mean 0.625, standard deviation 0.2165",
+             "1 of them is an outlier, counted from 0: 3"],
+        ),
+        ({"kind": "outliers/synthetic", "n": 20}, ["20 arms, drawn afresh in each run and judged there"]),
+        (
+            {"kind": "extraction/people", "budget": 5},
+            ["1,245 entities at 20 leaves of a hierarchy of 30 nodes: 4 x 5 values of 2 attributes",
+             "the most popular tenth of the entities has 49% of the popularity"],
+        ),
+        (
+            {"kind": "cleaning/synthetic", "budget": 5, "false_values": {"uniform": [0, 3]}, "entities": 1000},
+            ["1,000 entities, drawn afresh in each run, with 1.5 false values each on average; 25.0% have none"],
+        ),
+    ],
+)  # fmt: skip
+def test_other_problems(problem: dict[str, Any], lines: list[str]) -> None:
+    kinds = {"topk": "uniform", "outliers": "rr", "extraction": "rand", "cleaning": "random"}
+    policy = {"kind": kinds[problem["kind"].partition("/")[0]]}
+    assert description(Study.of({"runs": 1, "problem": problem, "policy": [policy]}))[1:] == lines
