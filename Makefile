@@ -18,9 +18,9 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Opens JupyterLab on the notebooks, with a kernel that has jaxbandit.
+# Opens JupyterLab on the notebooks, with a kernel that has jaxbandit. As root, in a container: LAB=--allow-root.
 notebooks: $(VENV)/notebooks.stamp
-	$(BIN)/jupyter lab notebooks
+	$(BIN)/jupyter lab $(LAB) notebooks
 
 bench: $(VENV)/bench.stamp
 	$(BIN)/python -m benchmarks.run --out benchmarks/results

@@ -47,9 +47,8 @@ class UCB:
         return State(jnp.zeros(view[1], jnp.int32), jnp.zeros(view[1], jnp.int32))
 
     def ask(self, view: tuple[Array, int], state: State) -> tuple[Array, Array]:
-        tried = jnp.maximum(state.pulls, 1)
-        bonus = jnp.sqrt(self.width * jnp.log(jnp.sum(state.pulls) + 1.0) / tried)
-        arm = jnp.argmax(jnp.where(state.pulls == 0, jnp.inf, state.wins / tried + bonus))
+        bonus = jnp.sqrt(self.width * jnp.log(jnp.sum(state.pulls) + 1.0) / jnp.maximum(state.pulls, 1))
+        arm = jnp.argmax(jnp.where(state.pulls == 0, jnp.inf, state.wins / jnp.maximum(state.pulls, 1) + bonus))
         return arm, state.pulls[arm]
 
     def tell(self, view: tuple[Array, int], state: State, pull: tuple[Array, Array], outcome: Array) -> State:
@@ -65,8 +64,9 @@ class UCB:
 
 regret = Metric("regret", "regret", lambda p, a: float(p.budget * p.means.max()) - a["wins"], lower_is_better=True)
 study = jaxbandit.experiment(
-    problem={gap: Bandit(jnp.array([0.5, 0.5 + float(gap)]), jnp.int32(1000)) for gap in ("0.1", "0.3")},
-    policies={f"ucb {width}": UCB(jnp.float32(width)) for width in (0.5, 2.0)},
+    problem=lambda gap: Bandit(jnp.array([0.5, 0.5 + gap]), jnp.int32(1000)),
+    policies={"ucb": lambda problem, width: UCB(jnp.float32(width))},
+    sweep={"gap": [0.1, 0.3], "width": [0.5, 2.0]},
     metrics=[regret],
     runs=20_000,
     checkpoints=[100, 300],

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxbandit.engine import simulate
-from jaxbandit.outliers.definitions import gold_bound, rr_bound, wrr_bound
+from jaxbandit.outliers.bounds import gold_bound, rr_bound, wrr_bound
 from jaxbandit.outliers.truth import Labelled
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import Metric, PolicyKind, parse
