@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -38,6 +39,32 @@ _FIRST_LINE, _NEXT_LINE = 10.0, 30.0
 _WORTH_A_WORD = 5.0
 _COUNTED = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}{postfix}]"
 _UNCOUNTED = "{desc}{postfix}"
+
+
+@dataclass
+class Clock:
+    """A guess of the time that is left, in which policies that have not run yet are as slow as the others."""
+
+    _took: list[float] = field(default_factory=list)
+    _began: float | None = None
+    _runs: int = 0
+    _ahead: int = 0
+
+    def begin(self, runs: int, ahead: int) -> None:
+        """``runs`` of a policy begin, and the one before is over; ``ahead`` policies follow."""
+        if self._began is not None:
+            self._took.append(time.monotonic() - self._began)
+        self._began, self._runs, self._ahead = time.monotonic(), runs, ahead
+
+    def left(self, done: int) -> float | None:
+        """Seconds, where ``done`` of the policy's runs are done; None where there is nothing to guess by."""
+        spent = time.monotonic() - (self._began or 0.0)
+        projected = [spent * self._runs / done] if done else []
+        known = [*self._took, *projected]
+        if not known:
+            return None
+        usual = sum(known) / len(known)
+        return max(0.0, (projected[0] if projected else usual) - spent) + self._ahead * usual
 
 
 @contextmanager

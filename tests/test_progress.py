@@ -13,8 +13,7 @@ import pytest
 from jax import Array
 
 from jaxbandit import BadInput, experiment, open_results, progress, run_study, simulate
-from jaxbandit.progress import Display, Status
-from jaxbandit.study.run import _Clock
+from jaxbandit.progress import Clock, Display, Status
 from tests import toy
 
 COINS = toy.Coins(np.int32(40), np.float32(0.2), np.float32(0.8))
@@ -124,7 +123,7 @@ def test_a_study_says_which_policy_compiles(tmp_path: Path) -> None:
 def test_policies_that_have_not_run_count_as_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    clock = _Clock()
+    clock = Clock()
     clock.begin(50, 2)
     now += 10
     assert clock.left(0) is None

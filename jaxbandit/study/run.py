@@ -19,7 +19,7 @@ from jaxbandit.devices import use_all_cores
 from jaxbandit.engine import endless_runs, simulate_pairs
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
-from jaxbandit.progress import Progress, Status
+from jaxbandit.progress import Clock, Progress, Status
 from jaxbandit.registry import Metric
 from jaxbandit.study import folder
 from jaxbandit.study.enough import FIRST, following, planned
@@ -173,32 +173,6 @@ class _Pile:
 
 
 @dataclass
-class _Clock:
-    """A guess of the time that is left, in which policies that have not run yet are as slow as the others."""
-
-    _took: list[float] = field(default_factory=list)
-    _began: float | None = None
-    _runs: int = 0
-    _ahead: int = 0
-
-    def begin(self, runs: int, ahead: int) -> None:
-        """``runs`` of a policy begin, and the one before is over; ``ahead`` policies follow."""
-        if self._began is not None:
-            self._took.append(time.monotonic() - self._began)
-        self._began, self._runs, self._ahead = time.monotonic(), runs, ahead
-
-    def left(self, done: int) -> float | None:
-        """Seconds, where ``done`` of the policy's runs are done; None where there is nothing to guess by."""
-        spent = time.monotonic() - (self._began or 0.0)
-        projected = [spent * self._runs / done] if done else []
-        known = [*self._took, *projected]
-        if not known:
-            return None
-        usual = sum(known) / len(known)
-        return max(0.0, (projected[0] if projected else usual) - spent) + self._ahead * usual
-
-
-@dataclass
 class _Glance:
     """Roughly how wide an interval is, as runs come in whatever order."""
 
@@ -271,7 +245,7 @@ class _Work:
     max_steps: int | None
     _sizes: dict[str, int] = field(default_factory=dict)
     _glances: dict[tuple[int, int], _Glance] = field(default_factory=dict)
-    _clock: _Clock = field(default_factory=_Clock)
+    _clock: Clock = field(default_factory=Clock)
     _done: int = 0
     _before: int = 0
     """Runs that are done, and those that were when the policy at hand began."""
