@@ -283,7 +283,7 @@ def _times(study: Study) -> list[Row]:
         # In turns, so that what else the machine does meets all policies alike.
         for taken, each in zip(seconds, configurations, strict=True):
             start = time.perf_counter()
-            simulate(each.problem, each.policy, runs=study.runs, seed=study.seed)
+            simulate(each.problem, each.policy, runs=study.runs, seed=study.seed, progress=False)
             if repeat:  # the first one compiles
                 taken.append(time.perf_counter() - start)
     rows, ratios = [], []
