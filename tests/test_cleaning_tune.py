@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxbandit.cleaning import family, gamma
+from jaxbandit.cleaning import expectation, gamma
 from jaxbandit.cleaning.ee import ee, needed
 from jaxbandit.cleaning.family import Setting, tune
 from jaxbandit.engine import simulate
+from jaxbandit.laws import Uniform
 from jaxbandit.study.spec import Study
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
@@ -66,11 +67,11 @@ def test_a_large_table_and_a_large_budget(monkeypatch: pytest.MonkeyPatch) -> No
     rows = np.repeat([1, 2, 4], [60, 30, 20])
     table = type("Rows", (), {"false_values": rows})()
     law = np.bincount(rows).astype(float)
-    listed = [Setting(budget, rows.size, law, family.Uniform(), table) for budget in (50, 300, 5000)]
+    listed = [Setting(budget, rows.size, law, Uniform(), table) for budget in (50, 300, 5000)]
     exact = [each.expected(3, 2) for each in listed]
-    monkeypatch.setattr(family, "MOST_LISTED", 0)
+    monkeypatch.setattr(expectation, "MOST_LISTED", 0)
     assert [each.expected(3, 2) for each in listed] == pytest.approx(exact, rel=5e-3)
-    monkeypatch.setattr(family, "MOST_EXPECTED", 1)
+    monkeypatch.setattr(expectation, "MOST_EXPECTED", 1)
     gain, cost = listed[0].visits(3, 2)
     assert [each.expected(3, 2) for each in listed] == pytest.approx(
         [gain * min(1, each.budget / cost) for each in listed]

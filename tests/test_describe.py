@@ -14,12 +14,15 @@ from jaxbandit import cli
 from jaxbandit.cleaning.conclude import conclude
 from jaxbandit.cleaning.describe import describe, spellings
 from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity
+from jaxbandit.study import families
 from jaxbandit.study.describe import conclusions, description
+from jaxbandit.study.figure import Request, reproduce
 from jaxbandit.study.report import report
 from jaxbandit.study.results import open_results
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study, load
 from jaxbandit.study.table import render
+from tests import toy
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 STUDY = """
@@ -87,7 +90,7 @@ def test_a_table_without_oddities() -> None:
     assert describe(_table(("x", "y"), ("z",), ())) == [
         "3 rows with 3 cells of values, 0 of them empty, which claim nothing",
         "3 entities, 1 of them ambiguous, with 1 false values: 2 have 0, 1 has 1",
-        "1 entities have no value at all, and are left as they are",
+        "entities without any value: 1, which are left as they are",
     ]
     many = _table(*(tuple(f"v{value}" for value in range(size + 1)) for size in range(20)))
     assert describe(many)[1].endswith("1 have none; the quartiles of the others are 5.5, 10 and 14.5, the most 19")
@@ -333,3 +336,10 @@ def test_tune_describes_the_table_too(study: Path, tmp_path: Path, capsys: pytes
     assert found["effectiveness", "exact"] <= 13 / 200
     assert json.loads((tmp_path / "tuned" / "study.json").read_text())["named"]["problem"]["path"] == "claims.csv"
     assert "path claims.csv; entity flight; value dep, price" in report(tmp_path / "tuned")
+
+
+def test_a_figures_report_names_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(families.FAMILIES, "toy", toy.FAMILY)
+    (tmp_path / "odds.txt").write_text("0.1 0.9")
+    reproduce(toy.FIGURES["toy/fig1"], Request(2, data=tmp_path / "odds.txt"), tmp_path / "out")
+    assert "Figure toy/fig1, data odds.txt" in report(tmp_path / "out")

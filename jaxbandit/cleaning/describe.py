@@ -110,7 +110,7 @@ def describe(table: AmbiguityTable) -> list[str]:
     ]
     silent = sum(not candidates for candidates in table.candidates)
     if silent:
-        lines.append(f"{silent:,} entities have no value at all, and are left as they are")
+        lines.append(f"entities without any value: {silent:,}, which are left as they are")
     found = spellings(table)
     if found.example:
         ways = "in how a time of day is written" if found.times else "in case, spaces, signs or how a number is written"

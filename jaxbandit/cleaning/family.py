@@ -17,6 +17,7 @@ from jaxbandit.cleaning.describe import describe
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
 from jaxbandit.cleaning.epsilon_greedy_alike import EpsilonGreedyAlike, epsilon_greedy_alike
+from jaxbandit.cleaning.expectation import expected_within
 from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.greedy import Greedy
 from jaxbandit.cleaning.greedy_alike import GreedyAlike
@@ -26,7 +27,6 @@ from jaxbandit.cleaning.pool import capacity_for
 from jaxbandit.cleaning.problem import Cleaning, of_table, synthetic, uniform_false_values
 from jaxbandit.cleaning.random import Random
 from jaxbandit.cleaning.random_alike import RandomAlike
-from jaxbandit.cleaning.renewal import expected_removed, expected_removed_of_table
 from jaxbandit.cleaning.stopping import allowed_failures, level_for_budget
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput, under
@@ -53,9 +53,6 @@ MOST_INDEXED = 256
 
 DELTA = 0.001
 """The precision of section 5.4, at which expectations are computed too."""
-
-MOST_EXPECTED, MOST_LISTED = 1 << 20, 1000
-"""The largest budget, and the most entities of a table one by one, for which expectations are computed exactly."""
 
 MOST_REMEMBERED = 1 << 24
 """The most entities that a run remembers: 200 MB of them."""
@@ -129,28 +126,11 @@ class Setting:
         return self.entities * gain, self.entities * cost
 
     def expected(self, t: int, need: int, early_stopping: bool = True) -> float:
-        """What EE removes within the budget, in expectation.
-
-        It is exact (see ``renewal``) with two exceptions. Of a table of more than ``MOST_LISTED`` ambiguous entities,
-        each entity's r is taken as drawn from the table's distribution: an error of some 0.1 % where entities run out.
-        Beyond a budget of ``MOST_EXPECTED`` the law of large numbers is enough.
-        """
-        cells = self.sc_pdf.cells(DELTA)
-        gain, cost = self.visits(t, need, early_stopping)
-        budget = min(self.budget, max(1023, 2 * int(cost)))  # by twice the cost, most often every entity was visited
-        while budget <= MOST_EXPECTED:
-            if self.table is not None and np.count_nonzero(self.table.false_values) <= MOST_LISTED:
-                rows = self.table.false_values
-                law = expected_removed_of_table(budget, t, need, cells, rows, early_stopping=early_stopping)
-            else:
-                law = expected_removed(
-                    budget, t, need, cells, self.distribution, early_stopping=early_stopping, entities=self.entities
-                )
-            removed = float(law.mean[-1])
-            if budget == self.budget or removed > gain * (1 - 1e-6):
-                return removed
-            budget = min(self.budget, 4 * budget)
-        return gain * min(1.0, self.budget / cost)
+        """What EE removes within the budget, in expectation: see ``expected_within``."""
+        rows = None if self.table is None else self.table.false_values
+        return expected_within(
+            self.budget, t, need, self.sc_pdf.cells(DELTA), self.distribution, self.entities, rows, early_stopping
+        )
 
     def tuned(self, objective: gamma.Objective, delta: float, early_stopping: bool) -> tuple[int, int, float, float]:
         """EE's best t, need and q for this problem, and their Gamma (section 5.4)."""
