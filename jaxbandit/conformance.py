@@ -365,8 +365,8 @@ def _static_numbers(role: str, instance: Any) -> list[str]:
 def _compare_widths(problem: Problem, policy: Policy, seed: int) -> None:
     """The engine's answers of runs side by side, against those of runs one after another in one lane."""
     device = jax.local_devices()[:1]
-    many = simulate(problem, policy, runs=8, seed=seed, devices=device)
-    alone = simulate(problem, policy, runs=3, first_run=5, seed=seed, lanes=1, devices=device)
+    many = simulate(problem, policy, runs=8, seed=seed, devices=device, progress=False)
+    alone = simulate(problem, policy, runs=3, first_run=5, seed=seed, lanes=1, devices=device, progress=False)
     for name, values in many.items():
         if values[:, 5:].tobytes() != alone[name].tobytes():
             raise BadInput(
