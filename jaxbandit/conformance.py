@@ -53,6 +53,8 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
     Raises:
         BadInput: naming the class, the method, what was found and what to do.
     """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+        raise BadInput("seed", seed, "a whole number from 0 to 4294967295")
     inspect("problem", problem)
     inspect("policy", policy)
     with briefly():

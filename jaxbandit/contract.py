@@ -264,12 +264,12 @@ class Contract:
             raise self._translated(role, method, error, given) from error
 
     def _translated(self, role: str, method: str, error: Exception, given: tuple[Any, ...]) -> BadInput:
-        raised = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raised = raised_in(error)
         if method == "pull" and not is_own(self.problem):
             allowed = f"a pull that {self._name('problem', 'pull')} takes, which raised {raised}; {PAGE}"
             return BadInput(self._name("policy", "ask"), described(given[-1]), allowed)
         own = next((allowed for kind, allowed in _TRACED.items() if isinstance(error, kind)), None)
-        return BadInput(self._name(role, method), _place(error), f"{own or f'it raised {raised}'}; {PAGE}")
+        return BadInput(self._name(role, method), place(error), f"{own or f'it raised {raised}'}; {PAGE}")
 
     def _arrays(self, role: str, method: str, what: str, tree: Any) -> Any:
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
@@ -292,7 +292,12 @@ class Contract:
         return after
 
 
-def _place(error: Exception) -> str:
+def raised_in(error: Exception) -> str:
+    """An exception's type and the first line of its message."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def place(error: Exception) -> str:
     """The last line of a user's code that an exception passed through."""
     libraries = tuple(str(Path(path).parent) for path in (jax.__file__, np.__file__, __file__) if path)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]

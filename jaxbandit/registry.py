@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxbandit.contract import brief
+from jaxbandit.contract import brief, place, raised_in
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 
@@ -97,6 +97,28 @@ class PolicyKind:
     anytime: bool = False
     fingerprint: str = ""
     """Of the source of a plugin that it comes from."""
+
+
+def measured(metric: Metric, setting: Any, answers: Mapping[str, np.ndarray]) -> np.ndarray:
+    """A metric's values, float64 of shape (runs,).
+
+    Raises:
+        BadInput: where a user's function fails, or gives something of another shape.
+    """
+    try:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.asarray(metric.of(setting, answers), np.float64)
+    except Exception as error:
+        if getattr(metric.of, "__module__", "").partition(".")[0] == "jaxbandit":
+            raise
+        allowed = f"a function of the problem and of the answers {', '.join(answers)}; it raised {raised_in(error)}"
+        raise BadInput(f"metric {metric.name}", place(error), allowed) from error
+    runs = len(next(iter(answers.values())))
+    if values.shape != (runs,):
+        raise BadInput(
+            f"metric {metric.name}", f"an array of shape {values.shape}", f"a value a run, of shape ({runs},)"
+        )
+    return values
 
 
 @dataclass(frozen=True)

@@ -370,6 +370,22 @@ def test_studies_check_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert len(checked) == 2
 
 
+def test_functions_that_raise() -> None:
+    """In one line, with the place in the user's code; what they raised is kept."""
+    missing = {"lost": lambda problem, answers: answers["lost"]}
+    with pytest.raises(BadInput) as error:
+        run_study(experiment(PROBLEM, {"it": Coin(HALF)}, missing, runs=2))
+    assert re.match(r"metric lost = line \d+ of test_contract.py, `missing", str(error.value))
+    assert str(error.value).endswith("of the answers heads, thrown; it raised KeyError: 'lost'")
+    assert isinstance(error.value.__cause__, KeyError)
+    with pytest.raises(
+        BadInput, match=r"^policies\['it'\] = line .*makes the policy; it raised AttributeError: 'Coins'"
+    ):
+        experiment(PROBLEM, {"it": lambda problem: Coin(problem.arms)}, HEADS, runs=2)
+    with pytest.raises(BadInput, match=r"^seed = a: a whole number"):
+        check(PROBLEM, Coin(HALF), seed="a")  # type: ignore[arg-type]
+
+
 def test_runs_without_a_value_are_said(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     def some(problem: Any, answers: Any) -> Any:
         return np.where(np.arange(len(answers["heads"])) % 4 == 1, np.nan, answers["heads"])

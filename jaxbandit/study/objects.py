@@ -163,7 +163,13 @@ def _kind(name: str, policy: Any, swept: Mapping[str, Any], made_by: Sequence[st
         if not callable(policy):
             return policy, {}
         shared = {each: setting.swept_values[each] for each in takes if each in made_by}
-        return policy(setting.given, **own, **shared), {}
+        try:
+            return policy(setting.given, **own, **shared), {}
+        except BadInput:
+            raise
+        except Exception as error:
+            allowed = f"a function that makes the policy; it raised {contract.raised_in(error)}"
+            raise BadInput(f"policies[{name!r}]", contract.place(error), allowed) from error
 
     parameters = tuple(Parameter(each, _scalar, "a value of sweep") for each in takes if each not in made_by)
     return PolicyKind(name, "given as an object", parameters, build, anytime=True)

@@ -20,7 +20,7 @@ from jaxbandit.engine import endless_runs, simulate_pairs
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 from jaxbandit.progress import Clock, Progress, Status
-from jaxbandit.registry import Metric
+from jaxbandit.registry import measured
 from jaxbandit.study import folder
 from jaxbandit.study.enough import FIRST, following, planned
 from jaxbandit.study.results import described
@@ -410,11 +410,11 @@ class _Work:
         """The metrics of one configuration, each float64 of shape (runs[, checkpoints])."""
         own = {name: values[number] for name, values in answers.items()}
         if not self._budgets:
-            return {metric.name: _measured(metric, member.setting, own) for metric in member.family.metrics}
+            return {metric.name: measured(metric, member.setting, own) for metric in member.family.metrics}
         there = [{name: values[:, point] for name, values in own.items()} for point in range(len(self._budgets))]
         settings = [replace(member.setting, budget=budget) for budget in self._budgets]
         return {
-            metric.name: np.stack([_measured(metric, *each) for each in zip(settings, there, strict=True)], axis=1)
+            metric.name: np.stack([measured(metric, *each) for each in zip(settings, there, strict=True)], axis=1)
             for metric in member.family.metrics
         }
 
@@ -424,15 +424,3 @@ class _Work:
         left = self._clock.left(done - self._before)
         total = self._target * len(self.members)
         self.progress(Status(done, total, doing, idle, max(widths, default=None), left))
-
-
-def _measured(metric: Metric, setting: Any, answers: Mapping[str, np.ndarray]) -> np.ndarray:
-    """A metric's values, float64 of shape (runs,)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = np.asarray(metric.of(setting, answers), np.float64)
-    runs = len(next(iter(answers.values())))
-    if values.shape != (runs,):
-        raise BadInput(
-            f"metric {metric.name}", f"an array of shape {values.shape}", f"a value a run, of shape ({runs},)"
-        )
-    return values
