@@ -2,23 +2,25 @@
 
 One run a thread at a time, an active node's frequency counts kept up to date with each answer, and its estimates
 renewed only then. Readings are the defaults of ``tests/oracles/extraction.py``; ``bootstrap`` is how many samples
-estimate a variance, 0 for its floor alone.
+estimate a variance at a node of few answers (at others it is by the delta method), 0 for its floor alone.
 
 A proportional answer is drawn by binary search in a node's cumulative popularities, repeats being dropped. For the
 k largest of uniform x popularity, a node's members are looked at by descending popularity until none can be among them.
 Random words come from xoroshiro128+, in registers.
 """
 
+import math
 import os
 
 import numpy as np
 from numba import njit, prange
 
 from benchmarks.numba_cleaning import _splitmix, _xoroshiro
-from benchmarks.numpy_extraction import FLOOR, LISTS, REMOVALS, Arrays, arrays, capacity
+from benchmarks.numpy_extraction import FEW, FLOOR, LISTS, REMOVALS, TABLE, Arrays, arrays, capacity, delta
 from jaxbandit.extraction import Domain, Extraction
 
 U = np.uint64
+_delta = njit(delta)
 
 
 @njit
@@ -170,6 +172,15 @@ def _estimate(of, state, counts, n, gain, variance, bootstrap, answers, some, pr
         variance[c] = 0.0
     if bootstrap == 0:
         return state
+    if n > FEW:
+        sums = np.zeros(TABLE.shape[0])
+        for i in counts:
+            sums += TABLE[:, i]
+        for c in range(of.k.size):
+            both, fall, own = _delta(sums, of.k[c], of.length[c])
+            short = 0.5 * math.erfc(-fall / math.sqrt(2)) if of.length[c] else 0.0
+            variance[c] = (1 - short) * (both + short * (of.k[c] - own) ** 2)
+        return state
     mean, square = np.zeros(of.k.size), np.zeros(of.k.size)
     for _ in range(bootstrap):
         some[:distinct] = 0
@@ -319,7 +330,7 @@ def run(of, largest, budget, removal, bootstrap, slots, most, runs, seed, thread
                     for j in range(configurations):
                         among[i, j] = True
                 for i in range(filled):
-                    if stale[i]:
+                    if stale[i] and among[i].any():
                         stale[i] = False
                         if void[i] or n[i] == 0:
                             for j in range(configurations):

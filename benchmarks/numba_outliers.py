@@ -3,8 +3,8 @@
 They follow the pseudocode of Zhuang et al. 2017 and of Ban and He 2020 with O(n) work a pull, one run a thread at a
 time. For k-sigma: a pull's mean, then mu and sigma, then the radii, then the test, which ends at the first active arm.
 For GOLD: the edges of the pulled arm, as no other can be lost, and communities only where two arms that were neighbours
-have no neighbour in common. Rewards are drawn one by one, by xoroshiro128+ in registers. The reach (log(1/delta') or
-z^2) comes from the library's table.
+have no neighbour in common. Rewards are drawn one by one, by xoroshiro128+ in registers. The log term (log(1/delta')
+or z^2, here the reach) comes from the library's table.
 """
 
 from typing import Any
@@ -14,6 +14,7 @@ from numba import njit, prange
 
 from benchmarks.numba_cleaning import _splitmix, _xoroshiro
 from jaxbandit.outliers import GOLD, IB, NRR, WRR
+from jaxbandit.outliers.intervals import width_of_threshold
 
 U = np.uint64
 
@@ -305,27 +306,25 @@ def _gold(bounded, p, truth, b, largest, enough, table, cap, runs, seed, threads
     return answers
 
 
-def _double(number: Any) -> np.ndarray:
-    return np.asarray(number.hi, np.float64) + np.asarray(number.lo, np.float64)
-
-
-def simulate(policy: Any, p: np.ndarray, truth: np.ndarray, *, runs: int, seed: int, threads: int) -> np.ndarray:
-    """Runs of a rule with the parameters of one of ours: float64, (runs, 2), the pulls and whether the set found is
+def simulate(
+    rule: Any, table: np.ndarray, p: np.ndarray, truth: np.ndarray, *, cap: int, runs: int, seed: int, threads: int
+) -> np.ndarray:
+    """Runs of one of our rules with its table of log terms: float64, (runs, 2), the pulls and whether the set found is
     ``truth`` (bool, (n,))."""
     answers: np.ndarray
-    bounded, table, cap = policy.of.name == "bounded", _double(policy.of.reach), int(policy.cap)
-    if isinstance(policy, GOLD):
-        answers = _gold(bounded, p, truth, float(_double(policy.b)), int(policy.largest), int(policy.enough), table,
-                        cap, runs, seed, threads)  # fmt: skip
+    bounded, ends = rule.of.name == "bounded", (cap, runs, seed, threads)
+    if isinstance(rule, GOLD):
+        answers = _gold(bounded, p, truth, rule.b.exact(), int(rule.largest), int(rule.enough), table, *ends)
         return answers
-    k, scale = float(_double(policy.k)), float(_double(policy.of.scale))
-    if isinstance(policy, NRR):
-        answers = _naive(p, truth, k, int(policy.need), cap, runs, seed, threads)
+    k = rule.of.k.exact()
+    if isinstance(rule, NRR):
+        answers = _naive(p, truth, k, int(rule.need), *ends)
         return answers
-    if isinstance(policy, IB):
-        answers = _iterative(p, truth, k, float(_double(policy.of.width)), table, cap, runs, seed, threads)
+    if isinstance(rule, IB):
+        answers = _iterative(p, truth, k, np.sqrt(2) * rule.scale.exact(), table, *ends)
         return answers
-    share = policy.share if isinstance(policy, WRR) else None
+    share = rule.share if isinstance(rule, WRR) else None
     rho = float(share.units) + float(share.part) / float(share.parts) if share else 0.0
-    answers = _k_sigma(bounded, rho > 0, p, truth, k, scale, table, rho, cap, runs, seed, threads)
+    scale = width_of_threshold(p.size, k, rule.of.delta.exact())
+    answers = _k_sigma(bounded, rho > 0, p, truth, k, scale, table, rho, *ends)
     return answers

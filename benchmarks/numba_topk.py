@@ -19,6 +19,7 @@ from numba import njit, prange, types
 from numba.extending import intrinsic
 
 from benchmarks.numba_cleaning import U, _start, _xoroshiro
+from jaxbandit.topk import fast
 from jaxbandit.topk.optmai import optmai
 from jaxbandit.topk.sar import sar
 
@@ -367,9 +368,9 @@ def simulate(
 ) -> dict[str, np.ndarray]:
     """Runs of a rule: "regret" (float64), "pulls" and "pulls_100" (int64), each of shape (runs,)."""
     plan = np.zeros((1, 4), np.int64)
-    if policy in ("optmai", "sar"):
-        columns = (optmai if policy == "optmai" else sar)(arms, want, budget).schedule
-        table = (columns.size, columns.share, columns.keep, columns.gaps)
-        plan = np.stack([np.asarray(column, np.int64) for column in table], 1)[: int(columns.length)]
+    if policy == "optmai":
+        plan = np.array(fast.optmai.rounds_of(optmai(arms, want, budget), arms), np.int64)
+    if policy == "sar":
+        plan = np.array(fast.sar.rounds_of(sar(arms, want, budget), arms), np.int64)
     found = _simulate(policy, generator)(runs, seed, arms, want, budget, plan, threads)
     return dict(zip(("regret", "pulls", "pulls_100"), found, strict=True))

@@ -1,23 +1,27 @@
 """CRUX with Chao92 and Shen's estimator (GSChao) in NumPy, one extraction at a time: what jaxbandit is timed against.
 
 Written as a good engineer would: all active nodes, configurations, exclude lists and bootstrap samples of a round are
-computed in a few array operations, and only the nodes that an answer touched. Runs are spread over processes, one a
-core. Readings are as in ``numba_extraction``.
+computed in a few array operations, and only the nodes that an answer touched and that have an active query. A variance
+is over ``bootstrap`` resamples, each with a list, and by the delta method where a node has many answers. Runs are
+spread over processes, one a core. Readings are as in ``numba_extraction``.
 """
 
 import itertools
 import multiprocessing
 import os
-from multiprocessing.pool import Pool
+from multiprocessing.pool import Pool, ThreadPool
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 if TYPE_CHECKING:
     from jaxbandit.extraction import Domain, Extraction
 
 REMOVALS = ("none", "lasting", "fresh")
 FLOOR, LISTS = 0.01, 10
+FEW = 31
+"""Variances are by resamples up to so many answers, and by the delta method above."""
 
 
 class Arrays(NamedTuple):
@@ -101,6 +105,60 @@ def _subsets(rng: np.random.Generator, size: np.ndarray, count: int) -> np.ndarr
     return chosen
 
 
+def moments(i: np.ndarray) -> np.ndarray:
+    """What ``delta`` sums over entities, of those that came ``i`` times: (12, ...)."""
+    none = np.exp(-i)
+    once = i * none
+    return np.stack([i, 1 - none, once, i**2, i**3, i**4, none - none**2, none * once, once - once**2, i * once,
+                     i**2 * once, none])  # fmt: skip
+
+
+TABLE = moments(np.arange(4096.0))
+"""``moments`` by how often an entity came."""
+
+
+def delta(sums, m, length):  # type: ignore[no-untyped-def]
+    """The variance of a gain over bootstrap samples of many answers, by the delta method, from ``sums`` of ``moments``.
+
+    In a resample counts are Poisson variables, given that they sum to n. Works on arrays, and on numbers in numba.
+
+    Returns:
+        The variance where entities are left, how many standard deviations the number of entities has to fall for none
+        to be left, and the gain.
+    """
+    n, distinct, ones, i2, i3, i4, var_d, d_ones, var_ones, i_once, i2_once, _none = sums
+    pool = np.maximum(distinct, length + 1)
+    kept = 1 - length / pool
+    # The gain and its derivatives by n, D, f1 and the sum of i (i - 1) f_i, at the means of what a list leaves.
+    n_, d_, ones_, pairs_ = n * kept, distinct * kept, ones * kept, i2 * kept
+    seen = n_ - ones_
+    ratio = d_ * pairs_ / (seen * (n_ - 1))
+    above, most = n_ * ratio * (ratio > 1), d_ + n_ * np.maximum(ratio - 1, 0)
+    f0, unseen = np.maximum(most * ones_ / seen, 1e-30), ones_ / n_
+    base = np.minimum(unseen / f0, 1)
+    hit, slope = 1 - (1 - base) ** m, m * (1 - base) ** (m - 1)
+    gain, by_f0, share = f0 * hit, hit - base * slope, ones_ / seen
+    g_n = by_f0 * (share * ((most - d_) / n_ - above / seen - above / (n_ - 1)) - f0 / seen) - slope * unseen / n_
+    g_d, g_pairs = by_f0 * share * (1 + above / d_), by_f0 * share * above / np.maximum(pairs_, 1e-30)
+    g_ones = by_f0 * (f0 / seen + most / seen + share * above / seen) + slope / n_
+    with_d, with_ones, with_pairs = ones, ones - i_once, 2 * i2
+    radial = g_n * n + g_d * distinct + g_ones * ones + g_pairs * i2
+    square = (
+        g_n * g_n * (i2 + n) + g_d * g_d * distinct + g_ones * g_ones * ones
+        + g_pairs * g_pairs * (i4 + 4 * i3 + 2 * i2) + 2 * g_d * g_pairs * i2
+        + 2 * (g_n * g_d * n + g_n * g_ones * ones + g_n * g_pairs * (i3 + 2 * i2) + g_d * g_ones * ones)
+    )  # fmt: skip
+    listed = length * kept * pool / (pool - 1) * np.maximum(square / pool - (radial / pool) ** 2, 0)
+    g_d, g_ones, g_pairs = kept * g_d + radial * length / pool**2, kept * g_ones, kept * g_pairs
+    along = g_d * with_d + g_ones * with_ones + g_pairs * with_pairs
+    drawn = (
+        g_d * g_d * var_d + g_ones * g_ones * var_ones + g_pairs * g_pairs * (4 * i3 + 2 * i2)
+        + 2 * (g_d * g_ones * d_ones + g_d * g_pairs * i_once - g_ones * g_pairs * i2_once) - along * along / n
+    )  # fmt: skip
+    fall = (length + 0.5 - distinct) / np.sqrt(np.maximum(var_d - with_d**2 / n, 1e-6))
+    return np.maximum(drawn, 0) + listed, fall, gain
+
+
 def _gain(n: np.ndarray, distinct: np.ndarray, ones: np.ndarray, pairs: np.ndarray, m: int) -> np.ndarray:
     """Chao92 and Shen, from n > 0, D, f1 and the sum of i (i - 1) f_i."""
     unseen = ones / n
@@ -127,7 +185,7 @@ class Runs:
         self.cost, self.asked = (np.empty((slots, configurations), np.int64) for _ in range(2))
         self.gain, self.variance = (np.empty((slots, configurations)) for _ in range(2))
         self.active = np.empty((slots, configurations), bool)
-        self.void, self.barren = np.empty(slots, bool), np.empty(slots, bool)
+        self.void, self.barren, self.due = (np.empty(slots, bool) for _ in range(3))
 
     def _enter(self, nodes: np.ndarray, size: int) -> None:
         """Gives slots to nodes, with what was retrieved below them."""
@@ -142,7 +200,7 @@ class Runs:
         self.gain[here], self.variance[here], self.active[here] = of.k, 0, True
         above = of.ancestors[nodes]
         above = np.where(above >= 0, self.slot_of[above], -1)
-        self.barren[here] = False
+        self.barren[here], self.due[here] = False, True
         self.void[here] = ((above >= 0) & self.barren[above]).any(axis=1)
         above = of.ancestors[of.leaf[self.entity[:size]]]
         slot = np.where(above >= 0, self.slot_of[above], -1)
@@ -177,7 +235,20 @@ class Runs:
                 totals = [total[some, None] for total in (n, distinct, ones, pairs)]
                 self.gain[slots[some], c] = _without(totals, gone, k).mean(axis=1)
         if self.bootstrap:
-            self._resample(rng, slots, n, distinct)
+            few = n <= FEW
+            if few.any():
+                self._resample(rng, slots[few], n[few], distinct[few])
+            if not few.all():
+                self._by_delta(slots[~few], distinct[~few])
+
+    def _by_delta(self, slots: np.ndarray, distinct: np.ndarray) -> None:
+        of, first = self.of, np.cumsum(distinct) - distinct
+        held = self.rows[np.repeat(slots, distinct), np.arange(distinct.sum()) - np.repeat(first, distinct)]
+        sums = np.add.reduceat(TABLE[:, self.times[held]], first, axis=1)
+        for c, (k, length) in enumerate(zip(of.k, of.length, strict=True)):
+            variance, fall, gain = delta(sums, k, length)
+            short = ndtr(fall) if length else 0
+            self.variance[slots, c] = (1 - short) * (variance + short * (k - gain) ** 2)
 
     def _resample(self, rng: np.random.Generator, slots: np.ndarray, n: np.ndarray, distinct: np.ndarray) -> None:
         of, first = self.of, np.cumsum(distinct) - distinct
@@ -236,12 +307,11 @@ class Runs:
             found = answer(of, rng, self.node[s], of.k[c], self.entity[rows])
             left -= self.cost[s, c]
             self.asked[s, c] += 1
-            stale = np.zeros(self.filled, bool)
             if not found.size and not 0 < distinct == count:
                 self.barren[s] = True
                 below = (of.ancestors[self.node[here]] == self.node[s]).any(axis=1)
                 self.void[here] |= below
-                stale |= below
+                self.due[here] |= below
             new = self.row_of[found] < 0
             fresh = found[new]
             rows = np.where(new, size + np.cumsum(new) - 1, self.row_of[found])
@@ -259,7 +329,7 @@ class Runs:
                 np.add.at(total, slot[old], more)
             self.times[rows] += 1
             self._append(slot[~old], rows[at[~old]], self.times[rows[at[~old]]])
-            stale[slot] = True
+            self.due[slot] = True
             among = np.ones_like(self.active[here]) if self.removal == "fresh" else self.active[here].copy()
             children = of.child[of.child_start[self.node[s]] : of.child_start[self.node[s] + 1]]
             known = self.slot_of[children]
@@ -267,7 +337,9 @@ class Runs:
             self._enter(children[known < 0], size)
             entered = self.filled - among.shape[0]
             among = np.concatenate([among, np.ones((entered, of.k.size), bool)])
-            self._estimate(rng, np.flatnonzero(np.concatenate([stale, np.ones(entered, bool)])))
+            renewed = np.flatnonzero(self.due[: self.filled] & among.any(axis=1))
+            self._estimate(rng, renewed)
+            self.due[renewed] = False
             self._keep_good(among, t)
             t += 1
         self.slot_of[self.node[: self.filled]] = -1
@@ -298,11 +370,13 @@ def pool(
     domain: "Domain", problem: "Extraction", *, removal: str = "lasting", bootstrap: int = 10,
     processes: int | None = None, slots: int = 16384,
 ) -> Pool:  # fmt: skip
-    """Processes that are ready to run one of our problems."""
+    """Processes that are ready to run one of our problems; with 0 of them a thread of this one."""
     of = arrays(domain, problem)
     slots = min(slots, of.specificity.size)
     largest = problem.crowd.model == "k-largest"
     given = (of, largest, int(problem.budget), removal, bootstrap, slots)
+    if processes == 0:
+        return ThreadPool(1, _begin, given)
     return multiprocessing.get_context("spawn").Pool(processes or os.cpu_count(), _begin, given)
 
 

@@ -16,7 +16,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # or numba's idle threads w
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -27,10 +26,14 @@ import numpy as np
 from benchmarks import numba_outliers
 from benchmarks.common import Row, facts, parser, save, table
 from jaxbandit import simulate
-from jaxbandit.outliers import GOLD, IB, NRR, RR, WRR, Bernoulli, clucb, gold, interval, rho_star
+from jaxbandit.arms.problem import given
+from jaxbandit.grammar import accelerated
+from jaxbandit.outliers import GOLD, IB, NRR, RR, WRR, OutlierArms, gold, interval, rho_star
 from jaxbandit.outliers.nrr import patience
+from jaxbandit.outliers.truth import Labelled
 from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.outliers.wrr import Share
+from jaxbandit.random.trials import UNITS
 
 K, DELTA, CAP, ERRORS, EPS, RHO = 2.5, 0.1, 10**7, 4.0, 2.5, 0.9
 
@@ -60,54 +63,28 @@ CASES = (
 
 
 def arms(rule: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The means (float64, those that float32 holds), and which arms are outliers (bool)."""
+    """The means (float64, whole numbers of ``UNITS``), and which arms are outliers (bool)."""
     rng = np.random.default_rng(3)
     if rule == "gold":
         outliers, p = n // 10, rng.uniform(0.2, 0.5, n)
     else:
         outliers, p = max(1, round(0.04 * n)), np.clip(rng.normal(0.3, 0.075, n), 0.01, 0.6)
     p[:outliers] = rng.uniform(0.8, 1, outliers)
-    p = p.astype(np.float32).astype(np.float64)
-    if rule == "gold":
-        return p, np.arange(n) < outliers
-    return p, p > p.mean() + K * p.std()
+    p = np.rint(p * UNITS) / UNITS
+    return p, np.arange(n) < outliers if rule == "gold" else p > p.mean() + K * p.std()
 
 
 def policy(rule: str, name: str, n: int) -> Any:
     """Ours."""
-    ends = (jnp.int32(CAP), jnp.int32(1), jnp.bool_(True), n)
     if rule == "gold":
-        of = interval(name, n, DELTA, paper="ban2020")
         sizes = map(jnp.int32, gold.sizes(n, RHO))
-        return GOLD(of, Twofold.of(gold.factor(EPS)), *sizes, jnp.int32(CAP), jnp.bool_(False), jnp.bool_(True), n)
+        return GOLD(interval(name, DELTA), Twofold.of(gold.factor(EPS)), *sizes, jnp.bool_(False))
+    of = interval(name, DELTA, K)
     if rule == "ib":
-        return IB(Twofold.of(K), clucb(n, DELTA, 0.5), jnp.int32(CAP), jnp.bool_(True), n)
-    of = interval(name, n, DELTA, k=K)
+        return IB(of, Twofold.of(0.5))
     if rule == "nrr":
-        need = jnp.int32(patience(DELTA))
-        return NRR(Twofold.of(K), of, need, *ends)
-    if rule == "wrr":
-        return WRR(Twofold.of(K), of, Share.of(round(rho_star(n, K, DELTA), 6)), *ends)
-    return RR(Twofold.of(K), of, *ends)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Judged:
-    """A rule that answers what the loops do: its pulls, and whether it found ``truth`` (bool, (n,))."""
-
-    rule: Any
-    truth: jax.Array
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name not in ("init", "ask", "tell", "done", "execution"):
-            raise AttributeError(name)
-        return getattr(self.rule, name)
-
-    def answer(self, view: Any, state: Any) -> dict[str, jax.Array]:
-        """As said."""
-        found = self.rule.answer(view, state)
-        return {"pulls": found["pulls"], "right": jnp.all(found["outliers"] == self.truth)}
+        return NRR(of, jnp.int32(patience(DELTA)))
+    return WRR(of, Share.of(round(rho_star(n, K, DELTA), 6))) if rule == "wrr" else RR(of)
 
 
 def _timed(side: Callable[[int], np.ndarray], seed: int) -> tuple[np.ndarray, float, float]:
@@ -126,16 +103,19 @@ def _distance(a: np.ndarray, b: np.ndarray) -> float:
 def measure(case: Case, repeats: int) -> Row:
     """One rule at one size."""
     p, truth = arms(case.rule, case.n)
-    rule, problem = policy(case.rule, case.interval, case.n), Bernoulli(jnp.asarray(p, jnp.float32))
-    judged = Judged(rule, jnp.asarray(truth))
+    rule, labels = policy(case.rule, case.interval, case.n), jnp.asarray(truth, jnp.int32)
+    problem = OutlierArms(jnp.int32(CAP), Labelled(given(p, shuffled=False), labels))
+    table = getattr(accelerated(rule, problem), "table", None)
+    reaches = np.zeros(0) if table is None else np.asarray(table.coefficients, np.float64)
     threads = os.cpu_count() or 1
 
     def ours(seed: int) -> np.ndarray:
-        found = simulate(problem, judged, runs=case.ours, seed=seed)
-        return np.stack([found["pulls"][0], found["right"][0]], axis=-1).astype(np.float64)
+        found = {name: values[0] for name, values in simulate(problem, rule, runs=case.ours, seed=seed).items()}
+        right = (found["hits"] == found["wanted"]) & (found["hits"] == found["found"])
+        return np.stack([found["pulls"], right], axis=-1).astype(np.float64)
 
     def theirs(seed: int) -> np.ndarray:
-        return numba_outliers.simulate(rule, p, truth, runs=case.theirs, seed=seed, threads=threads)
+        return numba_outliers.simulate(rule, reaches, p, truth, cap=CAP, runs=case.theirs, seed=seed, threads=threads)
 
     sides = (ours, theirs)
     for side in sides:

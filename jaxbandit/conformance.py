@@ -8,7 +8,7 @@ few lanes and looks at every step of them.
 import functools
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import checkify
 
-from jaxbandit.contract import PAGE, Contract, Used, briefly, inspect, is_own
+from jaxbandit.contract import PAGE, Contract, Used, briefly, inspect, is_array, is_own
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem, Tree, execution_of
@@ -93,7 +93,8 @@ _passed: set[Any] = set()
 class _Lanes(NamedTuple):
     """Some runs between two steps; all arrays have the lanes as their first axis.
 
-    ``over``: whether the run was over before the last step, ``pull`` and ``outcome`` what it asked and got there.
+    ``over``: whether the run was over before the last step; ``pull``: the arrays of what it asked there, ``outcome``:
+    those of what it got, by their path.
     ``used``: what the problem's method of that name says of them, else None. ``changed``: by leaf of the state, whether
     a step after the end changed it; ``nan``: by leaf of the outcome, whether one held NaN before the end.
     """
@@ -102,8 +103,8 @@ class _Lanes(NamedTuple):
     instance: Tree
     state: Tree
     over: Array
-    pull: Tree
-    outcome: Tree
+    pull: list[Array]
+    outcome: dict[str, Array]
     used: Used | None
     changed: list[Array]
     nan: list[Array]
@@ -115,25 +116,28 @@ def _differs(old: Array, new: Array) -> Array:
 
 
 def _step(run: Contract, key: Stream, instance: Tree, state: Tree) -> _Lanes:
-    """One step of one lane, made plainly: without the policy's ``steps``."""
+    """One step of one lane, made plainly: without the policy's ``advance``."""
     view = run.view(key, instance)
     over = run.done(view, state)
     pull = run.ask(view, state)
-    outcome = jax.tree.map(jnp.asarray, run.pull(key, instance, pull))
+    outcome = run.pull(key, instance, pull)
     after = run.tell(view, state, pull, outcome)
     if not execution_of(run.policy).masked:  # as the engine does
         after = jax.tree.map(lambda new, old: jnp.where(over, old, new), after, state)
     changed = [over & _differs(*pair) for pair in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True)]
+    got = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(outcome)[0]}
+    got = {path: jnp.asarray(leaf) for path, leaf in got.items() if is_array(leaf)}
     nan = [
         ~over & jnp.any(jnp.isnan(leaf)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else jnp.bool_(False)
-        for leaf in jax.tree.leaves(outcome)
+        for leaf in got.values()
     ]
-    return _Lanes(key, instance, after, over, pull, outcome, run.used(view, pull, outcome), changed, nan)
+    asked = [leaf for leaf in jax.tree.leaves(pull) if _varies(leaf)]
+    return _Lanes(key, instance, after, over, asked, got, run.used(view, pull, outcome), changed, nan)
 
 
-def _fixed(tree: Tree) -> tuple[Any, ...]:
-    """The leaves of a pull that are Python's, which a problem may branch on; None in the place of arrays."""
-    return tuple(leaf if isinstance(leaf, bool | int | float) else None for leaf in jax.tree.leaves(tree))
+def _varies(leaf: Any) -> bool:
+    """Whether a leaf of a pull is an array; one that is Python's is the same in all runs, and may be branched on."""
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
 
 
 def _init(run: Contract, key: Stream) -> tuple[Tree, Tree]:
@@ -149,20 +153,26 @@ class _Programs:
 
     def __init__(self, pair: tuple[Problem, Policy], key: Stream) -> None:
         leaves, self._treedef = jax.tree.flatten(pair)
-        fixed: list[tuple[Any, ...]] = []
+        pulls: list[Tree] = []
 
         def sample(leaves: list[Any], key: Stream) -> _Lanes:
             run = self._join(leaves)
-            lane = _step(run, key, *_init(run, key))
-            fixed.append(_fixed(lane.pull))
-            return lane
+            instance, state = _init(run, key)
+            pulls.append(run.ask(run.view(key, instance), state))
+            return _step(run, key, instance, state)
 
         self.shapes = jax.eval_shape(jax.vmap(sample, (None, 0)), leaves, key)
-        self._fixed = fixed[0]
+        pulled, self._pull = jax.tree.flatten(pulls[0])
+        self._fixed = [None if _varies(leaf) else (leaf,) for leaf in pulled]
         self.begin = jax.jit(jax.vmap(lambda leaves, key: _init(self._join(leaves), key), (None, 0)))
         self.advance = jax.jit(self._advance)
         self.answers = jax.jit(self._answers)
         self.again = jax.jit(self._again, static_argnames="indices")
+
+    def pull(self, arrays: Sequence[Any]) -> Tree:
+        """A pull, of its arrays."""
+        rest = iter(arrays)
+        return jax.tree.unflatten(self._pull, [next(rest) if own is None else own[0] for own in self._fixed])
 
     def _join(self, leaves: list[Any]) -> Contract:
         return Contract(*jax.tree.unflatten(self._treedef, leaves))
@@ -189,14 +199,13 @@ class _Programs:
 
         return jax.vmap(one)(lanes.key, lanes.instance, lanes.state)
 
-    def _again(self, leaves: list[Any], keys: Stream, pull: Tree, indices: bool = False) -> Any:
+    def _again(self, leaves: list[Any], keys: Stream, arrays: list[Any], indices: bool = False) -> Any:
         """Outcomes of a pull in other runs; ``indices``: after an error of ``checkify`` on an index out of range."""
-        own, treedef = jax.tree.flatten(pull)
-        pull = jax.tree.unflatten(treedef, [a if b is None else b for a, b in zip(own, self._fixed, strict=True)])
 
-        def one(key: Stream) -> Any:
+        def one(key: Stream) -> list[Array]:
             run = self._join(leaves)
-            return jax.tree.map(jnp.asarray, run.pull(key, run.draw(key), pull))
+            outcome = run.pull(key, run.draw(key), self.pull(arrays))
+            return [jnp.asarray(leaf) for leaf in jax.tree.leaves(outcome) if is_array(leaf)]
 
         return jax.vmap(checkify.checkify(one, errors=checkify.index_checks) if indices else one)(keys)
 
@@ -263,22 +272,22 @@ class _Trial:
                 )  # fmt: skip
 
     def _check_nan(self) -> None:
-        outcome = jax.tree_util.tree_flatten_with_path(self._lanes.outcome)[0]
-        for (path, _), nan in zip(outcome, self._lanes.nan, strict=True):
+        for path, nan in zip(self._lanes.outcome, self._lanes.nan, strict=True):
             if np.asarray(nan).any():
-                where = f"{self._problem}.pull, outcome{jax.tree_util.keystr(path)}"
+                where = f"{self._problem}.pull, outcome{path}"
                 raise BadInput(where, f"NaN in one of the first {self.steps} steps", f"a number; {PAGE}")
 
     def _look(self) -> None:
         """Looks whether runs that are not over asked for what they asked for before."""
-        over, pulls = np.asarray(self._lanes.over), jax.tree.map(np.asarray, self._lanes.pull)
+        over, pulls = np.asarray(self._lanes.over), [np.asarray(leaf) for leaf in self._lanes.pull]
         for lane in np.flatnonzero(~over):
-            pull = jax.tree.map(lambda leaf, lane=lane: leaf[lane], pulls)
-            key = b"".join(leaf.tobytes() for leaf in jax.tree.leaves(pull))
+            pull = [leaf[lane] for leaf in pulls]
+            key = b"".join(leaf.tobytes() for leaf in pull)
             before = self._seen[lane].setdefault(key, self.steps)
             if before < self.steps and self._random(pull):
+                shown = _shown(self._programs.pull(pull))
                 raise BadInput(
-                    f"{self._policy}.ask", f"{_shown(pull)} in steps {before} and {self.steps} of a run",
+                    f"{self._policy}.ask", f"{shown} in steps {before} and {self.steps} of a run",
                     f"each pull once: {_AGAIN}; {PAGE}",
                 )  # fmt: skip
             if before == self.steps and is_own(self.problem):
@@ -303,13 +312,13 @@ class _Trial:
                 )  # fmt: skip
             before.append((low, low + many))
 
-    def _random(self, pull: Tree) -> bool:
+    def _random(self, pull: list[Any]) -> bool:
         """Whether the outcome of a pull is drawn: another one in other runs."""
         keys = stream(self.seed, np.arange(64, dtype=np.uint32))
         leaves = map(np.asarray, jax.tree.leaves(self._programs.again(self._leaves, keys, pull)))
         return any((leaf != leaf[:1]).any() for leaf in leaves)
 
-    def _check_indices(self, pull: Tree) -> None:
+    def _check_indices(self, pull: list[Any]) -> None:
         try:
             keys = stream(self.seed, np.zeros(1, np.uint32))
             error, _ = self._programs.again(self._leaves, keys, pull, indices=True)
@@ -317,9 +326,10 @@ class _Trial:
             return
         message = error.get()
         if message:
+            why = message.partition(": ")[2].partition("\n")[0].rstrip(". ")
             raise BadInput(
-                f"{self._problem}.pull", _shown(pull), f"indices in range, where JAX would take the nearest one "
-                f"without a word ({message.partition(': ')[2].partition(chr(10))[0].rstrip('. ')}); {PAGE}",
+                f"{self._problem}.pull", _shown(self._programs.pull(pull)),
+                f"indices in range, where JAX would take the nearest one without a word ({why}); {PAGE}",
             )  # fmt: skip
 
 
@@ -353,8 +363,8 @@ def _static_numbers(role: str, instance: Any) -> list[str]:
 def _compare_widths(problem: Problem, policy: Policy, seed: int) -> None:
     """The engine's answers of runs side by side, against those of runs one after another in one lane."""
     device = jax.local_devices()[:1]
-    many = simulate(problem, policy, runs=8, seed=seed, devices=device)
-    alone = simulate(problem, policy, runs=3, first_run=5, seed=seed, lanes=1, devices=device)
+    many = simulate(problem, policy, runs=8, seed=seed, devices=device, progress=False)
+    alone = simulate(problem, policy, runs=3, first_run=5, seed=seed, lanes=1, devices=device, progress=False)
     for name, values in many.items():
         if values[:, 5:].tobytes() != alone[name].tobytes():
             raise BadInput(

@@ -68,7 +68,7 @@ def inspect(role: str, instance: Any) -> None:
     if any(leaf is instance for _, leaf in leaves):
         raise BadInput(name, "no pytree", f"a class under @jax.tree_util.register_dataclass, the first line; {PAGE}")
     for path, leaf in leaves:
-        if not _is_array(leaf):
+        if not is_array(leaf):
             raise BadInput(
                 f"{name}{jax.tree_util.keystr(path)}", leaf,
                 "an array or a number; for another value, that is the same in all runs, declare the field as static: "
@@ -117,7 +117,8 @@ def _listed(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _is_array(leaf: Any) -> bool:
+def is_array(leaf: Any) -> bool:
+    """Whether a leaf of a pytree is a number, or an array of numbers."""
     if isinstance(leaf, bool | int | float | complex):
         return True
     dtype = getattr(leaf, "dtype", None)
@@ -126,7 +127,7 @@ def _is_array(leaf: Any) -> bool:
 
 def _type(leaf: Any) -> str:
     """As ``int32[2]``, or the name of a class."""
-    if not _is_array(leaf):
+    if not is_array(leaf):
         return f"a {type(leaf).__name__}"
     return f"{jnp.result_type(leaf)}[{','.join(map(str, jnp.shape(leaf)))}]"
 
@@ -154,7 +155,7 @@ def _brief(value: Any) -> str:
         return repr(value)
     if isinstance(value, list | tuple | dict) and not hasattr(value, "_fields"):
         return f"{len(value)} of them"
-    if not _is_array(value):
+    if not is_array(value):
         return f"{type(value).__name__}(...)"
     if jnp.ndim(value) or isinstance(value, jax.core.Tracer):
         return _type(value)
@@ -229,7 +230,7 @@ class Contract:
     def done(self, view: Any, state: Any) -> Array:
         """``policy.done``: a bool scalar."""
         done = self._call("policy", "done", view, state)
-        if not _is_array(done) or _type(done) != "bool[]":
+        if not is_array(done) or _type(done) != "bool[]":
             raise BadInput(self._name("policy", "done"), described(done), f"bool[], whether the run is over; {PAGE}")
         return jnp.asarray(done)
 
@@ -245,7 +246,7 @@ class Contract:
         if not isinstance(answers, dict) or not answers or not all(isinstance(each, str) for each in answers):
             raise BadInput(name, described(answers), f"a dict of arrays by name, as {{'wins': ...}}; {PAGE}")
         for each, value in answers.items():
-            if not _is_array(value):
+            if not is_array(value):
                 raise BadInput(f"{name}[{each!r}]", described(value), f"an array; {PAGE}")
         return answers
 
@@ -272,7 +273,7 @@ class Contract:
 
     def _arrays(self, role: str, method: str, what: str, tree: Any) -> Any:
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-            if not _is_array(leaf):
+            if not is_array(leaf):
                 field = f"{self._name(role, method)}, {what}{jax.tree_util.keystr(path)}"
                 raise BadInput(field, leaf, f"an array, as everything that a run keeps, not {_type(leaf)}; {PAGE}")
         return tree

@@ -10,7 +10,7 @@ import itertools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, Protocol, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxbandit.contract import Contract, briefly, inspect
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem, Tree, accelerated, execution_of
-from jaxbandit.random.fence import where_due
+from jaxbandit.progress import Progress, Status, shown
+from jaxbandit.random.fence import as_one_kernel, where_due
 from jaxbandit.random.stream import Stream, stream
 
 _log = logging.getLogger("jaxbandit")
@@ -37,9 +38,10 @@ class _Curve(NamedTuple):
 
 
 class _Lane(NamedTuple):
-    """``curve`` is None where there are no checkpoints."""
+    """``rounds`` is how many rounds of steps the run has made; ``curve`` is None where there are no checkpoints."""
 
     job: Array
+    rounds: Array
     key: Stream
     knobs: list[Array]
     instance: Tree
@@ -48,11 +50,13 @@ class _Lane(NamedTuple):
 
 
 class _Queue(NamedTuple):
-    """A device's share of the jobs: numbers ``next``, ``next + step`` ... below ``end``; answers by slot."""
+    """A device's share of the jobs: numbers ``next``, ``next + step`` ... below ``end``; by slot the answers, and which
+    runs made as many steps as they may (``endless``)."""
 
     next: Array
     open: Array
     answers: dict[str, Array]
+    endless: Array
 
 
 class _Cut(NamedTuple):
@@ -93,14 +97,16 @@ def _begin(
             for name, value in run.answer(view, instance, state).items()
         }
         curve = _Curve(jnp.int32(0), checkpoints[0], blank)
-    return _Lane(jnp.int32(-1), key, knobs, instance, state, curve)
+    return _Lane(jnp.int32(-1), jnp.int32(0), key, knobs, instance, state, curve)
 
 
 def _chunk(
-    cut: _Cut, devices: int, stride: int, lanes: _Lane, queue: _Queue, shared: list[Array], stacked: list[Array],
-    checkpoints: Array, seed: Array, first_run: Array, runs: Array, jobs: Array, rounds: Array,
+    cut: _Cut, devices: int, stride: int, on_cpu: bool, lanes: _Lane, queue: _Queue, shared: list[Array],
+    stacked: list[Array], checkpoints: Array, seed: Array, first_run: Array, runs: Array, jobs: Array,
+    most_rounds: Array, rounds: Array,
 ) -> tuple[_Lane, _Queue]:  # fmt: skip
-    """At most ``rounds`` rounds of ``stride`` steps and a refill, on one device's lanes."""
+    """At most ``rounds`` rounds of ``stride`` steps and a refill, on one device's lanes; a run may take
+    ``most_rounds`` of them."""
     many = checkpoints.shape[0]
 
     execution = execution_of(cut.join(shared, [leaf[0] for leaf in stacked])[1])
@@ -147,10 +153,18 @@ def _chunk(
         rows = {name: jnp.concatenate([lanes.curve.answers[name], answers[name][:, None]], 1) for name in answers}
         return ends & (lanes.curve.passed == many), rows
 
+    def is_endless(lanes: _Lane) -> Array:
+        return (lanes.rounds >= most_rounds) & (lanes.job >= 0)
+
     def refill(lanes: _Lane, queue: _Queue) -> tuple[_Lane, _Queue]:
         ended, answers = over(lanes)
-        slot = jnp.where(ended, lanes.job // devices, _NOWHERE)
+        endless = is_endless(lanes)
+        # An endless run goes on until the refill, so its answers would depend on when that comes: they stay zeros.
+        slot = jnp.where(ended & ~endless, lanes.job // devices, _NOWHERE)
         kept = {name: queue.answers[name].at[slot].set(value, mode="drop") for name, value in answers.items()}
+        slot = jnp.where(endless, lanes.job // devices, _NOWHERE)
+        marked = queue.endless.at[slot].set(True, mode="drop")
+        ended |= endless
         free = ended | (lanes.job < 0)
         job = queue.next + (jnp.cumsum(free, dtype=jnp.int32) - 1) * devices
         job = jnp.where(free & (job < jobs), job, -1)
@@ -158,17 +172,23 @@ def _chunk(
         fresh = fresh._replace(state=_but_scratch(execution.scratch, fresh.state, lanes.state))
         lanes = jax.tree.map(lambda new, old: jnp.where(_column(free, old), new, old), fresh, lanes)
         taken = jnp.sum(job >= 0, dtype=jnp.int32)
-        return lanes, _Queue(queue.next + taken * devices, jnp.sum(lanes.job >= 0, dtype=jnp.int32), kept)
+        return lanes, _Queue(queue.next + taken * devices, jnp.sum(lanes.job >= 0, dtype=jnp.int32), kept, marked)
 
     def round_(carry: tuple[Array, _Lane, _Queue]) -> tuple[Array, _Lane, _Queue]:
         number, lanes, queue = carry
-        lanes = lax.fori_loop(0, stride, lambda _, some: jax.vmap(step)(some), lanes)
+        if on_cpu and execution.in_turn:
+            lanes = _in_turn(step, lambda lane: ~finish(lane)[0] & (lane.job >= 0), execution.scratch, lanes)
+        else:
+            lanes = lax.fori_loop(0, stride, lambda _, some: jax.vmap(step)(some), lanes)
         at_end = jax.vmap(finish)(lanes)[0]
         if lanes.curve is not None:
             waiting = at_end & (lanes.curve.passed < many)
             curve = lax.cond(jnp.any(waiting), jax.vmap(record), lambda same: same.curve, lanes)
             lanes = lanes._replace(curve=curve)
             at_end = at_end & ~waiting
+        # It counts rounds behind which the run was not over, so the run's own end comes before the limit's, or never.
+        lanes = lanes._replace(rounds=lanes.rounds + (~at_end).astype(jnp.int32))
+        at_end = at_end | is_endless(lanes)
         running = jnp.sum(~at_end & (lanes.job >= 0), dtype=jnp.int32)
         # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
         due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
@@ -181,6 +201,37 @@ def _chunk(
 
     _, lanes, queue = lax.while_loop(unfinished, round_, (jnp.int32(0), lanes, queue))
     return lanes, queue
+
+
+def _in_turn(
+    step: Callable[[_Lane], _Lane], going: Callable[[_Lane], Array], names: Sequence[str], lanes: _Lane
+) -> _Lane:
+    """All lanes after many steps, or the end of their runs, one lane after the other in a kernel: see ``Execution``."""
+    scratch = {name: getattr(lanes.state, name) for name in names}
+    # As many steps as the kernel's arrays have entries, at least: it is given a copy of them.
+    steps = max(1 << 12, *(array.shape[1] for array in scratch.values()))
+
+    def without(lane: _Lane) -> _Lane:
+        return lane._replace(state=lane.state._replace(**dict.fromkeys(names)))
+
+    def one(number: Array, carry: tuple[Tree, _Lane]) -> tuple[Tree, _Lane]:
+        whole, rest = carry
+        own = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, number, keepdims=False), rest)
+        lane = own._replace(state=own.state._replace(run=number, **whole))
+        _, lane = lax.while_loop(
+            lambda state: (state[0] < steps) & going(state[1]),
+            lambda state: (state[0] + 1, step(state[1])),
+            (jnp.int32(0), lane),
+        )
+        whole = {name: getattr(lane.state, name) for name in names}
+        lane = without(lane._replace(state=lane.state._replace(run=jnp.int32(0))))
+        return whole, jax.tree.map(lambda all_, x: lax.dynamic_update_index_in_dim(all_, x, number, 0), rest, lane)
+
+    flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in scratch.items()}
+    flat, rest = as_one_kernel(lambda: lax.fori_loop(0, lanes.job.shape[0], one, (flat, without(lanes))))
+    state = rest.state._replace(**{name: flat[name].reshape(array.shape) for name, array in scratch.items()})
+    after: _Lane = rest._replace(state=state)
+    return after
 
 
 def _but_scratch(names: tuple[str, ...], fresh: Any, old: Any) -> Any:
@@ -233,7 +284,7 @@ def _empty_lanes(
     blank = blank._replace(job=jnp.full(devices * lanes, -1, jnp.int32))
     kept = {name: jnp.zeros((devices * per_device, *leaf.shape), leaf.dtype) for name, leaf in answers.items()}
     start = jnp.arange(devices, dtype=jnp.int32)
-    return blank, _Queue(start, jnp.zeros(devices, jnp.int32), kept)
+    return blank, _Queue(start, jnp.zeros(devices, jnp.int32), kept, jnp.zeros(devices * per_device, bool))
 
 
 _CPU_OPTIONS = {
@@ -248,18 +299,18 @@ _CPU_OPTIONS = {
 @functools.lru_cache(maxsize=64)
 def _compiled(cut: _Cut, mesh: Mesh, stride: int) -> Any:
     """The chunk function for one structure: compiled once a shape, whatever the values."""
-    devices = mesh.size
+    devices, on_cpu = mesh.size, mesh.devices.flat[0].platform == "cpu"
     split, whole = PartitionSpec(_AXIS), PartitionSpec()
 
     def local(lanes: _Lane, queue: _Queue, *rest: Any) -> tuple[_Lane, _Queue]:
         alone = queue._replace(next=queue.next[0], open=queue.open[0])
-        lanes, alone = _chunk(cut, devices, stride, lanes, alone, *rest)
+        lanes, alone = _chunk(cut, devices, stride, on_cpu, lanes, alone, *rest)
         return lanes, alone._replace(next=alone.next[None], open=alone.open[None])
 
     mapped = jax.shard_map(
-        local, mesh=mesh, in_specs=(split, split, *[whole] * 8), out_specs=(split, split), check_vma=False
+        local, mesh=mesh, in_specs=(split, split, *[whole] * 9), out_specs=(split, split), check_vma=False
     )
-    options = _CPU_OPTIONS if mesh.devices.flat[0].platform == "cpu" else None
+    options = _CPU_OPTIONS if on_cpu else None
     return jax.jit(mapped, donate_argnums=(0, 1), compiler_options=options)
 
 
@@ -270,7 +321,7 @@ def _as_list(value: P | Sequence[P]) -> list[P]:
     return list(value) if isinstance(value, list | tuple) else [value]  # type: ignore[list-item]
 
 
-def _groups(pairs: list[tuple[Any, Any]]) -> list[tuple[_Cut, list[Array], list[Array], list[int]]]:
+def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[_Cut, list[Array], list[Array], list[int]]]:
     """Configurations that run together: one structure, equal arrays; their differing scalars are stacked."""
     found: dict[Any, list[int]] = {}
     flat = [jax.tree.flatten(pair) for pair in pairs]
@@ -305,7 +356,8 @@ def simulate(
     lanes: int | None = None,
     checkpoints: Sequence[float] = (),
     implementation: Implementation = "fast",
-    progress: Callable[[int, int], None] | None = None,
+    max_steps: int | None = None,
+    progress: Progress | bool = True,
 ) -> dict[str, np.ndarray]:
     """Simulates ``runs`` independent runs of each configuration.
 
@@ -322,11 +374,16 @@ def simulate(
             policies that do not plan for their budget, and the record is that of a run with the smaller budget.
         implementation: "fast", or "reference" for each policy as it is written, without the faster implementation
             that it may have. Both have one law; where a pull's outcome is drawn reward by reward, they have one result.
-        progress: called between chunks with (runs finished, runs in all), counted over configurations.
+        max_steps: steps after which a run is ended, rounded up to whole rounds (``Execution.stride``); 10^8 where None,
+            or ten times the largest budget where that is more.
+        progress: called with a ``Status`` between chunks of work. Where True, what takes longer than a second is shown
+            on stderr, as a bar if that is a terminal or a notebook's; where False, nothing is.
 
     Returns:
         The answers by name, each an array of shape (configurations, runs, ...) of the dtype and shape that the policy
-        gave it. With checkpoints it is (configurations, runs, checkpoints + 1, ...), the end of the run last.
+        gave it. With checkpoints it is (configurations, runs, checkpoints + 1, ...), the end of the run last. Beside
+        them ``endless`` (bool, (configurations, runs)): the run made ``max_steps`` steps and did not end. A warning
+        says so too, and the other answers of such a run are zeros.
 
     Raises:
         BadInput: for a count or a seed out of range, for checkpoints out of order, for another implementation, and for
@@ -336,8 +393,10 @@ def simulate(
     count = max(len(problems), len(policies))
     if {len(problems), len(policies)} - {1, count}:
         raise BadInput("policy", f"{len(policies)} of them", f"1, or as many as problems ({len(problems)})")
-    for name, value, low, high in (("runs", runs, 1, 2**31 - 1), ("seed", seed, 0, 2**32 - 1),
-                                   ("first_run", first_run, 0, 2**32 - runs)):  # fmt: skip
+    for name, value, low, high in (
+        ("runs", runs, 1, 2**31 - 1), ("seed", seed, 0, 2**32 - 1), ("first_run", first_run, 0, 2**32 - runs),
+        ("max_steps", 1 if max_steps is None else max_steps, 1, 2**62),
+    ):  # fmt: skip
         if not isinstance(value, int | np.integer) or not low <= value <= high:
             raise BadInput(name, value, f"a whole number from {low} to {high}")
     if lanes is not None and lanes < 1:
@@ -347,25 +406,58 @@ def simulate(
             inspect(role, each)
     if implementation not in get_args(Implementation):
         raise BadInput("implementation", implementation, f"one of {', '.join(get_args(Implementation))}")
-    pairs = list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True))
+    answers = simulate_pairs(
+        list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True)),
+        runs=runs, seed=seed, first_run=first_run, devices=devices, lanes=lanes, checkpoints=checkpoints,
+        implementation=implementation, max_steps=max_steps, progress=progress,
+    )  # fmt: skip
+    if endless := int(answers["endless"].sum()):
+        _log.warning("jaxbandit: %s", endless_runs(endless, runs * count))
+    return answers
+
+
+def simulate_pairs(
+    pairs: Sequence[tuple[Problem, Policy]], *, runs: int, seed: int, first_run: int, checkpoints: Sequence[float],
+    max_steps: int | None, progress: Progress | bool, devices: Sequence[jax.Device] | None = None,
+    lanes: int | None = None, implementation: Implementation = "fast",
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """What ``simulate`` does once its arguments are checked. It says nothing of runs that do not end."""
+    problems = [problem for problem, _ in pairs]
     if implementation == "fast":
         pairs = [(problem, accelerated(policy, problem)) for problem, policy in pairs]
     mesh = Mesh(np.array(devices or jax.local_devices()), (_AXIS,), axis_types=(AxisType.Auto,))
     budgets = _checkpoints(checkpoints, problems)
+    most = _enough_steps(problems) if max_steps is None else max_steps
     results: dict[str, np.ndarray] = {}
-    finished = 0
-    for cut, shared, knobs, members in _groups(pairs):
+    finished, total = 0, runs * len(pairs)
+    with shown(progress, "compiling") as tell:
+        for cut, shared, knobs, members in _groups(pairs):
 
-        def report(done: int, base: int = finished) -> None:
-            if progress is not None:
-                progress(base + done, runs * count)
+            def report(done: int, doing: str, idle: int = 0, base: int = finished) -> None:
+                tell(Status(base + done, total, doing, idle))
 
-        with briefly():
-            answers = _run_group(cut, shared, knobs, budgets, len(members), mesh, runs, seed, first_run, lanes, report)
-        for name, values in answers.items():
-            results.setdefault(name, np.zeros((count, *values.shape[1:]), values.dtype))[members] = values
-        finished += runs * len(members)
+            with briefly():
+                answers = _run_group(
+                    cut, shared, knobs, budgets, len(members), mesh, runs, seed, first_run, most, lanes, report
+                )
+            for name, values in answers.items():
+                results.setdefault(name, np.zeros((len(pairs), *values.shape[1:]), values.dtype))[members] = values
+            finished += runs * len(members)
     return results
+
+
+def _enough_steps(problems: Sequence[Any]) -> int:
+    """More steps than a run needs that ends: also one that spends a unit of its budget a step."""
+    budgets = [float(getattr(problem, "budget", None) or 0) for problem in problems]
+    return max([10**8, *(int(10 * budget) for budget in budgets if np.isfinite(budget))])
+
+
+def endless_runs(count: int, of: int) -> str:
+    """What there is to say of runs that did not end."""
+    return (
+        f"{count:,} of {of:,} runs made as many steps as they may (max_steps) and did not end: the policy's `done` did "
+        "not come true"
+    )
 
 
 def _checkpoints(given: Sequence[float], problems: Sequence[Any]) -> Array:
@@ -391,9 +483,15 @@ _CACHE_BYTES = {"cpu": 1 << 20}
 _VECTOR = 64
 
 
+class _Report(Protocol):
+    """Told between chunks: jobs that are done, what goes on, and steps since one of them ended."""
+
+    def __call__(self, done: int, doing: str, idle: int = 0) -> None: ...
+
+
 def _run_group(
     cut: _Cut, shared: list[Array], knobs: list[Array], checkpoints: Array, configurations: int, mesh: Mesh,
-    runs: int, seed: int, first_run: int, lanes: int | None, report: Callable[[int], None],
+    runs: int, seed: int, first_run: int, max_steps: int, lanes: int | None, report: _Report,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     size = _bytes(_shapes_of(cut, shared, knobs, checkpoints)[1])
     at_once = max(1, min(_JOBS_AT_ONCE, _ANSWER_BYTES // size) // configurations)
@@ -402,14 +500,15 @@ def _run_group(
         some = min(at_once, runs - start)
         base = start * configurations
 
-        def onward(done: int, base: int = base) -> None:
-            report(base + done)
+        def onward(done: int, doing: str, idle: int = 0, base: int = base) -> None:
+            report(base + done, doing, idle)
 
         while True:
             try:
                 part = _run_jobs(
-                    cut, shared, knobs, checkpoints, configurations, mesh, some, seed, first_run + start, lanes, onward
-                )
+                    cut, shared, knobs, checkpoints, configurations, mesh, some, seed, first_run + start, max_steps,
+                    lanes, onward,
+                )  # fmt: skip
                 break
             except jax.errors.JaxRuntimeError as error:
                 lane, _ = _shapes_of(cut, shared, knobs, checkpoints)
@@ -428,26 +527,34 @@ def _fewer(error: Exception, lanes: int) -> int:
 
 def _run_jobs(
     cut: _Cut, shared: list[Array], knobs: list[Array], checkpoints: Array, configurations: int, mesh: Mesh,
-    runs: int, seed: int, first_run: int, lanes: int | None, report: Callable[[int], None],
+    runs: int, seed: int, first_run: int, max_steps: int, lanes: int | None, report: _Report,
 ) -> dict[str, np.ndarray]:  # fmt: skip
+    report(0, "compiling")
     jobs, devices = configurations * runs, mesh.size
     # Room for a power of two of answers, so that few numbers of runs are compiled for.
     per_device = 1 << (-(-jobs // devices) - 1).bit_length()
     lane, answers = _shapes_of(cut, shared, knobs, checkpoints)
+    if "endless" in answers:
+        raise BadInput("answer", "endless", "another name; this is what `simulate` calls runs that do not end")
     _, policy = cut.join(shared, knobs)
     width = min(lanes or _even(_width(lane, policy, mesh), -(-jobs // devices), per_device), per_device)
     carry = jax.device_put(
         _empty_lanes(lane, answers, width, per_device, devices), NamedSharding(mesh, PartitionSpec(_AXIS))
     )
-    chunk = _compiled(cut, mesh, execution_of(policy).stride)
-    numbers = (np.uint32(seed), np.uint32(first_run), np.int32(runs), np.int32(jobs))
-    rounds = 8
+    stride = execution_of(policy).stride
+    chunk = _compiled(cut, mesh, stride)
+    most_rounds = np.int32(min(-(-max_steps // stride), 2**31 - 1))
+    numbers = (np.uint32(seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_rounds)
+    rounds, done, idle = 8, 0, 0
     while True:
         carry = chunk(*carry, shared, knobs, checkpoints, *numbers, np.int32(rounds))
+        report(done, "running", idle)
         queue = carry[1]
         upcoming, waiting = np.asarray(queue.next), np.asarray(queue.open)
         issued = np.minimum(-(-(upcoming - np.arange(devices)) // devices), per_device).sum()
-        report(int(max(0, min(jobs, issued) - waiting.sum())))
+        before, done = done, int(max(0, min(jobs, issued) - waiting.sum()))
+        idle = idle + rounds * stride if done == before else 0
+        report(done, "running", idle)
         if not waiting.any() and (upcoming >= jobs).all():
             break
         rounds = min(2 * rounds, 256)
@@ -457,7 +564,7 @@ def _run_jobs(
         .swapaxes(0, 1)
         .reshape(-1, *values.shape[1:])[:jobs]
         .reshape(configurations, runs, *values.shape[1:])
-        for name, values in queue.answers.items()
+        for name, values in (queue.answers | {"endless": queue.endless}).items()
     }
 
 

@@ -82,6 +82,9 @@ class Execution:
             lane's last run there.
         masked: whether ``tell`` and ``advance`` leave the state of a run that is over bit for bit as it is. Where they
             do not say so, the engine sees to it, at the cost of a selection of the whole state in each step.
+        in_turn: whether a CPU makes many steps of one lane before it goes to the next, all in one kernel: for rules
+            whose steps are walks of different lengths. The arrays that ``scratch`` names are then those of all lanes,
+            one after the other along the first axis; the field ``run`` of the state says which lane's turn it is.
     """
 
     stride: int = 32
@@ -90,6 +93,7 @@ class Execution:
     most_lanes: int = 4096
     scratch: tuple[str, ...] = ()
     masked: bool = False
+    in_turn: bool = False
 
 
 def execution_of(policy: Any) -> Execution:

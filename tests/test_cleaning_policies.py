@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jaxbandit.cleaning.ee import ee, needed
-from jaxbandit.cleaning.epsilon_greedy import EXPLORE, TIE, epsilon_greedy
+from jaxbandit.cleaning.epsilon_greedy import BETWEEN, CERTAIN, EXPLORE, NOWHERE, ZERO, epsilon_greedy
 from jaxbandit.cleaning.family import POLICIES, Setting
 from jaxbandit.cleaning.greedy import Greedy
+from jaxbandit.cleaning.index import Index, ladder
 from jaxbandit.cleaning.known_sc import KnownSc
 from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, of_table, uniform_false_values
 from jaxbandit.cleaning.random import PICK, RUN, Random, run_length
+from jaxbandit.cleaning.stopping import allowed_failures
 from jaxbandit.engine import simulate
 from jaxbandit.laws import Beta, Uniform
 from jaxbandit.random import stream, uniform, words
@@ -64,7 +66,7 @@ class Tape:
         self.words = np.asarray(words(problem.draw(key).outcomes, entities[:, None], attempts[None, :])[0])
         spent = jnp.arange(STEPS)
         self.picks = self._pairs(PICK, spent)
-        self.ties = self._pairs(TIE, spent)
+        self.choices = [int(word) for word in words(self.view.choices, EXPLORE, spent)[1]]
         self.runs = np.asarray(words(self.view.choices, RUN, spent)[0])
         self.uniforms = np.asarray(uniform(words(self.view.choices, EXPLORE, spent)[0]))
 
@@ -157,55 +159,45 @@ class Stroller:
         return success
 
 
-class Ranks:
-    """epsilon-Greedy's choice: entities met stand in three parts, by estimates of 1, above 0, and 0."""
+class Parts:
+    """epsilon-Greedy's choice: entities met stand in three parts, by estimates of 1, above 0, and 0. The last one of a
+    part fills the place of one that leaves it."""
 
     def __init__(self, tape: Tape, r: list[int], epsilon: float) -> None:
         self.tape, self.left, self.epsilon, self.spent = tape, list(r), np.float32(epsilon), 0
-        self.unmet, self.rows = list(tape.order), list[int]()
-        self.certain = self.positive = self.slot = 0
+        self.unmet = list(tape.order)
+        self.parts: dict[int, list[int]] = {CERTAIN: [], BETWEEN: [], ZERO: [], NOWHERE: []}
         self.record = dict.fromkeys(tape.order, (0, 0))
 
     def uniform(self) -> float:
         return 0.0 if self.tape.uniforms[self.spent] < self.epsilon else 1.0
 
     def choose(self, candidates: list[int]) -> int:
-        if self.uniform() > 0 and self.positive:
-            estimates = [Fraction(*self.record[entity]) for entity in self.rows[: self.positive]]
-            ties = [slot for slot, estimate in enumerate(estimates) if estimate == max(estimates)]
-            assert sorted(self.rows[slot] for slot in ties) == candidates
-            self.slot = ties[self.tape.ties[self.spent] * len(ties) >> 64]
-        else:
-            self.slot = self.tape.picks[self.spent] * (len(self.rows) + len(self.unmet)) >> 64
-            if self.slot >= len(self.rows):
-                self.slot = len(self.rows)
-                self.rows.append(self.unmet.pop(0))
-        return self.rows[self.slot]
+        certain, between, zero = (self.parts[part] for part in (CERTAIN, BETWEEN, ZERO))
+        among = certain + between + zero + self.unmet
+        if self.uniform() > 0 and (certain or between):
+            estimates = [Fraction(*self.record[entity]) for entity in certain + between]
+            among = [among[i] for i, estimate in enumerate(estimates) if estimate == max(estimates)]
+            assert sorted(among) == candidates
+        chosen = among[self.tape.choices[self.spent] * len(among) >> 32]
+        return self.unmet[0] if chosen in self.unmet else chosen
 
     def clean(self, entity: int, attempt: int) -> bool:
         success = self.tape.clean(entity, attempt)
         self.spent += 1
         self.left[entity] -= success
         gained, tried = self.record[entity]
-        self.record[entity] = gained + success, tried + 1
-        part = 2 if self.left[entity] == 0 or gained + success == 0 else 0 if gained + success == tried + 1 else 1
-        hole, rows = self.slot, self.rows
-        old = 0 if hole < self.certain else 1 if hole < self.positive else 2
-        if old == 0 < part:
-            self.certain -= 1
-            rows[hole], hole = rows[self.certain], self.certain
-        if old < 2 == part:
-            self.positive -= 1
-            rows[hole], hole = rows[self.positive], self.positive
-        if part < 2 == old:
-            rows[hole], hole = rows[self.positive], self.positive
-            self.positive += 1
-        if part == 0 < old:
-            rows[hole], hole = rows[self.certain], self.certain
-            self.certain += 1
-        rows[hole] = entity if self.left[entity] else rows[-1]
-        if not self.left[entity]:
-            rows.pop()
+        self.record[entity] = gained, tried = gained + success, tried + 1
+        old = next((part for part, members in self.parts.items() if entity in members), NOWHERE)
+        part = NOWHERE if not self.left[entity] else CERTAIN if gained == tried else BETWEEN if gained else ZERO
+        if attempt == 0:
+            self.unmet.remove(entity)
+        if old != part:
+            members = self.parts[old]
+            if entity in members:
+                members[members.index(entity)] = members[-1]
+                members.pop()
+            self.parts[part].append(entity)
         return success
 
 
@@ -289,9 +281,49 @@ def test_greedy_is_its_oracle(r: list[int], budget: int, run: int) -> None:
 def test_epsilon_greedy_is_its_oracle(r: list[int], budget: int, run: int, epsilon: float) -> None:
     problem = table(r, budget)
     tape = Tape(problem, run)
-    ranks = Ranks(tape, r, epsilon)
-    trace = oracles.epsilon_greedy(r, budget, Fraction(1, 2), ranks.uniform, ranks.choose, ranks.clean)
+    parts = Parts(tape, r, epsilon)
+    trace = oracles.epsilon_greedy(r, budget, Fraction(1, 2), parts.uniform, parts.choose, parts.clean)
     check(problem, epsilon_greedy(epsilon, MEMORY), run, trace, tape)
+
+
+def by_levels(r: list[int], budget: int, allowed: np.ndarray, tape: Tape) -> list[tuple[int, bool]]:
+    """The operations of ``index``, level by level: who was given up first, then the unmet by false values."""
+    made: list[tuple[int, bool]] = []
+    record = dict.fromkeys(tape.order, (0, 0))
+    waiting: list[list[int]] = [[] for _ in allowed]
+    unmet = sorted(tape.order, key=lambda entity: -r[entity])  # stable: those of one number in the random order
+    last = len(allowed) - 1
+
+    def worth(level: int, entity: int) -> bool:
+        gained, failed = record[entity]
+        return level == last or failed < allowed[level, r[entity], gained]
+
+    for level in range(len(allowed)):
+        while waiting[level] or (unmet and worth(level, unmet[0])):
+            entity = waiting[level].pop() if waiting[level] else unmet.pop(0)
+            while record[entity][0] < r[entity] and worth(level, entity):
+                if len(made) == budget:
+                    return made
+                gained, failed = record[entity]
+                success = tape.clean(entity, gained + failed)
+                record[entity] = gained + success, failed + (not success)
+                made.append((entity, success))
+            if record[entity][0] < r[entity]:
+                waiting[next(later for later in range(level + 1, last + 1) if worth(later, entity))].append(entity)
+    return made
+
+
+ALLOWED = allowed_failures(Uniform().cells(0.001), ladder(0.5), 6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(false_values, budgets, runs)
+def test_index_goes_down_its_levels(r: list[int], budget: int, run: int) -> None:
+    problem = table(r, budget)
+    tape = Tape(problem, run)
+    pulls, outcomes, over, _ = record(problem, Index(jnp.asarray(ALLOWED), MEMORY), 0, np.uint32(run), steps=2 * STEPS)
+    assert bool(over)
+    assert expand(pulls, outcomes, tape) == by_levels(r, budget, ALLOWED, tape)
 
 
 def small(**changes: Any) -> Setting:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jaxbandit.progress import Status
 from jaxbandit.study import run as running
 from jaxbandit.study.results import open_results
 from jaxbandit.study.run import run
@@ -46,9 +47,9 @@ def test_a_worker_of_dask_is_killed(whole: Path, tmp_path: Path, monkeypatch: py
         distributed.Client(cluster) as client,
     ):
 
-        def progress(done: int, of: int, widest: float | None) -> None:
-            computed.append(done)
-            if done > 1000 and not killed:
+        def progress(status: Status) -> None:
+            computed.append(status.done)
+            if status.done > 1000 and not killed:
                 busy = [address for address, tasks in client.processing().items() if tasks]
                 pids = client.run(os.getpid)
                 killed.append(pids[(busy or list(pids))[0]])

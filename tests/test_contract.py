@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -386,3 +386,41 @@ def test_runs_without_a_value_are_said(caplog: pytest.LogCaptureFixture, tmp_pat
             BadInput, match=r"^stop_when.metric = some: one with a value in each run; 256 of 1,024 runs"
         ):
             run_study(waiting)
+
+
+class Marked(NamedTuple):
+    """A pull of which a part is the same in all runs."""
+
+    coin: Array
+    number: Array
+    count: Array
+    side: str
+    fair: bool
+
+
+@own
+class MarkedCoins(Coins):
+    def pull(self, key: Any, instance: Any, pull: Any) -> Any:
+        assert pull.side == "up"
+        return super().pull(key, instance, pull[:3]) if not pull.fair else None, "landed"
+
+
+@own
+class MarkedCoin(Coin):
+    step: int = 1
+
+    def ask(self, view: View, state: State) -> Marked:
+        coin, number, count = super().ask(view, state)
+        return Marked(coin, number // self.step, count, "up", False)
+
+    def tell(self, view: View, state: State, pull: Marked, outcome: Any) -> State:
+        return State(state.thrown + pull.count, state.heads + outcome[0])
+
+
+def test_a_pull_may_have_parts_that_are_no_arrays() -> None:
+    problem = MarkedCoins(np.int32(20), np.float32(0.2), np.float32(0.8))
+    assert check(problem, MarkedCoin(HALF, 1)) == []
+    with pytest.raises(
+        BadInput, match=r"^policy MarkedCoin.ask = Marked\(coin=1, number=0, count=1, side=up, fair=Fal"
+    ):
+        check(problem, MarkedCoin(HALF, 2))

@@ -318,3 +318,18 @@ def test_other_problems(problem: dict[str, Any], lines: list[str]) -> None:
     kinds = {"topk": "uniform", "outliers": "rr", "extraction": "rand", "cleaning": "random"}
     policy = {"kind": kinds[problem["kind"].partition("/")[0]]}
     assert description(Study.of({"runs": 1, "problem": problem, "policy": [policy]}))[1:] == lines
+
+
+def test_tune_describes_the_table_too(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And names its file; what it promises is what entities that run out leave."""
+    study.write_text(STUDY.replace("budget = [2, 9, 200]", "budget = [200]"))
+    assert cli.main(["tune", str(study), "--out", str(tmp_path / "tuned")]) == 0
+    table, told = capsys.readouterr()
+    assert "jaxbandit: 10 entities, 6 of them ambiguous, with 13 false values" in told
+    rows = json.loads((tmp_path / "tuned" / "summary.json").read_text())
+    assert table == render(rows)
+    found = {(row["metric"], row["params"].get("tuning")): row["mean"] for row in rows}
+    assert found["runs_out_at", "exact"] < 200
+    assert found["effectiveness", "exact"] <= 13 / 200
+    assert json.loads((tmp_path / "tuned" / "study.json").read_text())["named"]["problem"]["path"] == "claims.csv"
+    assert "path claims.csv; entity flight; value dep, price" in report(tmp_path / "tuned")

@@ -17,6 +17,7 @@ from jaxbandit import BadInput, Execution, simulate
 from jaxbandit import engine as engine_module
 from jaxbandit.cleaning import EE, Normal, Uniform, ee, epsilon_greedy, of_table, synthetic, uniform_false_values
 from jaxbandit.cleaning.family import POLICIES, Setting
+from jaxbandit.progress import Status
 from tests import toy
 
 
@@ -252,10 +253,11 @@ def test_strict_types() -> None:
 
 
 def test_progress_ends_with_all() -> None:
-    seen: list[tuple[int, int]] = []
-    simulate(problem(), [ee(1, 1.0), ee(2, 1.0)], runs=30, progress=lambda done, all_: seen.append((done, all_)))
-    assert seen[-1] == (60, 60)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    seen: list[Status] = []
+    simulate(problem(), [ee(1, 1.0), ee(2, 1.0)], runs=30, progress=seen.append)
+    assert [status.doing for status in seen[:2]] == ["compiling", "running"]
+    assert (seen[-1].done, seen[-1].of) == (60, 60)
+    assert [status.done for status in seen] == sorted(status.done for status in seen)
 
 
 @pytest.mark.parametrize(

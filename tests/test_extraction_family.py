@@ -68,7 +68,7 @@ def test_a_table_to_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
          "problem.trees.place = Salem: a tree; this value is below itself"),
         (PROBLEM + 'budget = 3\ntrees = { kind = "no.csv" }\n', "", TABLE, "problem.trees = {'kind': 'no.csv'}: "),
         (PROBLEM + "budget = 3\n", 'kind = "gs-exact"', TABLE, "problem.informed = False: true for gs-exact"),
-        (PROBLEM + "budget = 3\n", 'kind = "crux"\ngain = "bootstrap-mean"', TABLE,
+        (PROBLEM + "budget = 3\n", 'kind = "crux"\ngain = "bootstrap-mean"\nbootstrap = 0', TABLE,
          "policy.crux.bootstrap = 0: at least 1 for gain = bootstrap-mean"),
         (PROBLEM + "budget = 3\n", 'kind = "crux"\nestimator = "chao"', TABLE,
          "policy.crux.estimator = chao: one of good-turing"),

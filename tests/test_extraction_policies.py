@@ -1,5 +1,6 @@
 """Extraction policies against their oracle on shared draws, and the laws that all of them obey."""
 
+import itertools
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,8 +14,10 @@ from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import crux as crux_module
 from jaxbandit.extraction.bfs import bfs
-from jaxbandit.extraction.bootstrap import resampled
+from jaxbandit.extraction.bootstrap import FEW, drawn, resampled
 from jaxbandit.extraction.crux import crux
+from jaxbandit.extraction.domains import people_like
+from jaxbandit.extraction.estimators import OF_TOTALS
 from jaxbandit.extraction.gs_exact import gs_exact
 from jaxbandit.extraction.poset import Tree, domain
 from jaxbandit.extraction.problem import extraction
@@ -82,6 +85,12 @@ def again(choices, node, f, sizes):
     """The resamples of a node, (COPIES, 64)."""
     found, fits = resampled(substream(choices, RESAMPLE, node[None]), f[None], sizes, COPIES, 64)
     return jnp.where(fits[0], found[0], -1)
+
+
+@jax.jit
+def draws(choices, node, f, sizes):
+    """The entities, by rank, that the resamples of a node of few answers draw, (FEW, COPIES)."""
+    return jnp.stack(drawn(substream(choices, RESAMPLE, node[None]), f[None], sizes[None], COPIES))[:, :, 0]
 
 
 class Domain:
@@ -168,7 +177,7 @@ class Script:
             order = {e: column[count[e]] for e in here}
         else:
             assert draw.purpose == "bootstrap-exclude"
-            order = dict(zip(here, self.counts(draw), strict=True))
+            order = dict.fromkeys(here, 0) if self.in_bits(draw) else dict(zip(here, self.counts(draw), strict=True))
         # Those that are not of the node come last.
         left = sorted(items, key=lambda e: (order.get(e, 1000), e))
         purpose = LIST if draw.purpose == "estimate" else RELIST
@@ -179,9 +188,16 @@ class Script:
         for word in self.listed[purpose, node, draw.n][:size, draw.copy]:
             place = int(word) * len(left) >> 32
             drawn.append(left[place])
-            left[place] = left[-1]
-            left.pop()
+            if purpose == RELIST and self.in_bits(draw):
+                left.pop(place)
+            else:
+                left[place] = left[-1]
+                left.pop()
         return drawn
+
+    def in_bits(self, draw: oracle.Draw) -> bool:
+        """Whether a resample keeps its entities apart."""
+        return draw.n <= FEW and self.policy.estimator in OF_TOTALS
 
     def held(self, draw: oracle.Draw) -> list[int]:
         """The entities retrieved at a node when it had draw.n answers, ascending."""
@@ -194,7 +210,11 @@ class Script:
         if (node, draw.n) not in self.again:
             state = self.states[self.since[node, draw.n]]
             slot = state.node.tolist().index(node)
-            self.again[node, draw.n] = np.asarray(again(self.choices, np.int32(node), state.f[slot], state.sizes))
+            make = draws if self.in_bits(draw) else again
+            self.again[node, draw.n] = np.asarray(make(self.choices, np.int32(node), state.f[slot], state.sizes))
+        if self.in_bits(draw):
+            entity = self.again[node, draw.n][: draw.n, draw.copy]
+            return np.bincount(entity, minlength=len(self.held(draw))).tolist()
         f = self.again[node, draw.n][draw.copy]
         drawn = [i for i in range(len(f), 0, -1) for _ in range(f[i - 1])]
         return drawn + [0] * (len(self.held(draw)) - len(drawn))
@@ -311,7 +331,9 @@ def test_crux_equals_its_oracle(estimator, copies, readings, grown, monkeypatch)
     """
     small = Domain(0, "step" if readings else "linear")
     budget = 5 if readings else 14
-    policy = crux(small.problem(budget), estimator, bootstrap=copies, exclude_draws=LISTS, **readings)
+    policy = crux(
+        small.problem(budget), estimator, bootstrap=copies, variance="bootstrap", exclude_draws=LISTS, **readings
+    )
     assert policy.whole == len(small.poset.nodes)
     if grown:
         monkeypatch.setattr(crux_module, "_PART", 16)
@@ -364,7 +386,7 @@ def test_new_regr_with_a_past_equals_its_oracle(monkeypatch):
 
 def test_root_chao_equals_its_oracle():
     small = Domain(0)
-    policy = crux(small.problem(14), grow=False, bootstrap=COPIES, exclude_draws=LISTS)
+    policy = crux(small.problem(14), grow=False, bootstrap=COPIES, variance="bootstrap", exclude_draws=LISTS)
     script = Script(small, policy, 14, 0)
     told = oracle.Readings(bootstrap=COPIES, exclude_draws=LISTS)
     trace = oracle.root_chao(small.told(14), script.answer, script.chance(), told, select=script.select)
@@ -444,6 +466,18 @@ def test_queries_without_exclude_lists():
     assert (once["entities"] > 0).all()
 
 
+@pytest.mark.parametrize("answers", ["proportional", "k-largest"])
+def test_the_estimator_decides_what_is_asked(answers):
+    """On the people's domain no two estimators ask the same queries in all runs. With v_q on its floor all four do."""
+    problems = [extraction(people_like(), budget, answers=answers) for budget in (50, 100)]
+    names = ("chao92", "hwang-shen", "new-regr", "good-turing")
+    found = {name: simulate(problems, crux(problems[-1], name), runs=8, seed=0) for name in names}
+    for one, other in itertools.combinations(names, 2):
+        for number in range(len(problems)):
+            asked = [found[name]["configurations"][number] for name in (one, other)]
+            assert not np.array_equal(*asked), (one, other, number)
+
+
 def test_runs_do_not_depend_on_their_neighbours():
     """However many lanes there are, some of which get empty answers when others do not."""
     problem = extraction(Domain(0).domain, 14, configurations=CONFIGURATIONS)
@@ -455,7 +489,15 @@ def test_runs_do_not_depend_on_their_neighbours():
 
 def test_what_a_user_may_get_wrong():
     problem = Domain(0).problem(9)
-    for wrong in ({"estimator": "chao"}, {"removal": "some"}, {"prior": -1}, {"columns": 2}, {"unseen": "two"}):
+    for wrong in (
+        {"estimator": "chao"},
+        {"removal": "some"},
+        {"prior": -1},
+        {"columns": 2},
+        {"unseen": "two"},
+        {"variance": "floor"},
+        {"bootstrap": -1},
+    ):
         with pytest.raises(BadInput, match=rf"^{next(iter(wrong))} = "):
             crux(problem, **wrong)
     with pytest.raises(BadInput, match=r"^bootstrap = "):

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxbandit.errors import BadInput
+from jaxbandit.outliers import bounds
 from jaxbandit.outliers import definitions as d
+from jaxbandit.outliers.gold import factor
 from jaxbandit.outliers.wrr import rho_star
 from tests.oracles import outliers as o
 
@@ -44,11 +46,11 @@ def test_groups_and_arms(y: list[float], eps: float, rho: float, size: d.Sizes) 
 @given(st.lists(st.floats(0.01, 0.99), min_size=4, max_size=30, unique=True), ks, st.floats(0.01, 0.5))
 def test_bounds(y: list[float], k: float, delta: float) -> None:
     for ours, theirs in (
-        (d.rr_bound(y, k, delta), o.rr_bound(y, k, delta)),
-        (d.wrr_bound(y, k, delta), o.wrr_bound(y, k, delta)),
-        (d.wrr_bound(y, k, delta, 2.0), o.wrr_bound(y, k, delta, 2.0)),
-        (d.gold_bound(y, 2.5, delta), o.gold_bound(y, 2.5, delta)),
-        (d.gold_bound(y, 2.5, delta, form="proof"), o.gold_bound(y, 2.5, delta, gap_power=2)),
+        (bounds.rr_bound(y, k, delta), o.rr_bound(y, k, delta)),
+        (bounds.wrr_bound(y, k, delta), o.wrr_bound(y, k, delta)),
+        (bounds.wrr_bound(y, k, delta, 2.0), o.wrr_bound(y, k, delta, 2.0)),
+        (bounds.gold_bound(y, 2.5, delta), o.gold_bound(y, 2.5, delta)),
+        (bounds.gold_bound(y, 2.5, delta, form="proof"), o.gold_bound(y, 2.5, delta, gap_power=2)),
         (rho_star(len(y), k, delta), o.rho_star(len(y), k, delta)),
     ):
         assert isclose(ours, theirs, rel_tol=1e-6)
@@ -61,7 +63,7 @@ def test_bounds(y: list[float], k: float, delta: float) -> None:
         (lambda: d.k_sigma_outliers([0.1, 0.2, 0.3], 0), "k"),
         (lambda: d.outlier_arms([0.1, 0.2, 0.3], 0.06, 0.9), "eps"),
         (lambda: d.outlier_groups([0.1, 0.2, 0.3], 1, 0.5), "rho"),
-        (lambda: d.gold_factor(0.064), "eps"),
+        (lambda: factor(0.064), "eps"),
     ],
 )
 def test_bad_input(call: object, field: str) -> None:

@@ -18,8 +18,7 @@ from jaxbandit.laws import Uniform
 from jaxbandit.outliers import family
 from jaxbandit.outliers.definitions import outlier_groups
 from jaxbandit.outliers.family import FAMILY, METRICS, _fits, _rules, plan
-from jaxbandit.outliers.measured import PARTS, Measured, OutlierArms, View
-from jaxbandit.outliers.problem import Pull
+from jaxbandit.outliers.problem import PARTS, Instance, OutlierArms, Pull, Sums
 from jaxbandit.outliers.truth import Arms, Definition, Judged, Labelled, Mixture, injected, source
 from jaxbandit.random import stream
 from jaxbandit.random.trials import UNITS
@@ -95,27 +94,19 @@ def test_injected_groups_are_what_the_definition_finds(side: str, eps: float) ->
 
 
 def test_metrics_against_brute_force() -> None:
-    """Hand-made answers, through ``Measured``."""
+    """Hand-made answers, as the problem scores them."""
     rng = np.random.default_rng(0)
-
-    class Told:
-        def __init__(self, said: Any, pulls: Any, scores: Any) -> None:
-            self.told = {"outliers": said, "arm_pulls": pulls, "pulls": jnp.sum(pulls), "code": jnp.int32(1)}
-            if scores is not None:
-                self.told["scores"] = scores
-
-        def answer(self, view: Any, state: Any) -> Mapping[str, Any]:
-            return self.told
-
     of = {metric.name: metric.of for metric in METRICS}
     for number in range(60):
         n = int(rng.integers(3, 9))
         levels = rng.integers(0, 3, n) * (rng.random(n) < 0.4)
         said = rng.random(n) < 0.4 if number % 3 else levels > 0
-        pulls = rng.integers(1, 50, n)
-        scores = rng.integers(0, 4, n) if number % 2 else None
-        measured = Measured(Told(jnp.asarray(said), jnp.asarray(pulls, jnp.int32), scores))
-        answers = measured.answer(View(jnp.int32(n), jnp.asarray(levels, jnp.int32)), None)
+        pulls = rng.integers(1, 50, n).astype(np.int32)
+        scores = rng.integers(0, 4, n)
+        answer = {"outliers": said, "arm_pulls": pulls, "code": 1, **({"scores": scores} if number % 2 else {})}
+        drawn = Arms(jnp.zeros(n, jnp.int32), jnp.asarray(levels, jnp.int32), jnp.arange(n, dtype=jnp.int32))
+        problem = OutlierArms(jnp.int32(9), source(given([0.5] * n), DEFINITION))
+        answers = problem.score(Instance(drawn, stream(0, 0)), {k: jnp.asarray(v) for k, v in answer.items()})
         value = {
             name: float(f(None, {k: np.asarray(v)[None] for k, v in answers.items()})[0]) for name, f in of.items()
         }
@@ -124,7 +115,7 @@ def test_metrics_against_brute_force() -> None:
         assert value["precision"] == (len(truth & found) / len(found) if found else 1)
         assert value["recall"] == (len(truth & found) / len(truth) if truth else 1)
         assert value["f1"] == pytest.approx(2 * len(truth & found) / (len(truth) + len(found)) if truth or found else 1)
-        place = scores if scores is not None else [i not in found for i in range(n)]
+        place = scores if number % 2 else [i not in found for i in range(n)]
         ahead = all(place[i] < place[j] for i in range(n) for j in range(n) if levels[i] > levels[j])
         assert value["ranking"] == ahead
         assert value["outliers"] == len(truth)
@@ -173,14 +164,18 @@ def test_rewards_between_0_and_1_keep_their_means() -> None:
     means = np.array([0.05, 0.5, 0.9])
     law = Bounded(jnp.float32(2), "beta")
     arms = source(given(means, shuffled=False), DEFINITION)
-    problem = OutlierArms(arms, law)
-    pull = Pull(jnp.full(3, 32, jnp.int32), jnp.zeros(3, jnp.int32))
+    problem = OutlierArms(jnp.int32(100), arms, law)
+    pull = Sums(jnp.full(3, 32, jnp.int32), jnp.zeros(3, jnp.int32))
 
     def total(run: Any) -> Any:
         key = stream(5, run)
-        return problem.pull(key, problem.draw(key), pull)
+        instance = problem.draw(key)
+        second = jax.vmap(lambda j: problem.pull(key, instance, Pull(jnp.int32(1), j)))(jnp.arange(32))
+        return problem.pull(key, instance, pull), jnp.sum(second)
 
-    totals = np.asarray(jax.jit(jax.vmap(total))(np.arange(400, dtype=np.uint32))) / PARTS / 32
+    totals, again = jax.jit(jax.vmap(total))(np.arange(400, dtype=np.uint32))
+    assert np.array_equal(totals[:, 1], again)  # one by one they are the same
+    totals = np.asarray(totals) / PARTS / 32
     half = 4 * np.sqrt(means * (1 - means) / 3 / 32 / 400)  # Beta(2 m, 2 - 2 m) has the variance m (1 - m) / 3
     assert (np.abs(totals.mean(axis=0) - means) < half).all()
     assert totals.std(axis=0) == pytest.approx(np.sqrt(means * (1 - means) / 3 / 32), rel=0.15)
@@ -318,6 +313,6 @@ def test_rules_look_for_what_the_definition_asks(definition: str, two_sided: boo
     problem = {**SYNTHETIC, "definition": definition, "two_sided": two_sided}
     rules = [{"kind": name} for name in ("rr", "wrr", "nrr")]
     for configuration in Study.of({"runs": 1, "problem": problem, "policy": rules}).configurations():
-        of = configuration.policy.rule.of  # type: ignore[attr-defined]
+        of = configuration.policy.of  # type: ignore[attr-defined]
         assert of.sides == ("both" if two_sided else "above")
         assert of.rule == definition

@@ -1,11 +1,11 @@
-"""Every outlier rule against its oracle on shared tapes, leaping and pull by pull."""
+"""Every outlier rule, as it is written and in its faster implementation, against its oracle on shared tapes."""
 
 import math
 import statistics
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -14,24 +14,47 @@ import pytest
 from jax import Array, lax
 from scipy import stats
 
+from jaxbandit.arms.problem import given
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
-from jaxbandit.outliers import gold
+from jaxbandit.grammar import Implementation, accelerated
+from jaxbandit.outliers import fast
+from jaxbandit.outliers.fast.gold import LeapingGOLD
+from jaxbandit.outliers.fast.gold import State as LeapingState
+from jaxbandit.outliers.fast.wrr import WalkingWRR
 from jaxbandit.outliers.gold import GOLD, NEVER, factor, sizes
 from jaxbandit.outliers.ib import IB
-from jaxbandit.outliers.intervals import NAMES, clucb, interval
-from jaxbandit.outliers.leap import DECIDED, FLAT
+from jaxbandit.outliers.intervals import NAMES, interval
 from jaxbandit.outliers.nrr import NRR, patience
-from jaxbandit.outliers.problem import MOST, OUTCOME, Bernoulli, few
+from jaxbandit.outliers.problem import MOST, OUTCOME, OutlierArms, few
+from jaxbandit.outliers.record import DECIDED, FLAT
 from jaxbandit.outliers.rr import RR
+from jaxbandit.outliers.truth import Labelled
 from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.outliers.wrr import WRR, Share
 from jaxbandit.random import stream, substream, words
+from jaxbandit.random.trials import UNITS
 from tests.oracles import outliers as oracles
 
 N, CAP, RUNS, BLOCK, GOLD_CAP = 6, 1500, 3, 256, 6000
 CLEAR = 1e-9
 """Decisions with a margin below this are not compared: the oracle's own are of float64."""
+
+
+def arms(p: Any, cap: int = CAP, levels: Any = None) -> OutlierArms:
+    """Arms on a tape, in the order of their means, of which a run's answer shows each."""
+    labels = np.zeros(len(p)) if levels is None else levels
+    source = Labelled(given(p, shuffled=False), jnp.asarray(labels, jnp.int32))
+    return OutlierArms(jnp.int32(cap), source, on_tape=True, show_arms=True)
+
+
+def both(problem: Any, policy: Any, **of: Any) -> dict[str, np.ndarray]:
+    """The answers of a rule, which are those of its faster implementation, bit for bit."""
+    reference, leap = (simulate(problem, policy, implementation=name, **of) for name in ("reference", "fast"))
+    assert reference.keys() == leap.keys() >= {"outliers", "arm_pulls", "pulls", "code"}
+    for name, values in reference.items():
+        assert np.array_equal(values, leap[name]), name
+    return reference
 
 
 @lru_cache(maxsize=4096)
@@ -45,8 +68,8 @@ def _block(seed: Any, run: Any, arm: Any, number: Any) -> Any:
 
 
 def tape(p: np.ndarray, seed: int, run: int) -> Callable[[int, int], int]:
-    limits = (p.astype(np.float32) * np.float32(2**32)).astype(np.uint64)
-    return lambda arm, j: int(block(seed, run, arm, j // BLOCK)[j % BLOCK] < limits[arm])
+    limits = np.rint(p * UNITS)
+    return lambda arm, j: int(block(seed, run, arm, j // BLOCK)[j % BLOCK] >> 8 < limits[arm])
 
 
 def instances(many: int, seed: int) -> tuple[list[np.ndarray], list[float]]:
@@ -67,24 +90,19 @@ def instances(many: int, seed: int) -> tuple[list[np.ndarray], list[float]]:
 
 
 def compare(
-    policy: Callable[[float, bool], Any],
+    policy: Callable[[float], Any],
     oracle: Callable[..., oracles.Run],
     seed: int,
     many: int = 10,
     ends: bool = True,
+    cap: int = CAP,
 ) -> None:
     means, ks = instances(many, seed)
-    problems = [Bernoulli(jnp.asarray(p, jnp.float32), True) for p in means]
-    answers = [
-        simulate(problems, [policy(k, leaping) for k in ks], runs=RUNS, seed=seed, lanes=64)
-        for leaping in (True, False)
-    ]
+    answers = both([arms(p, cap) for p in means], [policy(k) for k in ks], runs=RUNS, seed=seed, lanes=64)
     compared = leapt = 0
     for number, (p, k) in enumerate(zip(means, ks, strict=True)):
         for run in range(RUNS):
-            leap, step = ({name: v[number, run] for name, v in some.items()} for some in answers)
-            for name in leap:
-                assert np.array_equal(leap[name], step[name]), (name, p, k, run)
+            leap = {name: v[number, run] for name, v in answers.items()}
             trace = oracle(tape(p, seed, run), k)
             if trace.margin < CLEAR or trace.ties:
                 continue
@@ -103,17 +121,16 @@ def compare(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rr_is_its_oracle(name: str) -> None:
-    def policy(k: float, leaping: bool) -> RR:
-        return RR(Twofold.of(k), interval(name, N, 0.1, k=k), np.int32(CAP), np.int32(1), np.bool_(leaping), N)
+    def policy(k: float) -> RR:
+        return RR(interval(name, 0.1, k))
 
     compare(policy, lambda reward, k: oracles.rr(reward, N, k, 0.1, name, cap=CAP), 1, ends=name != "bounded")
 
 
 @pytest.mark.parametrize(("name", "rho"), [("bounded", 2.5), ("bernoulli", 1.0), ("bernoulli-corrected", 2.5)])
 def test_wrr_is_its_oracle(name: str, rho: float) -> None:
-    def policy(k: float, leaping: bool) -> WRR:
-        of = interval(name, N, 0.1, k=k)
-        return WRR(Twofold.of(k), of, Share.of(rho), np.int32(CAP), np.int32(1), np.bool_(leaping), N)
+    def policy(k: float) -> WRR:
+        return WRR(interval(name, 0.1, k), Share.of(rho))
 
     compare(policy, lambda reward, k: oracles.wrr(reward, N, k, 0.1, rho, name, cap=CAP), 2, ends=name != "bounded")
 
@@ -184,49 +201,43 @@ def test_other_thresholds_are_the_plain_loop(rho: float, sides: str, rule: str) 
     name, cap, delta = "bernoulli-corrected", 2500, 0.1
     scale = 0.25 if rule == "robust" else 1.0
 
-    def policy(k: float, leaping: bool) -> RR | WRR:
-        of = interval(name, N, delta, k=k * scale, sides=sides, rule=rule)
-        ends = np.int32(cap), np.int32(1), np.bool_(leaping), N
-        kk = Twofold.of(k * scale)
-        return WRR(kk, of, Share.of(rho), *ends) if rho else RR(kk, of, *ends)
+    def policy(k: float) -> RR | WRR:
+        of = interval(name, delta, k * scale, sides=sides, rule=rule)
+        return WRR(of, Share.of(rho)) if rho else RR(of)
 
     def reference(reward: Callable[[int, int], int], k: float) -> oracles.Run:
         return plain(reward, k * scale, rho, cap, delta=delta, name=name, sides=sides, rule=rule)
 
-    compare(policy, reference, 7, ends=rho > 0 and rule == "k-sigma")
+    compare(policy, reference, 7, ends=rho > 0 and rule == "k-sigma", cap=cap)
 
 
-@pytest.mark.parametrize("given", [{"sides": "below"}, {"rule": "mad"}, {"width": 2.0, "name": "bernoulli"}])
-def test_an_interval_that_does_not_exist_is_named(given: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match=next(iter(given)) if "name" not in given else "interval"):
-        interval(**{"name": "bounded", "n": N, "delta": 0.1, **given})
+@pytest.mark.parametrize("named", [{"sides": "below"}, {"rule": "mad"}, {"name": "wald"}])
+def test_an_interval_that_does_not_exist_is_named(named: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=next(iter(named)) if "name" not in named else "interval"):
+        interval(**{"name": "bounded", "delta": 0.1, **named})
 
 
 def test_nrr_is_its_oracle() -> None:
     delta = 0.03
 
-    def policy(k: float, leaping: bool) -> NRR:
-        of = interval("bounded", N, delta, k=k)
-        need = np.int32(patience(delta))
-        return NRR(Twofold.of(k), of, need, np.int32(CAP), np.int32(1), np.bool_(leaping), N)
+    def policy(k: float) -> NRR:
+        return NRR(interval("bounded", delta, k), jnp.int32(patience(delta)))
 
     compare(policy, lambda reward, k: oracles.nrr(reward, N, k, delta, cap=CAP), 3)
 
 
 def test_ib_is_its_oracle() -> None:
-    """A step is a pull: there is nothing to leap over. The radius is a narrow one, so that searches end."""
+    """The radius is a narrow one, so that searches end."""
     delta, sigma = 0.1, 0.15
 
-    def policy(k: float, leaping: bool) -> IB:
-        return IB(Twofold.of(k), clucb(N, delta, sigma), np.int32(CAP), np.bool_(leaping), N)
+    def policy(k: float) -> IB:
+        return IB(interval("bounded", delta, k), Twofold.of(sigma))
 
     compare(policy, lambda reward, k: oracles.ib(reward, N, k, delta, sigma=sigma, cap=CAP), 5, ends=False)
 
 
-def gold_policy(name: str, n: int, eps: float, largest: int, enough: int, at_once: bool, leaping: bool) -> GOLD:
-    of, b = interval(name, n, 0.1, paper="ban2020"), Twofold.of(factor(eps))
-    ends = np.int32(GOLD_CAP), np.bool_(at_once), np.bool_(leaping), n
-    return GOLD(of, b, np.int32(largest), np.int32(enough), *ends)
+def gold_policy(name: str, eps: float, largest: int, enough: int, at_once: bool) -> GOLD:
+    return GOLD(interval(name, 0.1), Twofold.of(factor(eps)), jnp.int32(largest), jnp.int32(enough), jnp.bool_(at_once))
 
 
 @pytest.mark.parametrize("name", ["bounded", "bernoulli-corrected"])
@@ -246,22 +257,11 @@ def test_gold_is_its_oracle(name: str) -> None:
         for terminal in ("at-most", "below"):
             at_once = number % 2 == 1
             cases.append((np.array(p), rho, terminal, 30.0 if number % 3 else 2.5, at_once))
-    problems = [Bernoulli(jnp.asarray(p, jnp.float32), True) for p, *_ in cases]
-    answers = [
-        simulate(
-            problems,
-            [gold_policy(name, n, eps, *sizes(n, rho, terminal), now, leaping) for _, rho, terminal, eps, now in cases],
-            runs=1,
-            seed=6,
-            lanes=12,
-        )
-        for leaping in (True, False)
-    ]
+    policies = [gold_policy(name, eps, *sizes(n, rho, terminal), now) for _, rho, terminal, eps, now in cases]
+    answers = both([arms(p, GOLD_CAP) for p, *_ in cases], policies, runs=1, seed=6, lanes=12)
     ends, compared = [0] * 4, 0
     for number, (p, rho, terminal, eps, at_once) in enumerate(cases):
-        leap, step = ({name: v[number, 0] for name, v in some.items()} for some in answers)
-        for key in leap:
-            assert np.array_equal(leap[key], step[key]), (key, cases[number])
+        leap = {name: v[number, 0] for name, v in answers.items()}
         stop = "pull" if at_once else "sweep"
         trace = oracles.gold(tape(p, 6, 0), n, eps, rho, 0.1, name, terminal=terminal, stop=stop, cap=GOLD_CAP)
         if trace.margin < CLEAR or trace.ties:
@@ -279,33 +279,30 @@ def test_gold_is_its_oracle(name: str) -> None:
 
 
 def test_gold_begins_again_where_an_open_edge_matters(monkeypatch: pytest.MonkeyPatch) -> None:
-    n = 9
-    monkeypatch.setattr(gold, "_SAFE", 0.0)
-    problem = Bernoulli(jnp.asarray([0.1, 0.12, 0.1, 0.14, 0.1, 0.5, 0.52, 0.9, 0.92], jnp.float32), True)
+    monkeypatch.setattr(fast.gold, "_SAFE", 0.0)
+    problem = arms([0.1, 0.12, 0.1, 0.14, 0.1, 0.5, 0.52, 0.9, 0.92], GOLD_CAP)
+    rule = gold_policy("bernoulli", 2.5, 2, 4, False)
+    leaping: LeapingGOLD = accelerated(rule, problem)
 
-    def run(policy: GOLD, number: Array) -> tuple[gold.State, Array]:
+    def run(number: Array) -> tuple[LeapingState, Array]:
         key = stream(8, number)
         instance = problem.draw(key)
         view = problem.view(key, instance)
 
-        def step(carry: tuple[gold.State, Array]) -> tuple[gold.State, Array]:
+        def step(carry: tuple[LeapingState, Array]) -> tuple[LeapingState, Array]:
             state, again = carry
-            pull = policy.ask(view, state)
-            after = policy.tell(view, state, pull, problem.pull(key, instance, pull))
+            after = leaping.advance(view, state, lambda pull: problem.pull(key, instance, pull))
             return after, again | (after.strict & ~state.strict)
 
-        return lax.while_loop(lambda carry: ~policy.done(view, carry[0]), step, (policy.init(view), jnp.bool_(False)))
+        start = leaping.init(view), jnp.bool_(False)
+        return lax.while_loop(lambda carry: ~leaping.done(view, carry[0]), step, start)
 
-    runs = jax.jit(jax.vmap(run, in_axes=(None, 0)))
-    of = gold_policy("bernoulli", n, 2.5, 2, 4, False, True)
-    (leap, again), (step, _) = (
-        runs(replace(of, leaping=np.bool_(leaping)), jnp.arange(24, dtype=jnp.uint32)) for leaping in (True, False)
-    )
+    leap, again = jax.jit(jax.vmap(run))(jnp.arange(24, dtype=jnp.uint32))
     assert jnp.any(again)
     assert not jnp.all(again)
-    for one, other in zip(leap.seen, step.seen, strict=True):
-        assert np.array_equal(one, other)
-    assert np.array_equal(leap.scores, step.scores)
+    plain = simulate(problem, rule, runs=24, seed=8, implementation="reference")
+    assert np.array_equal(leap.seen.pulls, plain["arm_pulls"][0])
+    assert np.array_equal(leap.scores, plain["scores"][0])
 
 
 @pytest.mark.parametrize("p", [0.0, 0.003, 0.3, 0.5, 0.92, 1.0])
@@ -320,27 +317,78 @@ def test_successes_of_a_few_pulls_have_the_binomial_law(p: float, count: int) ->
 
 def test_walks_of_several_words_change_nothing() -> None:
     """With so many arms WRR looks up what a walk did in more than one word."""
-    n, cap = 70, 8000
-    p = jnp.asarray(np.append(np.linspace(0.1, 0.6, n - 2), [0.97, 1.0]), jnp.float32)
-    of = interval("bernoulli-corrected", n, 0.1, k=1.2)
-    fixed = Share.of(4.7), np.int32(cap), np.int32(1)
-    policies = [WRR(Twofold.of(1.2), of, *fixed, np.bool_(leaping), n) for leaping in (True, False)]
-    assert policies[0].words > 1
-    answers = simulate(Bernoulli(p, True), policies, runs=4, seed=9)
+    n, cap = 70, 5000
+    problem = arms(np.append(np.linspace(0.1, 0.6, n - 2), [0.97, 1.0]), cap)
+    rule = WRR(interval("bernoulli-corrected", 0.1, 1.2), Share.of(4.7))
+    walking: WalkingWRR = accelerated(rule, problem)
+    assert walking.words > 1
+    answers = both(problem, rule, runs=4, seed=9)
     spread = answers["arm_pulls"].max(-1) - answers["arm_pulls"].min(-1)
     assert spread.min() > 10  # else activity never mattered
-    for values in answers.values():
-        assert np.array_equal(values[0], values[1])
 
 
 def test_leaping_changes_nothing_in_long_runs() -> None:
     n = 12
-    p = jnp.asarray(np.append(np.linspace(0.2, 0.4, n - 1), 0.9), jnp.float32)
-    of = interval("bernoulli-corrected", n, 0.1, k=2.0)
-    common = (Twofold.of(2.0), of), (np.int32(10_000), np.int32(1))
-    for rule, extra in ((RR, ()), (WRR, (Share.of(3.3),))):
-        policies = [rule(*common[0], *extra, *common[1], np.bool_(leaping), n) for leaping in (True, False)]
-        answers = simulate(Bernoulli(p, True), policies, runs=8, seed=4)
+    problem = arms(np.append(np.linspace(0.2, 0.4, n - 1), 0.9), 3000)
+    of = interval("bernoulli-corrected", 0.1, 2.0)
+    for rule in (RR(of), WRR(of, Share.of(3.3))):
+        answers = both(problem, rule, runs=8, seed=4)
         assert answers["pulls"].min() > 100 * n  # else nothing was long
-        for values in answers.values():
-            assert np.array_equal(values[0], values[1])
+
+
+def rules() -> list[Any]:
+    of = interval("bernoulli-corrected", 0.1, 1.3)
+    share, scale = Share.of(2.5), Twofold.of(0.15)
+    return [RR(of), WRR(of, share), NRR(of, jnp.int32(20)), IB(of, scale), gold_policy("bounded", 30.0, 1, 1, False)]
+
+
+def leaves(thing: Any) -> Iterator[Any]:
+    """All that can be reached from an object that a rule was given."""
+    if isinstance(thing, list | tuple):
+        for one in thing:
+            yield from leaves(one)
+    elif isinstance(thing, dict):
+        yield from leaves(list(thing.values()))
+    elif is_dataclass(thing):
+        yield from leaves([getattr(thing, field.name) for field in fields(thing)])
+    else:
+        yield thing
+
+
+@pytest.mark.parametrize("implementation", get_args(Implementation))
+@pytest.mark.parametrize("number", range(5))
+def test_no_rule_sees_the_truth(number: int, implementation: Implementation) -> None:
+    """Nothing that a rule is given, or keeps, is a mean, a level or a key; outcomes are rewards alone."""
+    p, levels = np.array([0.11, 0.23, 0.37, 0.53, 0.97, 0.29]), np.array([0, 0, 0, 0, 3, 0])
+    problem, policy = arms(p, levels=levels), rules()[number]
+    if implementation == "fast":
+        policy = accelerated(policy, problem)
+    key = stream(12345, 67890)
+    instance = problem.draw(key)
+    view = problem.view(key, instance)
+    hidden = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves((key, instance))]
+    hidden = [x for x in hidden if not np.array_equal(x, np.arange(N))] + [p]  # arms are in the order of their rows
+    assert len(hidden) == 7
+
+    def sample(pull: Any) -> Any:
+        outcome = problem.pull(key, instance, pull)
+        assert all(isinstance(x, Array) and jnp.issubdtype(x.dtype, jnp.integer) for x in leaves(outcome))
+        return outcome
+
+    def step(state: Any) -> tuple[Any, Any]:
+        if hasattr(policy, "advance"):
+            return policy.advance(view, state, sample), 0
+        pull = policy.ask(view, state)
+        outcome = sample(pull)
+        return policy.tell(view, state, pull, outcome), outcome
+
+    assert {type(leaf) for leaf in leaves(view)} <= {int, float, type(jnp.int32(0))}
+    state, stepped = policy.init(view), jax.jit(step)
+    if implementation == "fast":  # a trace meets all that the rule is given
+        jax.eval_shape(step, state)
+        return
+    for _ in range(2 * N):
+        state, outcome = stepped(state)
+        for leaf in leaves([view, state, outcome]):
+            assert not any(np.array_equal(np.asarray(leaf, np.float64), x) for x in hidden)
+    assert int(state.seen.total) >= 2 * N

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxbandit.errors import BadInput
+from jaxbandit.progress import Status
 from jaxbandit.study import canvas, families, folder, picture
 from jaxbandit.study import run as running
 from jaxbandit.study.enough import FIRST, StopWhen, following, planned
@@ -161,7 +162,7 @@ def test_damage_and_loss_change_nothing(
     monkeypatch.setattr(running, "_SHORT", 0.0)
     out = tmp_path / "cut"
     calls: list[tuple[int, int]] = []
-    run(study, out, lambda done, total, _: calls.append((done, total)))
+    run(study, out, lambda status: calls.append((status.done, status.of)))
     assert calls[-1] == (360, 360)
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
     assert (out / "summary.json").read_bytes() == expected
@@ -184,12 +185,12 @@ def test_damage_and_loss_change_nothing(
     )
     caplog.clear()
     calls.clear()
-    run(study, out, lambda done, total, _: calls.append((done, total)))
-    assert calls == [(360, 360)]
+    run(study, out, lambda status: calls.append((status.done, status.of)))
+    assert calls == [(0, 0), (360, 360)]  # nothing is computed, nothing read
     (out / "summary.json").unlink()
     run(study, out)
     assert (out / "summary.json").read_bytes() == expected
-    assert not caplog.records
+    assert all("not a number" in record.getMessage() for record in caplog.records)
 
 
 def test_a_study_can_be_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,8 +382,8 @@ def test_a_study_stops_when_it_is_sure(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(running, "_FIRST_JOBS", 2000)
     monkeypatch.setattr(running, "_SHORT", 0.0)
 
-    def stop(done: int, total: int, widest: float | None) -> None:
-        if done > 5000:
+    def stop(status: Status) -> None:
+        if status.done > 5000:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -510,8 +511,9 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_folder_has_one_writer(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
 
-    def meanwhile(done: int, total: int, widest: float | None) -> None:
-        run(study, tmp_path / "out")
+    def meanwhile(status: Status) -> None:
+        if status.of:
+            run(study, tmp_path / "out")
 
     study = Study.of(mapping(runs=2))
     with pytest.raises(BadInput, match="no other process"):
@@ -622,7 +624,7 @@ def test_a_share_that_never_varied_has_an_interval() -> None:
         same[binary, share, value] = moments.interval()
         low, high = Always(1000).interval(moments)
         assert low < value < high or value in (1.0, 7.0)
-        assert moments.within_one is (high <= 1)
+        assert (low >= 0 and high <= 1) is (binary or share)
     for binary in (True, False):
         assert same[binary, not binary, 1.0] == pytest.approx((0.8389, 1), abs=1e-4)
     assert same[False, True, 0.25] == pytest.approx((0.25 - 0.1611 * 0.25, 0.25 + 0.1611 * 0.75), abs=1e-4)
@@ -630,7 +632,9 @@ def test_a_share_that_never_varied_has_an_interval() -> None:
     varied, plain = Moments(share=True), Moments()
     for each in (varied, plain):
         each.add(np.array([0.5, 0.75, 1.0]))
-    assert varied.interval() == plain.interval()  # Student's
+    low, high = plain.interval()  # Student's, cut at 1
+    assert high > 1
+    assert varied.interval() == (low, 1)
 
 
 def test_both_ends_of_an_interval_that_is_not_symmetric() -> None:

@@ -1,9 +1,8 @@
 """Every top-K rule against its oracle on shared tapes, and the laws that all of them obey."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +13,15 @@ from jax import lax
 from jaxbandit import simulate
 from jaxbandit.arms.problem import Pull, arms, given
 from jaxbandit.arms.records import replay
-from jaxbandit.arms.rewards import Bernoulli
+from jaxbandit.arms.rewards import Bernoulli, Bounded
+from jaxbandit.grammar import Implementation, accelerated
 from jaxbandit.random import stream, words
+from jaxbandit.topk.fast.lucb import Walk
 from jaxbandit.topk.halving import sequential_halving
-from jaxbandit.topk.lucb import lucb
-from jaxbandit.topk.optmai import optmai, printed_beta
+from jaxbandit.topk.lucb import ODD, Lucb, lucb
+from jaxbandit.topk.optmai import optmai
 from jaxbandit.topk.sar import phases, sar
+from jaxbandit.topk.shares import printed_beta
 from jaxbandit.topk.uniform import uniform
 from tests.oracles import topk as oracles
 
@@ -91,9 +93,11 @@ class Tape:
 
 
 def play(
-    means: Any, budget: int, policy: Any, run: int, steps: int, way: Callable[..., dict[str, Any]] = record
-) -> dict[str, Any]:
+    means: Any, budget: int, policy: Any, run: int, steps: int, way: Callable[..., dict[str, Any]] = record,
+    implementation: str = "fast",
+) -> dict[str, Any]:  # fmt: skip
     problem = arms(budget, given(means, shuffled=False), Bernoulli(), on_tape=True)
+    policy = accelerated(policy, problem) if implementation == "fast" else policy
     return {name: np.asarray(value) for name, value in way(problem, policy, np.uint32(run), steps).items()}
 
 
@@ -105,8 +109,7 @@ def agree(found: dict[str, Any], expected: oracles.Result, budget: int) -> None:
     assert np.flatnonzero(found["chosen"]).tolist() == list(expected.chosen)
 
 
-SIZES = (1, 2, 7, 23, 110)
-"""110 arms is more than the narrowest width, so that arms are left behind in steps."""
+SIZES = (1, 2, 8)
 
 
 def instances(count: int, most: int) -> list[tuple[int, int, int, int, int]]:
@@ -127,56 +130,62 @@ def means_of(number: int, n: int) -> np.ndarray:
     return rng.choice([0.0, 0.25, 0.5, 0.9, 1.0], n) if number % 3 == 0 else rng.random(n)
 
 
-def compare(oracle: Callable[..., oracles.Result], policy: Callable[..., Any], count: int, most: int = 20,
-            steps: int = 64) -> None:  # fmt: skip
+def compare(oracle: Callable[..., oracles.Result], policy: Callable[..., Any], implementation: str, count: int = 25,
+            most: int = 20) -> None:  # fmt: skip
     """The two rules, each a function of (n, K, budget) and for the oracle of a tape before these."""
     for number, n, k, budget, run in instances(count, most):
         means = means_of(number, n)
         expected = oracle(Tape(means, run), n, k, budget)
-        agree(play(means, budget, policy(n, k, budget), run, steps), expected, budget)
+        found = play(means, budget, policy(n, k, budget), run, 64, implementation=implementation)
+        agree(found, expected, budget)
 
 
-@pytest.mark.parametrize("spread", [False, True])
-def test_uniform_is_its_oracle(spread: bool) -> None:
-    remainder = "spread" if spread else "drop"
-    compare(partial(oracles.uniform, remainder=remainder), lambda n, k, budget: uniform(k, spread), 25)
+both = pytest.mark.parametrize("implementation", get_args(Implementation))
 
 
-@pytest.mark.parametrize("beta", [0.8, 0.9])
-@pytest.mark.parametrize("shares", ["carry", "floor", "cumulative"])
-def test_optmai_is_its_oracle(shares: str, beta: float) -> None:
-    options: dict[str, Any] = {"shares": shares, "beta": beta}
-    compare(partial(oracles.optmai, **options), partial(optmai, ties="lowest", **options), 25)
+@both
+def test_uniform_is_its_oracle(implementation: str) -> None:
+    compare(oracles.uniform, lambda n, k, budget: uniform(k), implementation)
+    spread = partial(oracles.uniform, remainder="spread")
+    compare(spread, lambda n, k, budget: uniform(k, spread=True), implementation)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"accept": "kth"}, {"accept": "printed"}, {"reuse": False}, {"inflate": False}, {"reduce": True},
-        {"last": "uniform"}, {"last": "uniform", "reduce": True}, {"accept": "printed", "reuse": False},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_readings_of_optmai(options: dict[str, Any]) -> None:
-    compare(partial(oracles.optmai, **options), partial(optmai, ties="lowest", **options), 20)
+READINGS: list[dict[str, Any]] = [
+    {}, {"shares": "floor", "beta": 0.9}, {"shares": "cumulative", "beta": 0.9}, {"reuse": False}, {"inflate": False},
+    {"reduce": True}, {"accept": "kth"}, {"accept": "printed", "reuse": False}, {"last": "uniform"},
+    {"last": "uniform", "reduce": True},
+]  # fmt: skip
 
 
+@both
+def test_optmai_is_its_oracle(implementation: str) -> None:
+    """In all its readings."""
+    for options in READINGS:
+        oracle, ours = partial(oracles.optmai, **options), partial(optmai, ties="lowest", **options)
+        compare(oracle, ours, implementation, 15)
+
+
+@both
 @pytest.mark.parametrize(("rule", "ours"), [(oracles.optmai, optmai), (oracles.sar, sar)], ids=["optmai", "sar"])
-def test_equal_gaps_in_random_order(rule: Callable[..., oracles.Result], ours: Callable[..., Any]) -> None:
+def test_equal_gaps_in_random_order(
+    rule: Callable[..., oracles.Result], ours: Callable[..., Any], implementation: str
+) -> None:
     def oracle(tape: Tape, n: int, k: int, budget: int) -> oracles.Result:
         return rule(tape, n, k, budget, ties=lambda _, what: (-tape.chance if what == "gap" else np.arange(n)).tolist())
 
-    compare(oracle, partial(ours, ties="random"), 25, steps=256)
+    compare(oracle, partial(ours, ties="random"), implementation)
 
 
-def test_printed_optmai_is_its_oracle() -> None:
+@both
+def test_printed_optmai_is_its_oracle(implementation: str) -> None:
     ours = partial(optmai, beta=printed_beta(), inflate=False, reuse=False, ties="lowest")
-    compare(oracles.optmai_printed, ours, 25)
+    compare(oracles.optmai_printed, ours, implementation)
     assert printed_beta() == oracles.beta_printed()
 
 
-def test_sar_is_its_oracle() -> None:
-    compare(oracles.sar, partial(sar, ties="lowest"), 40, most=30, steps=128)
+@both
+def test_sar_is_its_oracle(implementation: str) -> None:
+    compare(oracles.sar, partial(sar, ties="lowest"), implementation, count=40, most=30)
 
 
 @pytest.mark.parametrize(("arms", "budget"), [(2, 3), (3, 900), (20, 20), (97, 5_000), (164, 1_640), (1_000, 20_001)])
@@ -184,11 +193,53 @@ def test_phases_of_sar(arms: int, budget: int) -> None:
     assert phases(arms, budget) == oracles.sar_schedule(arms, budget)[1:]
 
 
-@pytest.mark.parametrize("options", [{}, {"reuse": True}, {"carry": True}], ids=str)
-def test_sequential_halving_is_its_oracle(options: dict[str, bool]) -> None:
-    shares = "carry" if options.get("carry") else "floor"
-    oracle = partial(oracles.sequential_halving, reuse=options.get("reuse", False), shares=shares)
-    compare(oracle, partial(sequential_halving, **options), 25)
+@both
+def test_sequential_halving_is_its_oracle(implementation: str) -> None:
+    for reuse, carry in ((False, False), (True, False), (False, True)):
+        oracle = partial(oracles.sequential_halving, reuse=reuse, shares="carry" if carry else "floor")
+        compare(oracle, partial(sequential_halving, reuse=reuse, carry=carry), implementation, 15)
+
+
+MEANS = given([0.3, 0.5, 0.5, 0.5, 0.8, 0.8, 0.9, 1.0])
+LAWS: dict[str, tuple[Any, Any]] = {
+    "drawn": (MEANS, Bernoulli()),
+    "real": (MEANS, Bounded(jnp.float32(0.3), "uniform")),
+    "records": replay([np.arange(3 + 2 * arm) % (2 + arm % 3) == 0 for arm in range(8)], again=False),
+}
+CASES = [(1, 60), (2, 33), (3, 60), (5, 17), (8, 40)]
+"""K and the budget, of 8 arms."""
+
+
+def same_bits(policies: list[Any], rewards: str) -> None:
+    """Both implementations of policies for ``CASES``: where each reward has an address, they have one result."""
+    budgets = [budget for _, budget in CASES] * (len(policies) // len(CASES))
+    problems = [arms(budget, *LAWS[rewards], on_tape=True, show_chosen=True) for budget in budgets]
+    found, expected = (simulate(problems, policies, runs=24, implementation=each) for each in get_args(Implementation))
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, name)
+
+
+@pytest.mark.parametrize(
+    ("rule", "rewards", "options"),
+    [
+        (sequential_halving, "records", [{}, {"reuse": True, "carry": True}]),
+        (sar, "drawn", [{}]),
+        (sar, "records", [{"ties": "lowest"}]),
+        (optmai, "drawn", [{}, {"reduce": True, "reuse": False, "shares": "floor"}]),
+        (optmai, "real", [{}, {"reduce": True, "shares": "cumulative"}]),
+        (optmai, "records", [{"accept": "kth", "ties": "lowest"}]),
+        (optmai, "drawn", [{"accept": "printed"}]),
+        (optmai, "drawn", [{"last": "uniform", "inflate": False}]),
+    ],
+)
+def test_fast_rounds_equal_the_rules(rule: Any, rewards: str, options: list[dict[str, Any]]) -> None:
+    same_bits([rule(8, k, budget, **each) for each in options for k, budget in CASES], rewards)
+
+
+@pytest.mark.parametrize("rewards", ["drawn", "records"])
+def test_fast_uniform_equals_the_rule(rewards: str) -> None:
+    same_bits([uniform(k, spread) for spread in (False, True) for k, _ in CASES], rewards)
 
 
 @pytest.mark.parametrize(("rule", "rewards"), [("optmai", "drawn"), ("sar", "records")])
@@ -200,7 +251,7 @@ def test_arrays_that_shrink_change_nothing(rule: str, rewards: str) -> None:
     if rewards == "records":
         model = replay(paying, again=False)
     problem = arms(budget, *model, on_tape=True, show_chosen=True)
-    policy = (optmai if rule == "optmai" else sar)(n, 20, budget)
+    policy = accelerated((optmai if rule == "optmai" else sar)(n, 20, budget), problem)
     found = simulate(problem, policy, runs=5, lanes=3)
     for run in range(5):
         alone = record(problem, policy, np.uint32(run), 64)
@@ -214,11 +265,15 @@ RESOLUTION = 2e-5
 """Bounds that differ by less may compare otherwise in float32."""
 
 
-def same_walk(expected: oracles.Result, means: Any, budget: int, policy: Any, run: int) -> dict[str, Any] | None:
-    """What was found of a rule that could be compared at all; it is so pull by pull."""
+def agrees(expected: oracles.Result, means: Any, budget: int, rule: Lucb, run: int, implementation: str) -> Any:
+    """What was found of a rule that could be compared at all; of turns of small blocks, it is so pull by pull."""
     if expected.margin < RESOLUTION:
         return None
-    found = play(means, budget, replace(policy, turns=1), run, 4096, record_walk)
+    if implementation == "reference":
+        found = play(means, budget, rule, run, 512, implementation="reference")
+        agree(found, expected, budget)
+        return found
+    found = play(means, budget, Walk(rule, block=4, turns=1), run, 2048, record_walk)
     agree(found, expected, budget)
     opening = list(range(len(means))) if len(expected.sequence) else []
     walked = opening + [arm for pair in found["sequence"].tolist() for arm in pair if arm >= 0]
@@ -226,42 +281,43 @@ def same_walk(expected: oracles.Result, means: Any, budget: int, policy: Any, ru
     return found
 
 
-@pytest.mark.parametrize("odd", ["weak", "strong", "skip"])
-def test_lucb_is_its_oracle(odd: str) -> None:
-    """With small blocks, most arms are not looked at in a round."""
+@both
+def test_lucb_is_its_oracle(implementation: str) -> None:
     compared = 0
-    for number, n, k, budget, run in instances(24, 12):
-        budget = min(budget, LONGEST)
-        means = means_of(number, n)
-        if budget < n:
-            continue
+    for number, n, k, budget, run in instances(36, 12):
+        means, odd = means_of(number, n), ODD[number % 3]
         expected = oracles.lucb(Tape(means, run), n, k, budget, odd=odd)
-        compared += same_walk(expected, means, budget, replace(lucb(k, odd=odd), block=4), run) is not None
-    assert compared > 15
+        compared += agrees(expected, means, budget, lucb(k, odd=odd), run, implementation) is not None
+    assert compared > 24
 
 
+@both
 @pytest.mark.parametrize("divergence", ["hoeffding", "kl"])
-@pytest.mark.parametrize("closed", [False, True])
-def test_lucb_with_its_own_stopping_is_its_oracle(divergence: str, closed: bool) -> None:
+def test_lucb_with_its_own_stopping_is_its_oracle(divergence: str, implementation: str) -> None:
+    oracle: Any = oracles.kl_lucb if divergence == "kl" else oracles.lucb_confidence
     compared = stopped = 0
     for number, n, k, _, run in instances(30, 12):
-        if n > 23:
-            continue
         means, budget = np.random.default_rng(number).permutation(np.linspace(0, 1, n)), 400
         options: dict[str, Any] = {"epsilon": 0.4, "delta": 0.2}
-        stop = {"stop": "at most" if closed else "less", "first_check": not closed}
-        if divergence == "kl":
-            expected = oracles.kl_lucb(Tape(means, run), n, k, budget=budget, **options, **stop)
-        else:
-            expected = oracles.lucb_confidence(Tape(means, run), n, k, budget=budget, **options, **stop)
-        policy = replace(lucb(k, divergence=divergence, closed=closed, late=closed, **options), block=4)
-        found = same_walk(expected, means, budget, policy, run)
+        expected = oracle(Tape(means, run), n, k, budget=budget, **options)
+        found = agrees(expected, means, budget, lucb(k, divergence=divergence, **options), run, implementation)
         compared += found is not None
         if found is not None and k < n:
             assert found["stopped"] == (expected.ended == "answer")
             stopped += int(found["stopped"])
     assert compared > 12
     assert stopped > 2
+
+
+@pytest.mark.parametrize("rewards", ["drawn", "records"])
+def test_fast_lucb_equals_the_rule(rewards: str) -> None:
+    """With a budget that is cut in two by a checkpoint, with one that ends, and where the rule stops by itself."""
+    same_bits([lucb(k, odd=odd) for odd in ODD for k, _ in CASES], rewards)
+    same_bits([lucb(k, epsilon=0.9) for k, _ in CASES], rewards)
+
+
+def test_fast_kl_lucb_equals_the_rule() -> None:
+    same_bits([lucb(k, epsilon=epsilon, divergence="kl") for epsilon in (None, 0.9) for k, _ in CASES], "drawn")
 
 
 @pytest.mark.parametrize("rewards", ["drawn", "records"])
@@ -282,10 +338,10 @@ def test_lucb_with_checkpoints_gives_the_bits_of_smaller_budgets(rewards: str) -
 
 @pytest.mark.parametrize(("divergence", "budget"), [("hoeffding", 3000), ("kl", 1500)])
 def test_lucb_does_not_depend_on_blocks_nor_lanes(divergence: str, budget: int) -> None:
-    """Nor on how many turns a step makes: no bit may tell when an arm was looked at, or beside which lanes."""
-    problem, policy = arms(budget, given(np.linspace(0.1, 0.9, 200)), Bernoulli()), lucb(20, divergence=divergence)
-    expected = simulate(problem, policy, runs=24)
-    for name, values in simulate(problem, replace(policy, block=8, turns=100), runs=24, lanes=5).items():
+    """Nor on how many turns a step makes: no bit may tell when an arm was evaluated, or beside which lanes."""
+    problem, rule = arms(budget, given(np.linspace(0.1, 0.9, 200)), Bernoulli()), lucb(20, divergence=divergence)
+    expected = simulate(problem, rule, runs=24)
+    for name, values in simulate(problem, Walk(rule, block=8, turns=100), runs=24, lanes=5).items():
         np.testing.assert_array_equal(values, expected[name], name)
 
 

@@ -1,11 +1,10 @@
 """epsilon-Greedy: with probability epsilon as Random, else as Greedy (Cheng et al. 2010, section 4.3, Algorithm 5).
 
-Here many entities can have an estimate above 0. Nearly always some have the estimate 1: they stand first among the
-entities met, then those with an estimate between, then those with 0, and an operation moves at most three. Only while
-no estimate is 1, those between are searched for the highest.
+Here many entities can have an estimate above 0. The entities met stand in three parts: those with the estimate 1, those
+between, and those with 0. Only where no estimate is 1 does a greedy operation compare estimates: the part between has a
+binary tree over its slots (``Ties``), each node of which knows the highest estimate below it and how many have it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,96 +13,138 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.cleaning.pool import PADDING, Entry, below, row_at
+from jaxbandit.cleaning.pool import PADDING
 from jaxbandit.cleaning.problem import Outcome, Totals, Tries, View
-from jaxbandit.cleaning.random import PICK, single
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
-from jaxbandit.random.draws import uniform
+from jaxbandit.random.draws import scale, uniform
 from jaxbandit.random.fence import once
-from jaxbandit.random.stream import Stream, words
+from jaxbandit.random.stream import words
 
-EXPLORE, TIE = 2, 3
+EXPLORE = 2
+"""What a word of the policy's stream is for: the first of a pair is the coin, the second the choice."""
+
+CERTAIN, BETWEEN, ZERO, NOWHERE = range(4)
+"""The parts; an entity that was not met, or is clean, is in none."""
 
 
-def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Array]:
-    """``f(rows, needed, end, best, ties, high, low, index)``: where ``needed``, a slot before ``end`` of the highest
-    estimate, at random among ties. ``best`` is the highest of others elsewhere, ``ties`` of them: -1 for one of these.
+class Known(NamedTuple):
+    """An entity with the operations on it so far, how many of them succeeded, and its false values left (int32)."""
 
-    ``estimates``: of some rows, float32; ``size``: how many rows are looked at together.
-    """
+    entity: Array
+    tried: Array
+    gained: Array
+    left: Array
 
-    def one(
-        rows: Array, needed: Array, end: Array, least: Array, others: Array, high: Array, low: Array, index: Array
-    ) -> Array:
-        capacity = rows.shape[0]
-        stop = jnp.where(needed, end, 0)
+    def add(self, outcome: Outcome) -> "Known":
+        """The record after an outcome."""
+        tried, gained, left = self.tried + outcome.cleans, self.gained + outcome.removed, self.left - outcome.removed
+        return Known(self.entity, tried, gained, left)
 
-        def chunk(begin: Array) -> tuple[Array, Array]:
-            first = jnp.minimum(begin, max(0, capacity - size))
-            part = lax.dynamic_slice_in_dim(rows, first, min(size, capacity))
-            slots = first + jnp.arange(part.shape[0], dtype=jnp.int32)
-            return slots, jnp.where((slots >= begin) & (slots < stop), estimates(part), -1)
+    def part(self) -> Array:
+        """Where an entity with this record belongs; it was tried."""
+        part = jnp.where(self.gained == self.tried, CERTAIN, jnp.where(self.gained > 0, BETWEEN, ZERO))
+        return jnp.where(self.left == 0, NOWHERE, part)
 
-        def highest(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            begin, best, ties = state
-            _, found = chunk(begin)
-            top = jnp.maximum(best, jnp.max(found))
-            here = jnp.sum(found == top, dtype=jnp.int32)
-            return begin + size, top, jnp.where(top > best, 0, ties) + here
+    def estimate(self) -> Array:
+        """gained / tried as the bits of a float32, whose order is that of the estimates."""
+        ratio = self.gained.astype(jnp.float32) / jnp.maximum(self.tried, 1).astype(jnp.float32)
+        return lax.bitcast_convert_type(ratio, jnp.int32)
 
-        def more(state: tuple[Array, ...]) -> Array:
-            return state[0] < stop
 
-        zero = jnp.int32(0)
-        _, best, ties = lax.while_loop(more, highest, (zero, least, others))
-
-        def tied(begin: Array) -> Array:
-            return jnp.sum(chunk(begin)[1] == best, dtype=jnp.int32)
-
-        # The chunk that has the rank among ties, then the place in it: prefix sums of all would cost much more.
-        rank = below(Stream(high, low), TIE, index, jnp.maximum(ties, 1)) - jnp.where(best > least, 0, others)
-        begin, rank, _ = lax.while_loop(
-            lambda state: (state[0] < stop) & (state[1] >= state[2]),
-            lambda state: (state[0] + size, state[1] - state[2], tied(state[0] + size)),
-            (zero, rank, tied(zero)),
-        )
-        slots, found = chunk(begin)
-        before = jnp.cumsum(found == best, dtype=jnp.int32)
-        slot = jnp.max(jnp.where((found == best) & (before == rank + 1), slots, 0))
-        return jnp.where(rank < 0, -1, slot)
-
-    searched = jax.custom_batching.custom_vmap(one)
-
-    @searched.def_vmap
-    def of_all(lanes: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
-        """Not at all where no lane needs it."""
-        full = [x if has else jnp.broadcast_to(x, (lanes, *x.shape)) for x, has in zip(operands, batched, strict=True)]
-        return lax.cond(jnp.any(full[1]), jax.vmap(one), lambda *_: jnp.zeros(lanes, jnp.int32), *full), True
-
-    found: Callable[..., Array] = searched
+def _at(x: Array, place: Array) -> Array:
+    """``x[place]``, of a place that there is."""
+    found: Array = lax.dynamic_index_in_dim(x, place, keepdims=False, allow_negative_indices=False)
     return found
 
 
-def _estimates(rows: Array) -> Array:
-    return rows[:, 2].astype(jnp.float32) / jnp.maximum(rows[:, 1], 1).astype(jnp.float32)
+def _put(x: Array, value: Array, place: Array) -> Array:
+    """``x`` with another value in a place that there is."""
+    start = (place, *[jnp.zeros_like(place)] * (x.ndim - 1))
+    return lax.dynamic_update_slice(x, value[None], start, allow_negative_indices=False)
 
 
-_searched = search(_estimates, 64)
+_Way = tuple[Array, Array, Array, Array, Array, Array, Array]
+
+
+class Ties(NamedTuple):
+    """The highest estimate in each part of an array's slots, and how many slots have it: a binary tree.
+
+    ``best``, ``many``: int32, (runs * 2 * capacity,), those of all runs that share the arrays. Of the nodes of ``run``,
+    1 is the root, 2 i and 2 i + 1 are below node i, and capacity + j is slot j. The tree ends at the lowest node that
+    is above all slots in use; what is said of other slots is out of date and is never read.
+    """
+
+    best: Array
+    many: Array
+    run: Array
+
+    def _top(self, capacity: int, size: Array) -> Array:
+        return capacity >> (32 - lax.clz(jnp.maximum(size - 1, 0)))
+
+    def highest(self, capacity: int, size: Array) -> Array:
+        """How many of the ``size`` slots in use have the highest estimate."""
+        return _at(self.many, self.run * (2 * capacity) + self._top(capacity, size))
+
+    def find(self, capacity: int, size: Array, rank: Array, where: Array) -> Array:
+        """The slot of a rank, from 0, among those that have the highest estimate; 0 where not ``where``."""
+        base, top = self.run * (2 * capacity), self._top(capacity, size)
+        best = _at(self.best, base + top)
+
+        def lower(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            node, rank = carry
+            child = base + 2 * node
+            first = jnp.where(_at(self.best, child) == best, _at(self.many, child), 0)
+            right = rank >= first
+            return 2 * node + right.astype(jnp.int32), rank - jnp.where(right, first, 0)
+
+        start = jnp.where(where, top, capacity), rank
+        return lax.while_loop(lambda carry: carry[0] < capacity, lower, start)[0] - capacity
+
+    def put(self, capacity: int, size: Array, slot: Array, estimate: Array, where: Array, new: Array) -> "Ties":
+        """With another estimate in a slot, where ``where``; ``size`` slots are in use then.
+
+        ``estimate``: 0 for a slot that is in use no longer; ``new``: the slot was not in use before.
+        """
+        base, top = self.run * (2 * capacity), self._top(capacity, size)
+
+        def upward(carry: _Way) -> _Way:
+            # All reads come after the writes, or XLA would copy the arrays.
+            best, many, node, width, high, ties, _ = carry
+            best, many = _put(best, high, base + node), _put(many, ties, base + node)
+            other, above = node ^ 1, node >> 1
+            used = other * width - capacity < size
+            rival = jnp.where(used, _at(best, base + other), 0)
+            ties = jnp.where(high >= rival, ties, 0)
+            ties = ties + jnp.where(used & (rival >= high), _at(many, base + other), 0)
+            high = jnp.maximum(high, rival)
+            same = (_at(best, base + above) == high) & (_at(many, base + above) == ties)
+            return best, many, above, 2 * width, high, ties, (node > top) & (new | ~same)
+
+        ties = (estimate > 0).astype(jnp.int32)
+        start: _Way = self.best, self.many, capacity + slot, jnp.int32(1), estimate, ties, where
+        best, many, *_ = lax.while_loop(lambda carry: carry[-1], upward, start)
+        return Ties(best, many, self.run)
 
 
 class State(NamedTuple):
-    """``rows``: int32, shape (memory, 3), the entities met that have false values left, an ``Entry`` each: those with
-    an estimate of 1 to ``certain``, with one above 0 to ``positive``, all to ``size``. ``met``: how many were met;
-    ``slot`` and ``at``: the entity that is next, drawn when the last one's outcome is told, as in ``random.py``."""
+    """``rows``: int32, (2 * memory + PADDING, 4), a ``Known`` each: from row 0 upward those of the part ``CERTAIN``,
+    from row memory - 1 downward those of ``ZERO``, from row memory upward those of ``BETWEEN``; ``best``, ``many``:
+    see ``Ties``; ``sizes``: how many a part has; ``met``: how many were met. ``part`` and ``slot``: the place of the
+    entity that is next, and ``at`` itself; ``last``: the last one of its part, which fills its place when it leaves.
+
+    ``run``: where the arrays are those of many runs, one behind the other, the number of this one; else 0."""
 
     rows: Array
-    certain: Array
-    positive: Array
-    size: Array
+    best: Array
+    many: Array
+    sizes: tuple[Array, Array, Array]
     met: Array
+    part: Array
     slot: Array
-    at: Entry
+    at: Known
+    last: Known
+    run: Array
     totals: Totals
 
 
@@ -111,88 +152,107 @@ class State(NamedTuple):
 @dataclass(frozen=True)
 class EpsilonGreedy:
     """``epsilon``: the share of random operations, 0 to 1 (float32); ``memory`` (static): the most entities that a run
-    can meet. Estimates are equal if they are as float32: to 4,096 operations an entity, if they are."""
+    can meet, a power of two. Estimates are equal if they are as float32: to 4,096 operations an entity, if they are."""
 
     epsilon: Array
     memory: int = field(metadata={"static": True})
 
-    execution = Execution(scratch=("rows",), masked=True)
+    execution = Execution(most_lanes=32, scratch=("rows", "best", "many"), masked=True, in_turn=True)
 
     def init(self, view: View) -> State:
         """Nothing met."""
         zero = jnp.int32(0)
-        rows = jnp.zeros((self.memory + PADDING, 3), jnp.int32)
-        nothing = State(rows, zero, zero, zero, zero, zero, Entry(zero, zero, zero), Totals.zero())
-        return self._drawn(view, nothing)
+        rows = jnp.zeros((2 * self.memory + PADDING, 4), jnp.int32)
+        tree = jnp.zeros(2 * self.memory, jnp.int32)
+        nobody = Known(zero, zero, zero, zero)
+        state = State(
+            rows, tree, tree, (zero, zero, zero), zero, zero, zero, nobody, nobody, zero, Totals.zero()
+        )  # fmt: skip
+        return self._drawn(view, state)
+
+    def _row(self, run: Array, part: Array, slot: Array) -> Array:
+        """The row of a slot of a part; of none, a row that nothing is kept in."""
+        place = jnp.where(part == ZERO, self.memory - 1 - slot, jnp.where(part == BETWEEN, self.memory + slot, slot))
+        return run * (2 * self.memory + PADDING) + jnp.where(part == NOWHERE, 2 * self.memory, place)
 
     def _drawn(self, view: View, state: State) -> State:
         """The state with the next entity."""
-        index = state.totals.spent
-        exploit = uniform(words(view.choices, EXPLORE, index)[0]) >= self.epsilon
-        greedy = once((exploit & (state.positive > 0)).astype(jnp.int32)) > 0
-        needed = greedy & (state.certain == 0)
-        best = _searched(state.rows, needed, state.positive, jnp.float32(0), jnp.int32(0), *view.choices, index)
-        alive = jnp.maximum(state.size + view.entities - state.met, 1)
-        bound = jnp.where(greedy, state.certain, alive)
-        drawn = below(view.choices, jnp.where(greedy, TIE, PICK), index, bound)
-        slot = jnp.minimum(jnp.where(needed, best, drawn), state.size)
-        met = row_at(state.rows, slot)
-        fresh = Entry(view.in_random_order(jnp.minimum(state.met, view.entities - 1)), jnp.int32(0), jnp.int32(0))
-        at = Entry(*(jnp.where(slot < state.size, a, b) for a, b in zip(met, fresh, strict=True)))
-        return state._replace(slot=slot, at=at)
+        certain, between, zeros = state.sizes
+        coin, word = words(view.choices, EXPLORE, state.totals.spent)
+        alive = certain + between + zeros + (view.entities - state.met)
+        explore = uniform(coin) < self.epsilon
+        ties = Ties(state.best, state.many, state.run)
+        best = jnp.where(certain > 0, certain, jnp.where(between > 0, ties.highest(self.memory, between), alive))
+        rank = once(scale(word, jnp.where(explore, alive, best)))
+        search = ~explore & (certain == 0) & (between > 0)
+        tied = ties.find(self.memory, between, rank, search)
+        part = jnp.where(rank < certain, CERTAIN, jnp.where(rank < certain + between, BETWEEN, ZERO))
+        before = jnp.where(rank < certain, 0, jnp.where(rank < certain + between, certain, certain + between))
+        slot = jnp.where(search, tied, rank - before)
+        part = jnp.where(search, BETWEEN, part)
+        part = once(jnp.where((part == ZERO) & (slot >= zeros), NOWHERE, part))
+        size = jnp.where(part == CERTAIN, certain, jnp.where(part == BETWEEN, between, zeros))
+        row, last = once(self._row(state.run, part, slot)), once(self._row(state.run, part, size - 1))
+
+        def fresh() -> Known:
+            entity = view.in_random_order(jnp.minimum(state.met, view.entities - 1))
+            return Known(entity, jnp.int32(0), jnp.int32(0), view.false_values(entity))
+
+        at: Known = lax.cond(part == NOWHERE, fresh, lambda: Known(*_at(state.rows, row)))
+        return state._replace(part=part, slot=slot, at=at, last=Known(*_at(state.rows, last)))
 
     def ask(self, view: View, state: State) -> Tries:
         """One operation."""
-        return single(view, state.at, self.done(view, state))
+        made = jnp.where(self.done(view, state), 0, 1)
+        return Tries(state.at.entity, state.at.tried, state.at.left, made)
 
     def tell(self, view: View, state: State, pull: Tries, outcome: Outcome) -> State:
         """Move the entity to those of its new estimate, or out if it is clean, and draw the next."""
-        rows, certain, positive, size, met, slot, at, totals = state
+        outcome = Outcome(once(outcome.cleans), once(outcome.removed))
         moved = outcome.cleans > 0
-        clean = moved & (outcome.removed == pull.successes)
-        after = at.add(outcome)
-        new = slot >= size
-        grown = size + (moved & new).astype(jnp.int32)
-        # Parts are numbered 0, 1, 2. What is clean leaves by the end of the last part.
-        old = jnp.where(slot < certain, 0, jnp.where(slot < positive, 1, 2))
-        part = jnp.where(after.gained == after.tried, 0, jnp.where(after.gained > 0, 1, 2))
-        part = once(jnp.where(moved, jnp.where(clean, 2, part), old))
-        down, up = part > old, part < old
-        # The hole at the slot wanders over the borders between; each time the entity at the border fills it.
-        over_first = (jnp.minimum(old, part) == 0) & (part != old)
-        over_second = (jnp.maximum(old, part) == 2) & (part != old)
-        border = jnp.where(up, certain, certain - 1), jnp.where(up, positive, positive - 1)
-        row, capacity = jnp.stack(after), rows.shape[0]
-        one = jnp.where(jnp.where(up, over_second, ~over_first), border[1], border[0])
-        one, two = (once(jnp.clip(place, 0, capacity - 1)) for place in (one, jnp.where(up, border[0], border[1])))
-        crossings = once(over_first.astype(jnp.int32) + over_second.astype(jnp.int32))
-        # One read and one write: of two, XLA would copy the array in between.
-        places = jnp.stack([slot, one, two])
-        first, second, last = rows[jnp.stack([one, two, once(jnp.clip(grown - 1, 0, capacity - 1))])]
-        end = jnp.where(clean & ~new, last, row)
-        values = jnp.stack([jnp.where(crossings == 0, end, first), jnp.where(crossings == 1, end, second), end])
-        write = jnp.stack([moved, crossings > 0, crossings > 1])
-        # Where borders meet, what is written last stands.
-        again = jnp.stack(
-            [write[1] & (slot == one) | write[2] & (slot == two), write[2] & (one == two), jnp.bool_(False)]
+        after = state.at.add(outcome)
+        part = once(jnp.where(moved, after.part(), state.part))
+        stays = part == state.part
+        # What is left of its old place: its own record, or that of the last one there.
+        kept = Known(*(jnp.where(stays, new, last) for new, last in zip(after, state.last, strict=True)))
+        size = jnp.where(part == CERTAIN, state.sizes[CERTAIN], state.sizes[BETWEEN])
+        size = jnp.where(part == ZERO, state.sizes[ZERO], size)
+        hole = once(self._row(state.run, state.part, state.slot))
+        place = once(self._row(state.run, jnp.where(stays, NOWHERE, part), size))
+        rows = _put(state.rows, jnp.where(state.part != NOWHERE, jnp.stack(kept), 0), hole)
+        rows = _put(rows, jnp.where(~stays & (part != NOWHERE), jnp.stack(after), 0), place)
+        leaves, enters = ((~stays & (x == BETWEEN)) for x in (state.part, part))
+        sizes = tuple(
+            old + (part == number).astype(jnp.int32) - (state.part == number).astype(jnp.int32)
+            for number, old in enumerate(state.sizes)
         )
-        rows = rows.at[jnp.where(write & ~again, places, capacity)].set(values, mode="drop")
-        step = up.astype(jnp.int32) - down.astype(jnp.int32)
-        state = State(
+        between = once(sizes[BETWEEN])
+        ties = Ties(state.best, state.many, state.run)
+        filled = moved & (state.part == BETWEEN) & (state.slot < between)
+        ties = ties.put(self.memory, between, state.slot, once(kept.estimate()), filled, jnp.bool_(False))
+        end = jnp.where(leaves, between, between - 1)
+        estimate = once(jnp.where(leaves, 0, after.estimate()))
+        ties = ties.put(self.memory, between, end, estimate, leaves | enters, enters)
+        told = State(
             rows=rows,
-            certain=certain + jnp.where(over_first, step, 0),
-            positive=positive + jnp.where(over_second, step, 0),
-            size=grown - clean.astype(jnp.int32),
-            met=met + (moved & new).astype(jnp.int32),
-            slot=slot,
-            at=at,
-            totals=totals.add(outcome, clean),
+            best=ties.best,
+            many=ties.many,
+            sizes=(sizes[0], between, sizes[2]),
+            met=state.met + (moved & (state.part == NOWHERE)).astype(jnp.int32),
+            part=state.part,
+            slot=state.slot,
+            at=state.at,
+            last=state.last,
+            run=state.run,
+            totals=state.totals.add(outcome, moved & (part == NOWHERE)),
         )
-        return self._drawn(view, state)
+        return self._drawn(view, told)
 
     def done(self, view: View, state: State) -> Array:
         """The budget is spent, or no false value is left."""
-        return (state.totals.spent >= view.budget) | (state.size + view.entities - state.met <= 0)
+        certain, between, zeros = state.sizes
+        alive = certain + between + zeros + view.entities - state.met
+        return (state.totals.spent >= view.budget) | (alive <= 0)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Totals``."""

@@ -4,20 +4,83 @@ Those that failed once at most are numbers by their successes; the others are a 
 on an entity that the last run could not tell, and then a run of others.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jaxbandit.cleaning.alike import pack, unpack
-from jaxbandit.cleaning.epsilon_greedy import search, share
+from jaxbandit.cleaning.epsilon_greedy import share
 from jaxbandit.cleaning.mixed import BEST, BYTE, CLEAN, DIRTY, FAILED, NEW, NOTHING, Counts, Mix, Mixed, estimate, width
-from jaxbandit.cleaning.pool import PADDING
+from jaxbandit.cleaning.pool import PADDING, below
 from jaxbandit.cleaning.problem import Totals, View
 from jaxbandit.grammar import Execution
+from jaxbandit.random.stream import Stream
+
+TIE = 3
+
+
+def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Array]:
+    """``f(rows, needed, end, best, ties, high, low, index)``: where ``needed``, a slot before ``end`` of the highest
+    estimate, at random among ties. ``best`` is the highest of others elsewhere, ``ties`` of them: -1 for one of these.
+
+    ``estimates``: of some rows, float32; ``size``: how many rows are looked at together.
+    """
+
+    def one(
+        rows: Array, needed: Array, end: Array, least: Array, others: Array, high: Array, low: Array, index: Array
+    ) -> Array:
+        capacity = rows.shape[0]
+        stop = jnp.where(needed, end, 0)
+
+        def chunk(begin: Array) -> tuple[Array, Array]:
+            first = jnp.minimum(begin, max(0, capacity - size))
+            part = lax.dynamic_slice_in_dim(rows, first, min(size, capacity))
+            slots = first + jnp.arange(part.shape[0], dtype=jnp.int32)
+            return slots, jnp.where((slots >= begin) & (slots < stop), estimates(part), -1)
+
+        def highest(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            begin, best, ties = state
+            _, found = chunk(begin)
+            top = jnp.maximum(best, jnp.max(found))
+            here = jnp.sum(found == top, dtype=jnp.int32)
+            return begin + size, top, jnp.where(top > best, 0, ties) + here
+
+        def more(state: tuple[Array, ...]) -> Array:
+            return state[0] < stop
+
+        zero = jnp.int32(0)
+        _, best, ties = lax.while_loop(more, highest, (zero, least, others))
+
+        def tied(begin: Array) -> Array:
+            return jnp.sum(chunk(begin)[1] == best, dtype=jnp.int32)
+
+        # The chunk that has the rank among ties, then the place in it: prefix sums of all would cost much more.
+        rank = below(Stream(high, low), TIE, index, jnp.maximum(ties, 1)) - jnp.where(best > least, 0, others)
+        begin, rank, _ = lax.while_loop(
+            lambda state: (state[0] < stop) & (state[1] >= state[2]),
+            lambda state: (state[0] + size, state[1] - state[2], tied(state[0] + size)),
+            (zero, rank, tied(zero)),
+        )
+        slots, found = chunk(begin)
+        before = jnp.cumsum(found == best, dtype=jnp.int32)
+        slot = jnp.max(jnp.where((found == best) & (before == rank + 1), slots, 0))
+        return jnp.where(rank < 0, -1, slot)
+
+    searched = jax.custom_batching.custom_vmap(one)
+
+    @searched.def_vmap
+    def of_all(lanes: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
+        """Not at all where no lane needs it."""
+        full = [x if has else jnp.broadcast_to(x, (lanes, *x.shape)) for x, has in zip(operands, batched, strict=True)]
+        return lax.cond(jnp.any(full[1]), jax.vmap(one), lambda *_: jnp.zeros(lanes, jnp.int32), *full), True
+
+    found: Callable[..., Array] = searched
+    return found
 
 
 def _estimates(rows: Array) -> Array:

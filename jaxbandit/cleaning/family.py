@@ -61,6 +61,10 @@ MOST_REMEMBERED = 1 << 24
 """The most entities that a run remembers: 200 MB of them."""
 
 
+LEAST_COUNTED = 0.4
+"""From this epsilon on epsilon-greedy may count entities alike."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """A cleaning problem as its user describes it.
@@ -107,6 +111,11 @@ class Setting:
                 f"at most {MOST_REMEMBERED} here, as this policy remembers each entity met (known-sc and ee do not)",
             )  # fmt: skip
         return size
+
+    @property
+    def ambiguous(self) -> float:
+        """How many entities have a false value on average."""
+        return self.entities * float(self.distribution[1:].sum())
 
     @cached_property
     def distribution(self) -> np.ndarray:
@@ -297,8 +306,8 @@ def _ee(
 
 
 def _random(setting: Setting) -> tuple[Random | RandomAlike, dict[str, Any]]:
-    met = setting.entities * float(setting.distribution[1:].sum())
-    return RandomAlike() if setting.alike and fits(setting.budget, met) else Random(setting.memory), {}
+    counted = setting.alike and fits(setting.budget, setting.ambiguous)
+    return RandomAlike() if counted else Random(setting.memory), {}
 
 
 def _greedy(setting: Setting) -> tuple[Greedy | GreedyAlike, dict[str, Any]]:
@@ -306,7 +315,8 @@ def _greedy(setting: Setting) -> tuple[Greedy | GreedyAlike, dict[str, Any]]:
 
 
 def _epsilon_greedy(setting: Setting, epsilon: float) -> tuple[EpsilonGreedy | EpsilonGreedyAlike, dict[str, Any]]:
-    if setting.alike:
+    # Counting gains only where hardly any operation falls on an entity that failed before; else it is much slower.
+    if setting.alike and epsilon >= LEAST_COUNTED and fits(setting.budget, setting.ambiguous):
         return epsilon_greedy_alike(epsilon, setting.memory, setting.weights), {"epsilon": epsilon}
     return epsilon_greedy(epsilon, setting.memory), {"epsilon": epsilon}
 

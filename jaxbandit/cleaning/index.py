@@ -4,6 +4,9 @@ Each entity is an optimal stopping problem (``stopping.py``). At a level, the pr
 on while its index is above the level. Levels go down: at each, first the entities given up before whose index is above
 it, then those not tried before, with the most false values first. The ladder is finest where the budget ends: just
 below the level at which the expected cost of all entities meets it.
+
+The record with which an entity is given up says at which level it will be worth its price again. So it waits in a list
+of that level, from whose end it is taken.
 """
 
 from dataclasses import dataclass, field
@@ -14,10 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.cleaning.pool import Entry, Pool, select
+from jaxbandit.cleaning.pool import PADDING
 from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
 from jaxbandit.grammar import Execution
+from jaxbandit.random.fence import once
 from jaxbandit.random.race import UNLIMITED
+
+_NONE = 2**31 - 1
 
 
 def ladder(level: float) -> np.ndarray:
@@ -31,25 +37,43 @@ def ladder(level: float) -> np.ndarray:
     return np.concatenate([above, level * below])
 
 
+SCANNED = 32
+"""How many entities are looked at together for one of a class."""
+
+
+class Known(NamedTuple):
+    """An entity: its number, its false values at the beginning, the operations on it and how many succeeded (int32)."""
+
+    entity: Array
+    began: Array
+    tried: Array
+    gained: Array
+
+
 class Walk(NamedTuple):
     """Where the search for the next entity stands (int32 all).
 
-    ``stage``: number of the level; ``slot``: the next entry of the pool to be looked at, descending, -1 after the last;
-    ``klass`` and ``place``: of the fresh entity at hand or last seen, by false values descending and in random order.
+    ``stage``: number of the level; ``klass`` and ``place``: false values, descending, and place in the random order, of
+    the next fresh entity to be looked at.
     """
 
     stage: Array
-    slot: Array
     klass: Array
     place: Array
 
 
 class State(NamedTuple):
-    """``at``: the entity at hand; ``pool``: those given up at a higher level."""
+    """``at``: the entity at hand, and ``slot`` its row. ``rows``: int32, (memory + PADDING, 5), a row for each entity
+    met: a ``Known``, and 1 + the row that is before it in its list, 0 for none; ``met``: how many they are. ``ends``:
+    int32, (levels,), 1 + the row at the end of each level's list. ``run``: see ``engine.Policy``."""
 
     walk: Walk
-    at: Entry
-    pool: Pool
+    at: Known
+    slot: Array
+    rows: Array
+    met: Array
+    ends: Array
+    run: Array
     totals: Totals
 
 
@@ -63,94 +87,114 @@ class Index:
     allowed: Array
     memory: int = field(metadata={"static": True})
 
-    execution = Execution(masked=True)
+    execution = Execution(most_lanes=64, scratch=("rows",), masked=True, in_turn=True)
 
     def init(self, view: View) -> State:
         """At the first entity with the most false values."""
         zero = jnp.int32(0)
-        walk = Walk(zero, jnp.int32(-1), jnp.int32(self.allowed.shape[2]), zero)
-        state = State(walk, Entry(zero, zero, zero), Pool.empty(self.memory), Totals.zero())
-        return self._search(view, state, jnp.bool_(True))
+        walk = Walk(zero, jnp.int32(self.allowed.shape[2]), zero)
+        rows = jnp.zeros((self.memory + PADDING, 5), jnp.int32)
+        ends = jnp.zeros(self.allowed.shape[0], jnp.int32)
+        nobody = Known(zero, zero, zero, zero)
+        state = State(walk, nobody, zero, rows, zero, ends, zero, Totals.zero())
+        return self._next(view, state, jnp.bool_(True))
+
+    def _limits(self, began: Array, gained: Array) -> Array:
+        """The failures allowed at each level: int32, (levels,)."""
+        levels, rows, columns = self.allowed.shape
+        row, column = jnp.clip(began, 0, rows - 1), jnp.clip(gained, 0, columns - 1)
+        limits = lax.dynamic_slice(self.allowed, (jnp.int32(0), row, column), (levels, 1, 1)).reshape(-1)
+        return jnp.where(jnp.arange(levels) == levels - 1, UNLIMITED, limits)
 
     def _limit(self, stage: Array, began: Array, gained: Array) -> Array:
-        levels, rows, columns = self.allowed.shape
-        limit = self.allowed[
-            jnp.clip(stage, 0, levels - 1), jnp.clip(began, 0, rows - 1), jnp.clip(gained, 0, columns - 1)
-        ]
-        return jnp.where(stage >= levels - 1, UNLIMITED, limit)
+        limits = self._limits(began, gained)
+        return limits[jnp.clip(stage, 0, limits.shape[0] - 1)]
 
-    def _advance(self, view: View, walk: Walk, pool: Pool) -> Walk:
-        """The next candidate: of the pool, of the class, of the next class, or of the next level."""
-        in_pool = walk.slot >= 0
-        # A class not worth a try ends the level: those below it are worth less.
-        ends = ~in_pool & ((walk.klass <= 0) | ~self._worth(walk))
-        passed = ~in_pool & ~ends & (walk.place >= view.entities)
-        onward = ~in_pool & ~ends & ~passed
-        return Walk(
-            stage=walk.stage + ends.astype(jnp.int32),
-            slot=jnp.where(in_pool, walk.slot - 1, jnp.where(ends, pool.size - 1, walk.slot)),
-            klass=walk.klass - passed.astype(jnp.int32),
-            place=jnp.where(passed, 0, walk.place + onward.astype(jnp.int32)),
-        )
+    def _search(self, view: View, walk: Walk, ends: Array) -> Walk:
+        """The walk at the first level, from its own on, and there at the first class, that has somebody to work on.
 
-    def _search(self, view: View, state: State, leave: Array) -> State:
-        """Where ``leave``: the first entity, from the present candidate on, that is worth its price."""
+        If nobody waits in the level's list, the fresh entity at the walk's place is that one.
+        """
         levels = self.allowed.shape[0]
 
-        def fresh(walk: Walk) -> Array:
-            return view.in_random_order(jnp.clip(walk.place, 0, view.entities - 1))
+        def waiting(walk: Walk) -> Array:
+            return ends[jnp.minimum(walk.stage, levels - 1)] > 0
 
-        def found(walk: Walk) -> Array:
-            entry = state.pool.at(walk.slot)
-            again = entry.tried - entry.gained < self._limit(walk.stage, view.false_values(entry.entity), entry.gained)
-            first = (walk.place < view.entities) & (view.false_values(fresh(walk)) == walk.klass)
-            return jnp.where(walk.slot >= 0, again, (walk.klass > 0) & self._worth(walk) & first)
+        def look(carry: tuple[Walk, Array]) -> tuple[Walk, Array]:
+            walk, _ = carry
+            worth = (walk.klass > 0) & (self._limit(walk.stage, walk.klass, jnp.int32(0)) > 0)
+            place = walk.place + jnp.arange(SCANNED, dtype=jnp.int32)
+            hit = view.false_values(view.in_random_order(jnp.minimum(place, view.entities - 1))) == walk.klass
+            first = jnp.min(jnp.where(hit & (place < view.entities), place, _NONE))
+            found = worth & (first != _NONE)
+            passed = worth & ~found & (walk.place + SCANNED >= view.entities)
+            # A class not worth a try ends the level: those below it are worth less.
+            onward = Walk(
+                stage=walk.stage + (~worth).astype(jnp.int32),
+                klass=walk.klass - passed.astype(jnp.int32),
+                place=jnp.where(found, first, jnp.where(passed, 0, jnp.where(worth, walk.place + SCANNED, walk.place))),
+            )
+            return onward, found | (onward.stage >= levels) | waiting(onward)
 
-        def over(walk: Walk) -> Array:
-            return walk.stage >= levels
+        start = walk, (walk.stage >= levels) | waiting(walk)
+        return lax.while_loop(lambda carry: ~carry[1], look, start)[0]
 
-        walk = lax.while_loop(
-            lambda walk: leave & ~found(walk) & ~over(walk),
-            lambda walk: self._advance(view, walk, state.pool),
-            state.walk,
-        )
-        recalled = leave & (walk.slot >= 0) & ~over(walk)
-        taken = state.pool.at(walk.slot)
-        met = Entry(fresh(walk), jnp.int32(0), jnp.int32(0))
-        pool = state.pool.put(walk.slot, taken, where=recalled, keep=jnp.bool_(False))
-        return State(walk, select(leave, select(walk.slot >= 0, taken, met), state.at), pool, state.totals)
-
-    def _worth(self, walk: Walk) -> Array:
-        return self._limit(walk.stage, walk.klass, jnp.int32(0)) > 0
+    def _next(self, view: View, state: State, leave: Array) -> State:
+        """Where ``leave``: the next entity that is worth its price is at hand."""
+        levels, base = self.allowed.shape[0], state.run * (self.memory + PADDING)
+        # Where nothing is left, the search ends before it begins.
+        walk = self._search(view, state.walk._replace(stage=jnp.where(leave, state.walk.stage, levels)), state.ends)
+        walk = Walk(*(jnp.where(leave, new, old) for new, old in zip(walk, state.walk, strict=True)))
+        stage = jnp.minimum(walk.stage, levels - 1)
+        end = state.ends[stage]
+        again, over = (end > 0) & (walk.stage < levels), walk.stage >= levels
+        row = lax.dynamic_index_in_dim(state.rows, base + jnp.maximum(end - 1, 0), keepdims=False)
+        fresh = view.in_random_order(jnp.minimum(walk.place, view.entities - 1))
+        zero = jnp.int32(0)
+        unmet = Known(fresh, view.false_values(fresh), zero, zero)
+        at = Known(
+            *(jnp.where(leave & ~over, jnp.where(again, old, new), same)
+              for old, new, same in zip(row[:4], unmet, state.at, strict=True))
+        )  # fmt: skip
+        taken = leave & ~again & ~over
+        slot = jnp.where(leave & again, end - 1, jnp.where(taken, state.met, state.slot))
+        ends = state.ends.at[stage].set(jnp.where(leave & again, row[4], end))
+        walk = walk._replace(place=walk.place + taken.astype(jnp.int32))
+        return state._replace(walk=walk, at=at, slot=slot, met=state.met + taken.astype(jnp.int32), ends=ends)
 
     def ask(self, view: View, state: State) -> Pull:
         """Work on the entity at hand until its record could be worth too little.
 
         The failures allowed do not fall as successes are gained, so the present limit can be met but not passed.
         """
-        began = view.false_values(state.at.entity)
-        failed = state.at.tried - state.at.gained
-        limit = self._limit(state.walk.stage, began, state.at.gained)
+        at = state.at
+        limit = self._limit(state.walk.stage, at.began, at.gained)
         return Pull(
-            entity=state.at.entity,
-            attempt=state.at.tried,
-            successes=began - state.at.gained,
-            failures=jnp.where(limit == UNLIMITED, UNLIMITED, limit - failed),
+            entity=at.entity,
+            attempt=at.tried,
+            successes=at.began - at.gained,
+            failures=jnp.where(limit == UNLIMITED, UNLIMITED, limit - (at.tried - at.gained)),
             cleans=jnp.where(self.done(view, state), 0, view.budget - state.totals.spent),
         )
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Go on where that is still worth it, or to the next entity."""
+        outcome = Outcome(once(outcome.cleans), once(outcome.removed))
         moved = outcome.cleans > 0
         clean = moved & (outcome.removed == pull.successes)
-        at = state.at.add(outcome)
-        limit = self._limit(state.walk.stage, pull.successes + state.at.gained, at.gained)
-        given_up = moved & ~clean & (at.tried - at.gained >= limit)
-        pool = state.pool.put(state.pool.size, at, where=given_up, keep=jnp.bool_(True))
-        leave = clean | given_up
-        onward = self._advance(view, state.walk, pool)
-        walk = Walk(*(jnp.where(leave, new, old) for new, old in zip(onward, state.walk, strict=True)))
-        return self._search(view, State(walk, at, pool, state.totals.add(outcome, clean)), leave)
+        at = state.at._replace(tried=state.at.tried + outcome.cleans, gained=state.at.gained + outcome.removed)
+        limits, failed = self._limits(at.began, at.gained), at.tried - at.gained
+        level = jnp.arange(limits.shape[0], dtype=jnp.int32)
+        given_up = moved & ~clean & (failed >= limits[jnp.clip(state.walk.stage, 0, limits.shape[0] - 1)])
+        # The first level below at which this record is worth its price.
+        later = jnp.min(jnp.where((level > state.walk.stage) & (failed < limits), level, limits.shape[0] - 1))
+        base = state.run * (self.memory + PADDING)
+        row = jnp.where(given_up, jnp.stack([*at, state.ends[later]]), 0)
+        slot = jnp.where(given_up, state.slot, self.memory)
+        rows = lax.dynamic_update_slice(state.rows, row[None], (base + slot, jnp.int32(0)))
+        ends = jnp.where((level == later) & given_up, state.slot + 1, state.ends)
+        told = state._replace(at=at, rows=rows, ends=ends, totals=state.totals.add(outcome, clean))
+        return self._next(view, told, clean | given_up)
 
     def done(self, view: View, state: State) -> Array:
         """The budget is spent, or every entity is clean."""

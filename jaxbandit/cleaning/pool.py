@@ -1,4 +1,4 @@
-"""A bag of met entities that a policy draws from at random: an array whose holes the last entry fills."""
+"""What policies that remember the entities they met share: their records, their memory, and draws among them."""
 
 from typing import NamedTuple
 
@@ -32,33 +32,6 @@ def select(condition: Array, yes: Entry, no: Entry) -> Entry:
     return Entry(*(jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True)))
 
 
-class Pool(NamedTuple):
-    """``rows``: int32, shape (capacity, 3), an ``Entry`` each; ``size``: how many are in use (int32)."""
-
-    rows: Array
-    size: Array
-
-    @classmethod
-    def empty(cls, capacity: int) -> "Pool":
-        """A pool for up to ``capacity`` entities."""
-        return cls(jnp.zeros((capacity, 3), jnp.int32), jnp.int32(0))
-
-    def at(self, slot: Array) -> Entry:
-        """The entry in a slot; any slot may be asked for, one in use gives an entry."""
-        row = self.rows[jnp.clip(slot, 0, self.rows.shape[0] - 1)]
-        return Entry(row[0], row[1], row[2])
-
-    def put(self, slot: Array, entry: Entry, *, where: Array, keep: Array) -> "Pool":
-        """Where ``where``: the entry takes its slot (``size`` for a new one) if ``keep``; else the slot is vacated."""
-        new = slot >= self.size
-        last = self.size - 1
-        row = jnp.where(keep, jnp.stack(entry), self.rows[jnp.clip(last, 0, self.rows.shape[0] - 1)])
-        write = where & (keep | ~new)
-        rows = self.rows.at[jnp.where(write, jnp.minimum(slot, self.size), self.rows.shape[0])].set(row, mode="drop")
-        grown = jnp.where(new, keep.astype(jnp.int32), keep.astype(jnp.int32) - 1)
-        return Pool(rows, self.size + jnp.where(where, grown, 0))
-
-
 def below(key: Stream, purpose: ArrayLike, index: Array, bound: Array) -> Array:
     """A whole number from 0 to bound - 1 (int32), each as likely as the others to within 2^-63.
 
@@ -89,4 +62,4 @@ def scaled(high: Array, low: Array, bound: Array) -> Array:
 def capacity_for(entities: int, budget: int) -> int:
     """Room for the entities that a run can meet: a power of two, of which few are used, since each is compiled."""
     most = min(entities, budget)
-    return next(size for size in (1 << 9, 1 << 14, *(1 << bits for bits in range(16, 33, 2))) if size >= most)
+    return next(size for size in (1 << 9, 1 << 11, 1 << 14, *(1 << bits for bits in range(16, 33, 2))) if size >= most)

@@ -1,4 +1,4 @@
-"""What the verbs share beside their arguments: lines and a bar on stderr, and where chunks are computed."""
+"""What the verbs share beside their arguments: lines on stderr, and where chunks are computed."""
 
 import contextlib
 import sys
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxbandit.errors import BadInput
+from jaxbandit.progress import Display
 
 
 def say(line: str) -> None:
@@ -16,23 +17,12 @@ def say(line: str) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar(out: Path) -> Iterator[Any]:
-    """A bar where stderr is a terminal, and at the end a line on how much was done and where it is."""
-    from tqdm import tqdm
-
+def progress_shown(out: Path) -> Iterator[Display]:
+    """Shows the progress of a study, and at the end a line on how much was done and where it is."""
     start = time.monotonic()
-    total = 0
-    with tqdm(unit=" runs", unit_scale=True, disable=None, dynamic_ncols=True) as bar:
-
-        def report(done: int, of: int, widest: float | None = None) -> None:
-            nonlocal total
-            bar.total = total = of
-            if widest is not None:
-                bar.set_postfix_str(f"widest interval ±{widest:.2g}", refresh=False)
-            bar.update(done - bar.n)
-
-        yield report
-    say(f"{total:,} runs done after {time.monotonic() - start:.1f} s; results in {out}")
+    with Display() as display:
+        yield display
+    say(f"{display.status.of:,} runs done after {time.monotonic() - start:.1f} s; results in {out}")
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import tyro
 
 from jaxbandit.cli.arguments import Out, Scheduler
-from jaxbandit.cli.console import progress_bar, workers
+from jaxbandit.cli.console import progress_shown, workers
 from jaxbandit.errors import BadInput
 
 
@@ -44,7 +44,7 @@ class Reproduce:
             )
         figure = FIGURES[self.figure]
         request = Request(figure.runs if self.runs is None else self.runs, self.seed, self.data)
-        with workers(self.scheduler) as (executor, in_flight), progress_bar(self.out) as progress:
+        with workers(self.scheduler) as (executor, in_flight), progress_shown(self.out) as progress:
             rows = reproduce(figure, request, self.out, progress, executor=executor, in_flight=in_flight)
         timings = folder.read(self.out / folder.TIMINGS) if (self.out / folder.TIMINGS).exists() else []
         sys.stdout.write("\n".join(render(table) for table in (rows, timings) if table))

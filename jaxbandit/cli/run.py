@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import tyro
 
 from jaxbandit.cli.arguments import Out, Plugins, Scheduler, StudyFile
-from jaxbandit.cli.console import progress_bar, say, workers
+from jaxbandit.cli.console import progress_shown, say, workers
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Run:
         check_target(study, self.target)
         for line in description(study) if reads_files(study) else ():
             say(line)
-        with workers(self.scheduler) as (executor, in_flight), progress_bar(self.out) as progress:
+        with workers(self.scheduler) as (executor, in_flight), progress_shown(self.out) as progress:
             rows = run(study, self.out, progress, executor=executor, in_flight=in_flight)
         picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, study.labels_of_axes))
         sys.stdout.write(render(rows))

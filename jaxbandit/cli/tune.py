@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import tyro
 from jaxbandit.cli.arguments import Plugins, StudyFile
 from jaxbandit.cli.console import say
 from jaxbandit.errors import BadInput
+from jaxbandit.progress import Display, Status
 
 _TUNED = "tuned.json"
 
@@ -39,7 +39,7 @@ class Tune:
         from jaxbandit.study.describe import description, reads_files
         from jaxbandit.study.run import facts
         from jaxbandit.study.spec import load
-        from jaxbandit.study.summary import Row, dumps, identity
+        from jaxbandit.study.summary import Row, dumps, identity, show
         from jaxbandit.study.table import render
 
         study = load(self.study)
@@ -48,19 +48,20 @@ class Tune:
         for line in description(study) if reads_files(study) else ():
             say(line)
         settings = list(study.settings())
-        start = time.monotonic()
         with ExitStack() as held:
             if self.out is not None:
                 held.enter_context(folder.claimed(self.out, {"tune": study.canonical()}, facts(study)))
+            display = held.enter_context(Display("tuning", "problems"))
             tuned = self._tuned_before()
             rows: list[Row] = []
-            for setting, params in settings:
+            for number, (setting, params) in enumerate(settings):
+                display(Status(number, len(settings), f"tuning for {show(params) if params else 'the problem'}"))
                 key = identity(params)
                 if key not in tuned:
                     tuned[key] = []
                     for row in study.family.tune(setting):
                         tuned[key].append({**row, "params": {**params, **row["params"]}})
-                        say(f"{time.monotonic() - start:.0f} s: {row['policy']}, {row['metric']} = {row['mean']:.6g}")
+                        display.say(f"jaxbandit: {row['policy']}, {row['metric']} = {row['mean']:.6g}")
                     if self.out is not None:
                         folder.write(self.out / _TUNED, json.dumps(tuned).encode())
                 rows += tuned[key]

@@ -1,14 +1,24 @@
-"""The bootstrap of a sample's frequency counts: n of its n answers drawn again, each time any of them.
+"""The variance of an estimated gain under the bootstrap: n of a sample's n answers drawn again, each time any of them.
 
-A resample is exact: each of the n draws takes one word and falls to an entity by integers alone. Whose entity is whose
-does not matter, so it too is frequency counts. It costs the product of answers and distinct entities, in vectors.
+- ``resampled`` makes such samples of any size. Each of the n draws takes one word and falls to an entity by integers
+  alone. Whose entity is whose does not matter, so a resample is frequency counts again. It costs the product of answers
+  and distinct entities.
+- ``few_resampled`` makes the same draws for at most ``FEW`` answers, where a set of entities is the bits of a word.
+- ``delta_variance`` is the limit of many resamples for more answers, for estimators that are smooth functions of a few
+  totals. The others are not smooth: a frequency that comes up or not changes the fitted curve by a jump.
 """
 
+import functools
+from collections.abc import Callable, Sequence
+
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
+from jax.scipy.special import ndtr
 from jax.typing import ArrayLike
 
-from jaxbandit.extraction.estimators import Estimator, chao92_shen
+from jaxbandit.extraction.estimators import Totals
 from jaxbandit.random.draws import LARGEST, scale
 from jaxbandit.random.fence import once_in_blocks as fenced
 from jaxbandit.random.stream import Stream, words
@@ -16,6 +26,9 @@ from jaxbandit.random.trials import over_lanes
 
 _DRAWS, _ENTITIES = 32, 64
 """Draws and entities that are compared at a time."""
+
+FEW = 31
+"""Samples of so many answers, at most, are resampled in the bits of an int32."""
 
 
 def before(f: Array) -> Array:
@@ -86,35 +99,151 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
     return found, fits
 
 
+def drawn(key: Stream, f: Array, sizes: Array, copies: int) -> list[Array]:
+    """Bootstrap samples of some samples of at most ``FEW`` answers, draw by draw: the same as those of ``resampled``,
+    where the arguments are explained.
+
+    Returns:
+        Of each of ``FEW`` draws, int32 (copies, samples): the entity that it falls to, by its rank in the order of the
+        columns; a number of its own from ``FEW`` on, where there are fewer draws.
+    """
+    n = jnp.sum(f * sizes, axis=1)
+    # A word has a bit for each answer: those with which an entity begins, every i-th within a column of size i.
+    every = np.array([sum(1 << place for place in range(0, FEW, max(i, 1))) for i in range(FEW + 1)], np.int32)
+    some = jnp.asarray(every)[jnp.minimum(sizes, FEW)] & ((1 << jnp.minimum(f * sizes, FEW)) - 1)
+    first = jnp.sum(jnp.where(f > 0, some << before(f * sizes), 0), axis=1)
+    index = jnp.arange((FEW + 1) // 2 * copies, dtype=jnp.int32).reshape(-1, copies, 1)
+    halves = []
+    for part, word in enumerate(words(key, n, index)):
+        number = 2 * jnp.arange(index.shape[0], dtype=jnp.int32)[:, None, None] + part
+        rank = lax.population_count(first & ((2 << scale(word, n)) - 1)) - 1
+        halves.append(fenced(jnp.where(number < n, rank, FEW + number)))
+    return [halves[number % 2][number // 2] for number in range(FEW)]
+
+
+def few_resampled(
+    key: Stream, f: Array, sizes: Array, word: Sequence[Array], elsewhere: Array, copies: int
+) -> tuple[Totals, Array, Array]:
+    """The totals of ``drawn`` resamples, and what exclude lists take out of them.
+
+    Args:
+        key, f, sizes, copies: as in ``resampled``.
+        word: uint32 (copies, samples), as many as a list has entities.
+        elsewhere: int32 (samples,), further entities that a list may have.
+
+    Returns:
+        The totals, int32 (copies, samples); int32 (len(word), copies, samples), how often each entity of a list came
+        up; int32 (copies, samples), of how many entities it is drawn.
+    """
+    entity = drawn(key, f, sizes, copies)
+    present, again, same = jnp.zeros((3, *entity[0].shape), jnp.int32)
+    for number, one in enumerate(entity):
+        bit = jnp.where(one < FEW, 1 << one, 0)
+        again |= present & bit
+        present |= bit
+        for other in entity[:number]:
+            same += (one == other).astype(jnp.int32)
+    left = fenced(present)
+    many = lax.population_count(left)
+    once, same = fenced(lax.population_count(present & ~again)), fenced(same)
+    n = jnp.broadcast_to(jnp.sum(f * sizes, axis=1), many.shape)
+    whole = Totals(n, many, once, jnp.zeros_like(once), 2 * same)
+    pool = many + elsewhere
+    size = []
+    for number, each in enumerate(word):
+        rank = scale(each, jnp.maximum(pool - number, 0))
+        place = fenced(_nth_bit(left, rank))
+        held = rank < lax.population_count(left)
+        times = functools.reduce(jnp.add, [(one == place).astype(jnp.int32) for one in entity])
+        size.append(fenced(jnp.where(held, times, 0)))
+        left = fenced(jnp.where(held, left & ~(1 << place), left))
+    return whole, jnp.stack(size) if size else jnp.zeros((0, *many.shape), jnp.int32), pool
+
+
+def _nth_bit(mask: Array, rank: Array) -> Array:
+    """The place of the set bit with ``rank`` set ones below it: int32."""
+    place = jnp.zeros_like(rank)
+    for width in (16, 8, 4, 2, 1):
+        below = lax.population_count((mask >> place) & ((1 << width) - 1))
+        place = jnp.where(rank >= below, place + width, place)
+        rank = jnp.where(rank >= below, rank - below, rank)
+    return place
+
+
 def spread(gains: Array) -> tuple[Array, Array]:
     """The mean of gains over the first axis, and their variance: the mean squared distance from it."""
     mean = jnp.sum(gains, axis=0) / gains.shape[0]
     return mean, jnp.sum((gains - mean) ** 2, axis=0) / gains.shape[0]
 
 
-def bootstrap_variance(
-    key: Stream,
+def delta_variance(
     f: Array,
+    sizes: Array,
+    estimate: Callable[[Totals, ArrayLike], Array],
     m: ArrayLike,
-    estimator: Estimator = chao92_shen,
-    copies: int = 10,
-    columns: int | None = None,
+    length: ArrayLike,
+    elsewhere: ArrayLike,
+    unseen: ArrayLike,
 ) -> Array:
-    """v_q of "Balancing Exploration and Exploitation", before its floor: the variance of an estimated gain.
+    """The limit of the bootstrap variance for many resamples of many answers, by the delta method.
+
+    In a resample the counts of the entities are Poisson variables whose means are the counts in the sample, given that
+    they sum to n. So the totals of a resample have known means and covariances, and the variance of a gain is their
+    quadratic form with its gradient at the means. An exclude list of l takes entities out of the resample; its share
+    in the variance is that of a sample without replacement from a finite population. Where a resample may have no more
+    entities than are excluded, the gain jumps to that of an unseen node, with a normal probability.
 
     Args:
-        key: scalars.
-        f: int32 (samples, F), frequency counts f_1 ... f_F.
-        m: further answers, a whole number.
-        estimator: of the gain, one of ``estimators.ESTIMATORS``.
-        copies: how many bootstrap samples, at least 1.
-        columns: of a resample's frequency counts, 4 F where left out: an entity that comes up more often than that
-            does not count in it.
+        f: int32 (samples, V), frequency counts; with fewer than about thirty answers the result is rough.
+        sizes: int32 (samples, V), the i of each column.
+        estimate: of the gain, one of ``estimators.OF_TOTALS``.
+        m: further answers; ``length``: entities excluded; ``unseen``: the gain of a sample that is excluded as a whole;
+            each a number for each configuration, (C, 1).
+        elsewhere: int32 (samples,), further entities that an exclude list may have.
 
     Returns:
-        float32 (samples,).
+        float32 (C, samples).
     """
-    own = Stream(*words(key, 0, jnp.arange(f.shape[0])))
-    sizes = jnp.arange(1, f.shape[1] + 1, dtype=jnp.int32)
-    again, _ = resampled(own, f, sizes, copies, columns or 4 * f.shape[1])
-    return spread(jnp.moveaxis(estimator(again, m, None), 1, 0))[1]
+    i = sizes.astype(jnp.float32)
+    none = jnp.exp(-i)
+    once = i * none
+    n, i2, i3, i4, zero, one, i_one, i2_one, zero_zero, zero_one, one_one = (
+        jnp.sum(f * x, axis=-1)
+        for x in (i, i**2, i**3, i**4, none, once, i * once, i**2 * once, none**2, none * once, once**2)
+    )
+    distinct = jnp.sum(f, axis=-1) - zero
+    # Of n, D, f1 and the sum of x (x - 1) over the entities' counts x: means, second moments summed over the entities,
+    # and covariances given n.
+    mean = jnp.stack([n, distinct, one, i2])
+    second = jnp.stack(
+        [
+            jnp.stack([i2 + n, n, one, i3 + 2 * i2]),
+            jnp.stack([n, distinct, one, i2]),
+            jnp.stack([one, one, one, jnp.zeros_like(one)]),
+            jnp.stack([i3 + 2 * i2, i2, jnp.zeros_like(one), i4 + 4 * i3 + 2 * i2]),
+        ]
+    )
+    with_n = jnp.stack([n, one, one - i_one, 2 * i2])
+    covariance = jnp.stack(
+        [
+            with_n,
+            jnp.stack([one, zero - zero_zero, zero_one, i_one]),
+            jnp.stack([one - i_one, zero_one, one - one_one, -i2_one]),
+            jnp.stack([2 * i2, i_one, -i2_one, 4 * i3 + 2 * i2]),
+        ]
+    )
+    covariance -= with_n[:, None] * with_n[None] / n
+    listed = jnp.asarray(length, jnp.float32)
+    pool = jnp.maximum(distinct + elsewhere, listed + 1)
+    kept = 1 - listed / pool
+    gain, back = jax.vjp(lambda t: estimate(Totals(t[0], t[1], t[2], t[0], t[3]), m), kept * mean[:, None])
+    (slope,) = back(jnp.ones_like(gain))
+    of_list = jnp.einsum("scn,tcn,stn->cn", slope, slope, second) / pool
+    of_list -= (jnp.sum(slope * mean[:, None], axis=0) / pool) ** 2
+    whole = kept * slope
+    whole = whole.at[1].add(jnp.sum(slope * mean[:, None], axis=0) * listed / pool**2)
+    variance = jnp.einsum("scn,tcn,stn->cn", whole, whole, covariance)
+    variance += listed * kept * pool / (pool - 1) * jnp.maximum(of_list, 0)
+    spread_of_distinct = jnp.sqrt(jnp.maximum(covariance[1, 1], 1e-6))
+    short = jnp.where(listed > 0, ndtr((listed + 0.5 - distinct - elsewhere) / spread_of_distinct), 0)
+    return (1 - short) * (jnp.maximum(variance, 0) + short * (unseen - gain) ** 2)

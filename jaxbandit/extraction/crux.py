@@ -7,9 +7,9 @@ sqrt(v_q log(t) / n_q) with n_q the times q was asked and v_q the gain's varianc
 node come in, and q leaves whose r + sigma is below the largest r - sigma.
 
 An estimate changes only when the node's sample does: its exclude lists and resamples are drawn by (node, n). So a lane
-keeps r and v of each active q, and an answer renews those of the nodes above its entities. A sample counts only
-through how many entities were seen how often, and so a list of l entities is l draws without replacement from the
-frequency counts.
+keeps r and v of each active q, and an answer renews those of the nodes above its entities that have an active query. A
+sample counts only through how many entities were seen how often, and so a list of l entities is l draws without
+replacement from the frequency counts.
 """
 
 import functools
@@ -27,7 +27,7 @@ from jaxbandit.arms.prefix import highest, lowest, marked, nth, places
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import retrieved
-from jaxbandit.extraction.bootstrap import before, resampled, spread
+from jaxbandit.extraction.bootstrap import FEW, before, delta_variance, few_resampled, resampled, spread
 from jaxbandit.extraction.estimators import (
     ESTIMATORS,
     OF_TOTALS,
@@ -64,6 +64,7 @@ READINGS = {
     "removal": ("lasting", "fresh", "none"),
     "unseen": ("k", "one"),
     "gain": ("sample", "bootstrap-mean"),
+    "variance": ("delta", "bootstrap"),
     "never_asked": ("one", "plus-one", "infinite"),
     "asked_by": ("configuration", "node"),
     "affordable": ("at most", "less"),
@@ -81,8 +82,8 @@ _CHILDREN, _HELD, _PART = 64, 64, 256
 """At a time: children of all lanes' nodes that are looked up, their entities, and slots of a lane that are scored."""
 _COLUMNS = 8
 """At a time: columns of frequency counts that are looked through."""
-_FEW, _FEW_BLOCK, _MANY_BLOCK = 64, 32, 4
-"""Nodes with more answers than this are resampled in other blocks than those with few."""
+_MANY_BLOCK = 4
+"""Nodes with more than ``FEW`` answers that are resampled at a time."""
 _OFTEN = 4
 """In a resample an entity may come up this many times as often as there are columns."""
 _PAIRS = 64
@@ -99,6 +100,7 @@ class State(NamedTuple):
     the node is active, and whether its children are; ``f``: int32 (S, V); ``asked``: int32 (C, S), n_q; ``gain``:
     float32 (C, S); ``variance``: likewise, (C, 0) without a bootstrap; ``active``: bool (C, S); ``barren``: bool
     (S,), whether the node gave an empty answer that counts; ``void``: bool (S,), whether it or a node above it did;
+    ``due``: bool (S,), whether its sample changed since its estimates were made, as none of its queries is active;
     ``past``: float32 (S, pairs), of ``new-regr``; ``pairs``: int32 (S,), how many there were.
     """
 
@@ -118,6 +120,7 @@ class State(NamedTuple):
     active: Array
     barren: Array
     void: Array
+    due: Array
     past: Past
     pairs: Array
 
@@ -147,6 +150,7 @@ class Crux:
     never_asked: str = field(metadata={"static": True})
     asked_by: str = field(metadata={"static": True})
     bootstrap: int = field(metadata={"static": True})
+    variance: str = field(metadata={"static": True})
     gain: str = field(metadata={"static": True})
     exclude_draws: int = field(metadata={"static": True})
     exclude_from: str = field(metadata={"static": True})
@@ -183,6 +187,7 @@ class Crux:
             active=jnp.broadcast_to(first, (c, s)),
             barren=none,
             void=none,
+            due=none,
             past=Past(*[jnp.zeros((s, self.pairs), jnp.float32)] * 2),
             pairs=jnp.zeros(s, jnp.int32),
         )
@@ -332,13 +337,18 @@ class Crux:
             stale |= state.void & ~void_before
         if self.exclude_from == "all":
             stale |= state.entered
-        state = self._renewed(view, state, stale, touched)
-        if self.bootstrap:
-            state = self._resampled(view, state, stale)
         if self.removal == "fresh":
             among = jnp.where(pull.asked, state.entered, state.active)
         else:
             among = (state.active | entering) if self.grow else state.active
+        due = state.due | stale
+        # What no query is chosen by can wait; but new-regr keeps the K of each answer.
+        stale = due if self.pairs else due & jnp.any(among, axis=0)
+        if self.pools:
+            stale = stale.at[0].set(due[0])
+        state = self._renewed(view, state._replace(due=due & ~stale), stale, touched)
+        if self.bootstrap:
+            state = self._resampled(view, state, stale)
         return state._replace(active=self._without_bad(state, among, t, pull.asked))
 
     def _slot_type(self) -> Any:
@@ -452,33 +462,61 @@ class Crux:
         """With the variances of the slots that are stale, and their gains if these are means over resamples."""
         answers = jnp.sum(state.f * state.sizes, axis=1)
         stale &= (answers > 0) & ~state.void
+        few, many = stale & (answers <= FEW), stale & (answers > FEW)
+        exact = functools.partial(self._by_resamples, _OFTEN * self.columns)
+        passes: list[tuple[Array, int, Callable[..., list[Array]]]]
+        if self.estimator in OF_TOTALS:
+            by_delta = self.variance == "delta" and self.gain == "sample"
+            passes = [(few, _BLOCK, self._by_few)]
+            passes += [(many, _BLOCK, self._by_delta) if by_delta else (many, _MANY_BLOCK, exact)]
+        else:
+            by_few = functools.partial(self._by_resamples, FEW)
+            passes = [(few, self._block(_BLOCK), by_few), (many, _MANY_BLOCK, exact)]
         written = [state.gain, jnp.where(state.void, 0, state.variance), jnp.ones_like(stale)]
-        read = (state.node, state.f, state.past)
         lane = (state.sizes, state.got.size, view.choices)
-        for many in (False, True):
-            columns, block = (_OFTEN * self.columns, _MANY_BLOCK) if many else (_FEW, _FEW_BLOCK)
-
-            def resampled_(
-                rows: list[Array], read: tuple[Any, ...], lane: tuple[Any, ...], _: Any, columns: int = columns
-            ) -> list[Array]:
-                node, f, past = read
-                sizes, size, choices = lane
-                key = substream(choices, RESAMPLE, node)
-                again, fits = resampled(key, f, sizes, self.bootstrap, columns)
-                again = jnp.moveaxis(again, 1, 0)
-                n, distinct = jnp.sum(f * sizes, axis=1), jnp.sum(again, axis=2)
-                pool = distinct + self._elsewhere(size, jnp.sum(f, axis=1))
-                ranks = self._lists(view, choices, RELIST, node, n, pool, self.bootstrap)
-                dense = jnp.broadcast_to(jnp.arange(1, columns + 1, dtype=jnp.int32), (len(node), columns))
-                gains = self._gains(view, dense, again, ranks, pool, past)
-                mean, variance = (jnp.stack(some, axis=1) for some in zip(*map(spread, gains), strict=True))
-                return [rows[0] if self.gain == "sample" else mean, variance, fits]
-
-            here = stale & ((answers > _FEW) == many)
-            written = packed(resampled_, self._block(block), here, written, (1, 1, 0), read, lane)
+        for here, block, function in passes:
+            read = (state.node, state.f, state.past)
+            written = packed(functools.partial(function, view), block, here, written, (1, 1, 0), read, lane)
         gain, variance, fits = written
         code = jnp.where(jnp.all(fits), state.got.code, OVERFLOW)
         return state._replace(gain=gain, variance=variance, got=state.got._replace(code=code))
+
+    def _spread(self, rows: list[Array], gains: list[Array], fits: Array) -> list[Array]:
+        """Rows of gains, variances and whether all had room, from gains of resamples."""
+        mean, variance = (jnp.stack(some, axis=1) for some in zip(*map(spread, gains), strict=True))
+        return [rows[0] if self.gain == "sample" else mean, variance, fits]
+
+    def _by_few(self, view: View, rows: list[Array], read: Any, lane: Any, _: Any) -> list[Array]:
+        """By resamples of at most ``FEW`` answers, for estimators of totals."""
+        (node, f, _past), (sizes, size, choices) = read, lane
+        n = jnp.sum(f * sizes, axis=1)
+        pair = _list_words(choices, RELIST, node, n, view.l_max, self.bootstrap)
+        word = [pair[j % 2][j // 2] for j in range(view.l_max)]
+        elsewhere = self._elsewhere(size, jnp.sum(f, axis=1))
+        key = substream(choices, RESAMPLE, node)
+        gains = self._of_totals(view, *few_resampled(key, f, sizes, word, elsewhere, self.bootstrap))
+        return self._spread(rows, gains, rows[2])
+
+    def _by_resamples(self, columns: int, view: View, rows: list[Array], read: Any, lane: Any, _: Any) -> list[Array]:
+        """By resamples with so many columns of frequency counts."""
+        (node, f, past), (sizes, size, choices) = read, lane
+        again, fits = resampled(substream(choices, RESAMPLE, node), f, sizes, self.bootstrap, columns)
+        again = jnp.moveaxis(again, 1, 0)
+        n, distinct = jnp.sum(f * sizes, axis=1), jnp.sum(again, axis=2)
+        pool = distinct + self._elsewhere(size, jnp.sum(f, axis=1))
+        ranks = self._lists(view, choices, RELIST, node, n, pool, self.bootstrap)
+        dense = jnp.broadcast_to(jnp.arange(1, columns + 1, dtype=jnp.int32), (len(node), columns))
+        return self._spread(rows, self._gains(view, dense, again, ranks, pool, past), fits)
+
+    def _by_delta(self, view: View, rows: list[Array], read: Any, lane: Any, _: Any) -> list[Array]:
+        """By the delta method, for estimators of totals."""
+        (_node, f, _past), (sizes, size, _choices) = read, lane
+        k, length = np.array(view.configurations).T[:, :, None]
+        elsewhere = self._elsewhere(size, jnp.sum(f, axis=1))
+        variance = delta_variance(
+            f, sizes, OF_TOTALS[self.estimator], k, length, elsewhere, self._unseen(view)[:, None]
+        )
+        return [rows[0], variance.T, rows[2]]
 
     def _moves(self, state: State, news: retrieved.News) -> tuple[Array, Array, Array]:
         """The columns' sizes, and for each entity of the answer the column that gains one by it and the one that loses
@@ -555,11 +593,9 @@ class Crux:
         Returns:
             int32 (l_max, copies, nodes).
         """
-        pairs = (view.l_max + 1) // 2
-        index = jnp.arange(pairs * copies).reshape(pairs, copies, 1)
-        word = jnp.stack(words(substream(choices, purpose, node), n, index), axis=1)
-        word = word.reshape(2 * pairs, copies, node.shape[0])[: view.l_max]
-        return ranks_without_replacement(word, pool, fenced)
+        pair = _list_words(choices, purpose, node, n, view.l_max, copies)
+        ranks = ranks_without_replacement(pair, view.l_max, pool, fenced)
+        return jnp.stack(ranks) if ranks else jnp.zeros((0, copies, node.shape[0]), jnp.int32)
 
     def _gains(self, view: View, sizes: Array, f: Array, ranks: Array, pool: Array, past: Past) -> list[Array]:
         """The gain of each configuration by samples and exclude lists.
@@ -671,6 +707,13 @@ class Crux:
         return state.got.answer() | {"nodes": jnp.sum(state.entered, dtype=jnp.int32)}
 
 
+def _list_words(choices: Stream, purpose: int, node: Array, n: Array, length: int, copies: int) -> tuple[Array, Array]:
+    """The words of draws 0, 2, 4 ... and 1, 3, 5 ... of exclude lists: uint32 (length / 2, copies, nodes) each."""
+    pairs = (length + 1) // 2
+    index = jnp.arange(pairs * copies).reshape(pairs, copies, 1)
+    return words(substream(choices, purpose, node), n, index)
+
+
 def _lengths(view: View) -> Array:
     """l of each configuration, int32 (C,)."""
     return jnp.array([length for _, length in view.configurations], jnp.int32)
@@ -702,7 +745,8 @@ def crux(
     asked_by: str = "configuration",
     variance_floor: float = 0.01,
     prior: float = 0.0,
-    bootstrap: int = 0,
+    bootstrap: int = 10,
+    variance: str = "delta",
     exclude_draws: int = 10,
     exclude_from: str = "node",
     affordable: str = "at most",
@@ -732,8 +776,12 @@ def crux(
         prior: at least 0; r is averaged with that of the root's query of the same (k, l), as if that stood on so many
             answers and the node's on its own n. 0 is the paper's. What a node may bring is not known better than its
             root's gain until it has answers.
-        bootstrap: over how many resamples the variance v_q of a gain is taken, each with an exclude list of its own;
-            0: v_q is the floor.
+        bootstrap: over how many resamples of a node's answers the variance v_q of its gain is taken, each with an
+            exclude list of its own; v_q is the larger of that and the floor. 0: v_q is the floor alone, and then all
+            but the largest k leave for good, whatever the estimator says.
+        variance: of a gain by good-turing or chao92 at a node with more than 31 answers: "delta", the limit of many
+            resamples by the delta method, whose square root is within about a tenth of theirs; or "bootstrap", by
+            resamples as elsewhere, at many times the price. ``gain`` = "bootstrap-mean" takes resamples everywhere.
         exclude_draws: over how many exclude lists a gain with l > 0 is averaged, at least 1.
         exclude_from: a list is drawn from what was retrieved at the query's "node", or from "all" that was retrieved.
         affordable: a query may cost "at most" what is left, or must cost "less".
@@ -757,7 +805,8 @@ def crux(
             raise BadInput(name, number, f"at least {least}")
     given = {
         "removal": removal, "unseen": unseen, "gain": gain, "never_asked": never_asked, "asked_by": asked_by,
-        "affordable": affordable, "exclude_from": exclude_from, "short_list": short_list, "empty": empty,
+        "variance": variance, "affordable": affordable, "exclude_from": exclude_from, "short_list": short_list,
+        "empty": empty,
     }  # fmt: skip
     for name, value in given.items():
         named(name, value, READINGS[name])

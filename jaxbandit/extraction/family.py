@@ -188,6 +188,8 @@ _HELP = {
     "removal": "whether bad queries leave for good, for the next round, or never",
     "unseen": "the gain of a node without answers: k or 1",
     "gain": "r: the estimate by the sample, or its mean over bootstrap samples",
+    "variance": "v_q of good-turing and chao92 where a node has more than 31 answers: by the delta method, the limit "
+    "of many resamples, or by resamples as elsewhere",
     "never_asked": "n_q of a query never asked: one, plus-one (n_q + 1 for all), or an infinite sigma",
     "asked_by": "whether n_q counts a query's configuration or its node",
     "affordable": "whether a query may cost at most what is left, or must cost less",
@@ -207,7 +209,8 @@ POLICIES = (
             Parameter("reentry", flag, "a node asked again brings removed queries of its children in again", True),
             Parameter("variance_floor", real(0, 1e6), "the least variance of a gain", 0.01),
             Parameter("prior", real(0, 1e6), "answers that the root's gain counts as at each node", 0.0),
-            Parameter("bootstrap", whole(0, 1000), "resamples that a gain's variance is taken over; 0: the floor", 0),
+            Parameter("bootstrap", whole(0, 1000), "resamples that a gain's variance is taken over; 0: the floor alone",
+                      10),
             Parameter("exclude_draws", whole(1, 1000), "exclude lists that a gain is averaged over", 10),
             Parameter("nodes", whole(1, 1 << 16), "room for active nodes; more is an overflow", 3072, swept=False),
         ), _crux,

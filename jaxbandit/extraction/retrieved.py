@@ -217,8 +217,8 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_al
         held = got.entity >= 0 if from_all else got.under(view, node)
         known = marked(held)
         pairs = (view.l_max + 1) // 2
-        word = jnp.stack(words(substream(view.choices, ISSUE, got.queries), 0, jnp.arange(pairs)), axis=1).reshape(-1)
-        rank = ranks_without_replacement(word[: view.l_max], known.total)
+        pair = words(substream(view.choices, ISSUE, got.queries), 0, jnp.arange(pairs))
+        rank = once(jnp.stack(ranks_without_replacement(pair, view.l_max, known.total)))
         number = jnp.arange(view.l_max)
         return jnp.where((number < length) & (number < known.total), got.entity[nth(known, rank)], -1)
 
@@ -227,32 +227,34 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_al
     return chosen
 
 
-def ranks_without_replacement(word: Array, pool: Array, fence: Callable[[Array], Array] = once) -> Array:
-    """Of 0 ... pool - 1, as many as there are words, in the order of the draws: int32 of the shape of ``word``.
+def ranks_without_replacement(
+    pair: tuple[Array, Array], count: int, pool: Array, fence: Callable[[Array], Array] = once
+) -> list[Array]:
+    """``count`` of 0 ... pool - 1, in the order of the draws: int32 each, of the shape that a word has with the pool.
 
     (Rank i is where i was before; the last one takes the place of the one that is drawn.)
 
     Args:
-        word: uint32 (any, ...), the draws along the first axis.
+        pair: uint32 (draws / 2, ...) each, the words of draws 0, 2, 4 ... and 1, 3, 5 ... along the first axis.
         pool: int32, broadcast with the other axes; draws beyond it are of no use.
         fence: computes int32 once.
     """
-    if not word.shape[0]:
-        return word.astype(jnp.int32)
-    last = pool - 1 - jnp.arange(word.shape[0], dtype=jnp.int32).reshape(-1, *[1] * (word.ndim - 1))
-    place = fence(scale(word, jnp.maximum(last + 1, 0)))
+    number = jnp.arange(pair[0].shape[0], dtype=jnp.int32).reshape(-1, *[1] * (pair[0].ndim - 1))
+    # Apart to the end: XLA's CPU backend makes no vectors of words that are put into one array.
+    halves = [fence(scale(word, jnp.maximum(pool - 2 * number - part, 0))) for part, word in enumerate(pair)]
+    place = [halves[j % 2][j // 2] for j in range(count)]
     drawn: list[Array] = []
     moved: list[Array] = []
-    for j in range(word.shape[0]):
-        at, end = place[j], jnp.broadcast_to(jnp.maximum(last[j], 0), place[j].shape)
+    for j in range(count):
+        at, end = place[j], jnp.broadcast_to(jnp.maximum(pool - 1 - j, 0), place[j].shape)
         for i in range(j):
             at = jnp.where(place[i] == place[j], moved[i], at)
-            end = jnp.where(place[i] == last[j], moved[i], end)
-        if word.ndim > 1:
-            at, end = fence(jnp.stack([at, end]))
+            end = jnp.where(place[i] == pool - 1 - j, moved[i], end)
+        if at.ndim:
+            at, end = fence(at), fence(end)
         drawn.append(at)
         moved.append(end)
-    return fence(jnp.stack(drawn))
+    return drawn
 
 
 def fresh(node: Array, known: Array, filled: Array) -> tuple[Array, Array, Array]:

@@ -1,13 +1,13 @@
-"""Outlier arms (Zhuang, Wang and Wang 2017; Ban and He 2020), one rule a file."""
+"""Outlier arms (Zhuang, Wang and Wang 2017; Ban and He 2020), one rule a file; ``fast`` has what makes them fast."""
 
-from jaxbandit.arms.problem import Tape
+from jaxbandit.outliers import fast
 from jaxbandit.outliers.family import plan
 from jaxbandit.outliers.gold import GOLD
 from jaxbandit.outliers.ib import IB
-from jaxbandit.outliers.intervals import Interval, clucb, interval
-from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING
+from jaxbandit.outliers.intervals import Interval, interval
 from jaxbandit.outliers.nrr import NRR
-from jaxbandit.outliers.problem import Bernoulli, Chosen, Once, Pull, Rewards, Singles, View
+from jaxbandit.outliers.problem import OutlierArms, Pull, View
+from jaxbandit.outliers.record import CAPPED, DECIDED, FLAT
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.wrr import WRR, rho_star
 
@@ -19,18 +19,12 @@ __all__ = [
     "IB",
     "NRR",
     "RR",
-    "RUNNING",
     "WRR",
-    "Bernoulli",
-    "Chosen",
     "Interval",
-    "Once",
+    "OutlierArms",
     "Pull",
-    "Rewards",
-    "Singles",
-    "Tape",
     "View",
-    "clucb",
+    "fast",
     "interval",
     "plan",
     "rho_star",

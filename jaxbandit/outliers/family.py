@@ -17,11 +17,11 @@ from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.outliers.gold import GOLD, factor, sizes
 from jaxbandit.outliers.ib import IB
-from jaxbandit.outliers.intervals import NAMES, Interval, clucb, interval
-from jaxbandit.outliers.leap import DECIDED
-from jaxbandit.outliers.measured import MOST_PARTED, PARTS, Measured, OutlierArms
+from jaxbandit.outliers.intervals import NAMES, Interval, interval
 from jaxbandit.outliers.nrr import NRR, patience
 from jaxbandit.outliers.planning import table
+from jaxbandit.outliers.problem import MOST_PARTED, ZERO_ONE, OutlierArms
+from jaxbandit.outliers.record import DECIDED
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.truth import Definition, Labelled, Mixture, Source, injected, source
 from jaxbandit.outliers.twofold import Twofold
@@ -36,13 +36,12 @@ LEAST_ARMS, MOST_ARMS = 3, 4096
 
 @dataclass(frozen=True)
 class Setting:
-    """Outlier arms as their user describes them. ``budget``: the cap, after which a rule says what it has;
-    ``rewards``: None for those of 0 and 1."""
+    """Outlier arms as their user describes them. ``budget``: the cap, after which a rule says what it has."""
 
     budget: int
     source: Source
     definition: Definition
-    rewards: Rewards | None = None
+    rewards: Rewards = ZERO_ONE
 
     __repr__ = brief
 
@@ -57,7 +56,7 @@ class Setting:
 
     def problem(self, on_tape: bool = False) -> OutlierArms:
         """What lanes are run against."""
-        return OutlierArms(self.source, self.rewards, on_tape)
+        return OutlierArms(jnp.int32(self.budget), self.source, self.rewards, on_tape)
 
 
 def _above(least: float, most: float, least_too: bool = False) -> Any:
@@ -102,10 +101,10 @@ def _given(model: Model, budget: int, definition: str, **values: Any) -> Setting
     if definition == "groups" and isinstance(model.means, Drawn):
         raise BadInput("problem.definition", definition, "k-sigma or robust where a law draws the means")
     # A record of 0 and 1, drawn with replacement, is an arm with its mean.
-    return _setting(model.means, budget, Definition(definition, **values), None if rewards.whole else rewards)
+    return _setting(model.means, budget, Definition(definition, **values), ZERO_ONE if rewards.whole else rewards)
 
 
-def _setting(means: Any, budget: int, definition: Definition, rewards: Rewards | None = None) -> Setting:
+def _setting(means: Any, budget: int, definition: Definition, rewards: Rewards = ZERO_ONE) -> Setting:
     if not LEAST_ARMS <= means.arms <= MOST_ARMS:
         raise BadInput("problem.n", means.arms, f"{LEAST_ARMS} to {MOST_ARMS} arms")
     return Setting(budget, source(means, definition), definition, rewards)
@@ -166,72 +165,69 @@ _INTERVAL = Parameter("interval", one_of(*NAMES), "bounded (proved), or for rewa
                       "bernoulli-corrected, the default for them", None)  # fmt: skip
 
 
-def _interval(setting: Setting, policy: str, name: str | None, delta: float, **more: Any) -> Interval:
+def _interval(
+    setting: Setting, policy: str, name: str | None, delta: float, k: float | None = None, **more: str
+) -> Interval:
     """The interval by name; by default, the one that fits the rewards."""
-    whole = setting.rewards is None
+    whole = setting.rewards.whole
     name = name or ("bernoulli-corrected" if whole else "bounded")
     if not whole and name != "bounded":
         raise BadInput(f"policy.{policy}.interval", name, "bounded, as not all rewards are 0 or 1")
-    return interval(name, setting.arms, delta, unit=1 if whole else 1 / PARTS, **more)
+    return interval(name, delta, k, **more)
 
 
-def _sigma(setting: Setting, rule: str, delta: float, k: float | None, name: str | None) -> tuple[Any, dict[str, Any]]:
-    """What rules that look for k-sigma have in common (after a pull of each arm, they go on with the second one, as
-    the listings do), and what is reported of it."""
-    k = setting.definition.k if k is None else k
+def _sigma(
+    setting: Setting, rule: str, delta: float, k: float | None, name: str | None
+) -> tuple[Interval, dict[str, Any]]:
+    """The threshold that the problem defines outliers by, or with another k; and what is reported of it."""
     judge = setting.definition
+    k = judge.k if k is None else k
     sides, threshold = "both" if judge.two_sided else "above", "robust" if judge.name == "robust" else "k-sigma"
-    of = _interval(setting, rule, name, delta, k=k, sides=sides, rule=threshold)
-    common = {
-        "k": Twofold.of(k), "of": of, "cap": jnp.int32(setting.budget), "start": jnp.int32(1),
-        "leaping": jnp.bool_(True), "n": setting.arms,
-    }  # fmt: skip
-    return common, {"k": k, "interval": of.name}
+    of = _interval(setting, rule, name, delta, k, sides=sides, rule=threshold)
+    return of, {"k": k, "interval": of.name}
 
 
-def _rr(setting: Setting, delta: float, k: float | None, interval: str | None) -> tuple[Measured, dict[str, Any]]:
-    common, told = _sigma(setting, "rr", delta, k, interval)
-    return Measured(RR(**common)), told
+def _rr(setting: Setting, delta: float, k: float | None, interval: str | None) -> tuple[RR, dict[str, Any]]:
+    of, told = _sigma(setting, "rr", delta, k, interval)
+    return RR(of), told
 
 
 def _wrr(
     setting: Setting, delta: float, k: float | None, interval: str | None, rho: float | None
-) -> tuple[Measured, dict[str, Any]]:
+) -> tuple[WRR, dict[str, Any]]:
     _zero_or_one(setting, "wrr")
-    common, told = _sigma(setting, "wrr", delta, k, interval)
+    of, told = _sigma(setting, "wrr", delta, k, interval)
     rho = rho_star(setting.arms, told["k"], delta) if rho is None else rho
-    return Measured(WRR(**common, share=Share.of(rho))), told | {"rho": rho}
+    return WRR(of, Share.of(rho)), told | {"rho": rho}
 
 
-def _ib(setting: Setting, delta: float, k: float | None, scale: float) -> tuple[Measured, dict[str, Any]]:
+def _ib(setting: Setting, delta: float, k: float | None, scale: float) -> tuple[IB, dict[str, Any]]:
     _zero_or_one(setting, "ib")
     k = setting.definition.k if k is None else k
-    of = clucb(setting.arms, delta, scale)
-    return Measured(IB(Twofold.of(k), of, jnp.int32(setting.budget), jnp.bool_(True), setting.arms)), {"k": k}
+    return IB(interval("bounded", delta, k), Twofold.of(scale)), {"k": k}
 
 
 def _zero_or_one(setting: Setting, rule: str) -> None:
-    if setting.rewards is not None:
+    if not setting.rewards.whole:
         raise BadInput("policy.kind", rule, "a rule for rewards other than 0 and 1: rr or nrr")
 
 
-def _nrr(setting: Setting, delta: float, k: float | None) -> tuple[Measured, dict[str, Any]]:
-    common, told = _sigma(setting, "nrr", delta, k, "bounded")
-    return Measured(NRR(**common, need=jnp.int32(patience(delta)))), {"k": told["k"]}
+def _nrr(setting: Setting, delta: float, k: float | None) -> tuple[NRR, dict[str, Any]]:
+    of, told = _sigma(setting, "nrr", delta, k, "bounded")
+    return NRR(of, jnp.int32(patience(delta))), {"k": told["k"]}
 
 
 def _gold(
     setting: Setting, delta: float, eps: float | None, rho: float | None, interval: str | None, size: str, at_once: bool
-) -> tuple[Measured, dict[str, Any]]:
+) -> tuple[GOLD, dict[str, Any]]:
     _zero_or_one(setting, "gold")
     eps, rho = (own or default for own, default in ((eps, setting.definition.eps), (rho, setting.definition.rho)))
-    of = _interval(setting, "gold", interval, delta, paper="ban2020")
+    of = _interval(setting, "gold", interval, delta)
     largest, enough = map(jnp.int32, sizes(setting.arms, rho, size))
     if largest < 1:
         raise BadInput("policy.gold.rho", rho, f"such that a group of (1 - rho) n of {setting.arms} arms has one arm")
-    ends = jnp.int32(setting.budget), jnp.bool_(at_once), jnp.bool_(True), setting.arms
-    rule = GOLD(of, Twofold.of(factor(eps)), largest, enough, *ends)
-    return Measured(rule), {"eps": eps, "rho": rho, "interval": of.name}
+    rule = GOLD(of, Twofold.of(factor(eps)), largest, enough, jnp.bool_(at_once))
+    return rule, {"eps": eps, "rho": rho, "interval": of.name}
 
 
 POLICIES = (

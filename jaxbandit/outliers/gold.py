@@ -2,18 +2,10 @@
 
 Arms are neighbours until their intervals, b times as wide, first fail to meet. An arm is terminal when its community, a
 connected component of what is left of the graph, first is small; the time of that is its score.
-
-Radii grow with T, so a pull loses edges of the pulled arm alone: a sweep is two checks an edge. Nothing is decided but
-by the partition into communities. So up to ``SWEEPS`` sweeps of single rewards are drawn, and the least upper and the
-greatest lower end of each arm's interval on the way tell which edges surely stay. If those keep each community
-together, the sweeps hold no event. What became of an edge that was not needed may stay open: it is *perhaps* there.
-Where edges that are needed come close to being lost, they are checked after every pull, up to the first one that parts
-a community. If then it matters what became of an open edge (never seen, but possible), the run begins again and
-leaves none open: a reward is a function of its address, so all is as before.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -21,28 +13,22 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.grammar import Execution
-from jaxbandit.outliers.intervals import Interval, all_equal, arm_radii, means_of
-from jaxbandit.outliers.leap import CAPPED, DECIDED, FLAT, RUNNING, Seen, low_bits, select
-from jaxbandit.outliers.problem import Singles, View
+from jaxbandit.contract import brief
+from jaxbandit.errors import BadInput
+from jaxbandit.outliers.intervals import Interval
+from jaxbandit.outliers.problem import Pull, View
+from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.outliers.twofold import Twofold, in_float64
-from jaxbandit.random.fence import rarely
 
-SWEEPS = 32
-"""The most sweeps in a leap."""
 NEVER = 2**31 - 1
 """The score of an arm that was never terminal."""
-LOST, PERHAPS, KEPT = range(3)
-"""What is known of an edge."""
-
-_SAFE = 5.0
-"""How far above its end an edge must stay to be relied on, in units of 1 / (pulls * width): an edge that then is left
-open matters later with a probability of about exp(-2 * _SAFE)."""
 
 
 def factor(eps: float) -> float:
-    """b of Eq. 3: (1 + e^(1/16) + eps) / (1 - e^(1/16) + eps), for eps above e^(1/16) - 1."""
+    """b of Eq. 3: (1 + e^(1/16) + eps) / (1 - e^(1/16) + eps). Raises BadInput for eps <= e^(1/16) - 1."""
     root = math.exp(1 / 16)
+    if not eps > root - 1:
+        raise BadInput("eps", eps, f"above e^(1/16) - 1 = {root - 1:.6f}")
     return (1 + root + eps) / (1 - root + eps)
 
 
@@ -57,34 +43,80 @@ def sizes(n: int, rho: float, terminal: str = "at-most") -> tuple[int, int]:
 
 
 class State(NamedTuple):
-    """``edges``: int8, (n, n), ``LOST``, ``PERHAPS`` or ``KEPT``; ``labels``: the lowest arm of each arm's community
-    among those not terminal, (n,); ``members``: the arms of this sweep (bool); ``cursor``: the first that may still be
-    pulled in it; ``scores``: (n,), ``NEVER`` at first; ``strict``: whether no edge is left open; ``close``: whether the
-    next pull is looked at more closely; ``code``."""
+    """``seen``: the record of all pulls; ``arm``: the one that is pulled next (int32); ``members``: the arms of this
+    sweep (bool, (n,)); ``edges``: of the graph (bool, (n, n)); ``scores``: when each arm was terminal first, ``NEVER``
+    before (int32, (n,)); ``ended``: whether there are enough terminal arms (bool)."""
 
     seen: Seen
-    edges: Array
-    labels: Array
+    arm: Array
     members: Array
-    cursor: Array
-    scores: Array
-    strict: Array
-    close: Array
-    code: Array
-
-
-class Found(NamedTuple):
-    """What a leap held. Pulls are ordered by their *turn*: sweep * n + arm, sweeps counted from the present one.
-
-    ``last``: the turn of the last pull that is made, -1 where it is none; ``fresh``: which arms it made terminal;
-    ``stuck``: whether the next pull must be looked at more closely; ``lost``: whether an open edge mattered."""
-
-    last: Array
     edges: Array
-    labels: Array
-    fresh: Array
-    stuck: Array
-    lost: Array
+    scores: Array
+    ended: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class GOLD:
+    """GOLD with the intervals ``of`` (see ``intervals.interval``, without k), and ``b``: see ``factor``.
+
+    ``largest``, ``enough`` (int32): see ``sizes``; ``at_once`` (bool): whether the run ends as soon as there are enough
+    terminal arms, or with the sweep, as the listing does.
+    """
+
+    of: Interval
+    b: Twofold
+    largest: Array
+    enough: Array
+    at_once: Array
+
+    __repr__ = brief
+
+    def init(self, view: View) -> State:
+        """Lines 3 and 4, and the sweep of line 5. The first intervals all meet, so that the graph is complete."""
+        n = view.arms
+        never = jnp.full(n, NEVER, jnp.int32)
+        return State(Seen.nothing(n), jnp.int32(0), jnp.ones(n, bool), jnp.ones((n, n), bool), never, jnp.bool_(False))
+
+    def ask(self, view: View, state: State) -> Pull:
+        """Lines 6 and 16."""
+        return state.seen.next_of(state.arm)
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
+        """Lines 18 to 21, and who is next: an arm of this sweep (line 15), or the first one of a new one (line 14).
+
+        A score is set once: line 36 as printed would set it anew at each later pull.
+        """
+        seen = state.seen.after(pull, outcome)
+        edges = state.edges & (self.neighbours(seen) | (seen.total <= view.arms))
+        labels = communities(edges)
+        size = jnp.sum(labels[:, None] == labels[None, :], axis=0, dtype=jnp.int32)
+        small = (size <= self.largest) & (seen.total > view.arms)
+        scores = jnp.where(small & (state.scores == NEVER), seen.total, state.scores)
+        arms = jnp.arange(view.arms, dtype=jnp.int32)
+        rest = state.members & (arms > pull.arm)
+        over = ~jnp.any(rest)
+        members = jnp.where(over, scores == NEVER, state.members)
+        following = jnp.argmax(jnp.where(over, members, rest)).astype(jnp.int32)
+        enough = jnp.sum(scores != NEVER, dtype=jnp.int32) >= self.enough
+        return State(seen, following, members, edges, scores, enough & (over | self.at_once))
+
+    @in_float64
+    def neighbours(self, seen: Seen) -> Array:
+        """Which arms are neighbours (Eq. 2): bool, (n, n)."""
+        pulls = jnp.maximum(seen.pulls, 1)
+        log_term = self.of.log_term(pulls.shape[0], seen.total)
+        y, half = means_of(pulls, seen.ones, jnp.float64), self.b.wide() * self.of.radii(pulls, seen.ones, log_term)
+        return jnp.abs(y[:, None] - y[None, :]) <= half[:, None] + half[None, :]
+
+    def done(self, view: View, state: State) -> Array:
+        """There are enough terminal arms (line 13), or the budget is spent."""
+        return state.ended | (state.seen.total >= view.budget)
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``record.answer``; the outliers are the terminal arms. ``scores`` (int32, (n,)), ascending, rank the arms
+        (line 22)."""
+        return answer(state.seen, state.scores != NEVER, state.ended) | {"scores": state.scores}
 
 
 def communities(linked: Array) -> Array:
@@ -98,368 +130,3 @@ def communities(linked: Array) -> Array:
         return wider, jnp.any(wider != labels)
 
     return lax.while_loop(lambda carry: carry[1], spread, (jnp.arange(n, dtype=jnp.int32), jnp.bool_(True)))[0]
-
-
-def _parting(turns: Array, labels: Array, free: Array) -> Array:
-    """The turn at which a community of the arms ``free`` first comes apart, an edge being lost at its turn in
-    ``turns``, (n, n)."""
-    n = labels.shape[0]
-    start = jnp.where(~free | (labels == jnp.arange(n, dtype=jnp.int32)), NEVER, -1)
-
-    def spread(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        width, _ = carry
-        reached = jnp.max(jnp.minimum(turns, width[:, None]), axis=0)
-        wider = jnp.maximum(width, reached)
-        return wider, jnp.any(wider != width)
-
-    width = lax.while_loop(lambda carry: carry[1], spread, (start, jnp.bool_(True)))[0]
-    return jnp.min(width)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class GOLD:
-    """``of``: the interval (``paper="ban2020"``); ``b``: see ``factor``; ``largest``, ``enough``: see ``sizes``;
-    ``cap``: the most pulls (int32 each); ``at_once``: whether the run ends as soon as there are enough terminal arms,
-    or with the sweep, as the listing does; ``leaping``: whether pulls are drawn in bulk, or one by one (bool both);
-    ``n`` (static): how many arms."""
-
-    of: Interval
-    b: Twofold
-    largest: Array
-    enough: Array
-    cap: Array
-    at_once: Array
-    leaping: Array
-    n: int = field(metadata={"static": True})
-
-    @property
-    def execution(self) -> Execution:
-        """A step works on the graph, several times."""
-        return Execution(stride=8, in_cache=True, step_bytes=6 * self.n * self.n, masked=True)
-
-    def init(self, view: View) -> State:
-        """A first sweep over all arms."""
-        n = self.n
-        return State(
-            Seen.nothing(n),
-            jnp.full((n, n), KEPT, jnp.int8),
-            jnp.zeros(n, jnp.int32),
-            jnp.ones(n, bool),
-            jnp.int32(0),
-            jnp.full(n, NEVER, jnp.int32),
-            ~jnp.asarray(self.leaping),
-            ~jnp.asarray(self.leaping),
-            jnp.int32(RUNNING),
-        )
-
-    def ask(self, view: View, state: State) -> Singles:
-        """The rewards of as many pulls as may be made before the next look, one by one."""
-        n = self.n
-        size, before = _sweep(state)
-        alike = jnp.all(state.members != (state.scores != NEVER))
-        pulls = jnp.where(alike, SWEEPS, 1) * size - before
-        pulls = jnp.where(state.close, 1, pulls)
-        # Each arm once, at first.
-        pulls = jnp.where(state.seen.total == 0, n, pulls)
-        pulls = jnp.where(state.code == RUNNING, jnp.minimum(pulls, self.cap - state.seen.total), 0)
-        final = before + pulls - 1
-        arms = jnp.arange(n, dtype=jnp.int32)
-        arm = jnp.max(jnp.where(state.members & (_rank(state.members) == final % size), arms, 0))
-        return Singles(_counts(state, jnp.where(pulls > 0, final // size * n + arm, -1)), state.seen.pulls)
-
-    def tell(self, view: View, state: State, pull: Singles, outcome: Array) -> State:
-        """Looks for the first event of the leap, and goes up to there."""
-        n = self.n
-        arms = jnp.arange(n, dtype=jnp.int32)
-        passed = pull.counts + (arms < state.cursor).astype(jnp.int32) - 1
-        last = jnp.max(jnp.where(pull.counts > 0, passed * n + arms, -1))
-        first = state.seen.total == 0
-        steady, relied, edges = self._glance(state, last, pull.counts, outcome)
-        needed = (last >= 0) & ~first & (state.strict | state.close | ~steady)
-        no = jnp.bool_(False)
-        otherwise = Found(last, edges, state.labels, jnp.zeros(n, bool), no, no)
-        found: Found = _resolve(needed, otherwise, self, state, relied, last, outcome)
-        counts = _counts(state, found.last)
-        seen = state.seen.add(counts, lax.population_count(outcome & low_bits(counts)).astype(jnp.int32))
-        scores = jnp.where(found.fresh, seen.total, state.scores)
-        done = scores != NEVER
-        cursor = jnp.where(found.last >= 0, found.last % n + 1, state.cursor)
-        over = ~jnp.any(state.members & (arms >= cursor))
-        enough = (over | self.at_once) & (jnp.sum(done, dtype=jnp.int32) >= self.enough) & ~first
-        stuck = jnp.where(all_equal(jnp.maximum(seen.pulls, 1), seen.ones), FLAT, CAPPED)
-        code = jnp.where(enough, DECIDED, jnp.where(seen.total < self.cap, RUNNING, stuck))
-        code = jnp.where(state.code == RUNNING, code, state.code).astype(jnp.int32)
-        after = State(
-            seen,
-            found.edges,
-            found.labels,
-            jnp.where(over, ~done, state.members),
-            jnp.where(over, 0, cursor),
-            scores,
-            state.strict,
-            found.stuck | ~jnp.asarray(self.leaping),
-            code,
-        )
-        again = self.init(view)._replace(strict=jnp.bool_(True))
-        return select(found.lost, again, after)
-
-    def _glance(self, state: State, last: Array, counts: Array, outcome: Array) -> tuple[Array, Array, Array]:
-        """Whether a leap surely parts no community, by which edges, and what is then known of all edges."""
-        at, ends = _walk(state, last, counts, outcome)
-        reach = self.of.reach_at(jnp.maximum(state.seen.total, 1))
-        pulls, ones = (jnp.concatenate([now[None], later]) for now, later in zip(_now(state), at, strict=True))
-        y = means_of(pulls, ones)
-        half = self.b.hi * arm_radii(self.of, pulls, ones, reach)
-        high, low = jnp.min(y + half, axis=0), jnp.max(y - half, axis=0)
-        widest = jnp.max(half[0])
-        unsure = _unsure(widest)
-        free = state.scores == NEVER
-        least = jnp.min(jnp.where(free, pulls[0], NEVER)).astype(jnp.float32)
-        safe = jnp.float32(_SAFE) / (least * widest)
-        room = jnp.minimum(high[:, None] - low[None, :], high[None, :] - low[:, None])
-        total = state.seen.total + jnp.sum(counts, dtype=jnp.int32)
-        final = self.b.hi * arm_radii(self.of, *ends, self.of.reach_at(jnp.maximum(total, 1)))
-        y = means_of(*ends)
-        gone = jnp.abs(y[:, None] - y[None, :]) - (final[:, None] + final[None, :]) > unsure
-        moved = (state.seen.total > 0) & (last >= 0)
-        edges = jnp.where(room > unsure, state.edges, jnp.minimum(state.edges, PERHAPS))
-        edges = jnp.where(moved, jnp.where(gone, LOST, edges), state.edges).astype(jnp.int8)
-        relied = (room > unsure + safe) & (state.edges == KEPT)
-        heads = free & (state.labels == jnp.arange(self.n, dtype=jnp.int32))
-        return jnp.all(_reached(relied, heads) | ~free), relied, edges
-
-    def done(self, view: View, state: State) -> Array:
-        """There are enough terminal arms, or the cap is reached."""
-        return state.code != RUNNING
-
-    def answer(self, view: View, state: State) -> dict[str, Array]:
-        """``scores``: int32, (n,), the time at which each arm was terminal first, or ``NEVER``: ascending, they rank
-        the arms; ``outliers``: bool, (n,), the terminal ones; ``arm_pulls`` (int32, (n,)), ``pulls``, ``code``."""
-        return {
-            "scores": state.scores,
-            "outliers": state.scores != NEVER,
-            "arm_pulls": state.seen.pulls,
-            "pulls": state.seen.total,
-            "code": state.code,
-        }
-
-
-def _unsure(widest: Array) -> Array:
-    """The distance that float32 cannot be trusted below: several times its error."""
-    least: Array = jnp.float32(2.0**-19) * (1 + widest + widest)
-    return least
-
-
-def _reached(linked: Array, start: Array) -> Array:
-    """Which arms are connected with some of ``start`` (bool, (n,)). ``linked``: bool, (n, n), symmetric."""
-
-    def spread(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        found, _ = carry
-        wider = found | jnp.any(linked & found[:, None], axis=0)
-        return wider, jnp.any(wider != found)
-
-    return lax.while_loop(lambda carry: carry[1], spread, (start, jnp.any(start)))[0]
-
-
-def _rank(members: Array) -> Array:
-    """How many members have a lower number: int32, (n,)."""
-    padded = jnp.pad(members, (0, -members.shape[0] % 32)).reshape(-1, 32).astype(jnp.uint32)
-    groups = jnp.sum(padded << jnp.arange(32, dtype=jnp.uint32), axis=-1, dtype=jnp.uint32)
-    places = jnp.arange(members.shape[0], dtype=jnp.int32)
-    counts = lax.population_count(groups).astype(jnp.int32)
-    whole = jnp.cumsum(counts) - counts
-    return whole[places // 32] + lax.population_count(groups[places // 32] & low_bits(places % 32)).astype(jnp.int32)
-
-
-def _sweep(state: State) -> tuple[Array, Array]:
-    """How many arms a sweep has, and how many of them were pulled in this one."""
-    arms = jnp.arange(state.members.shape[0], dtype=jnp.int32)
-    size = jnp.sum(state.members, dtype=jnp.int32)
-    return size, jnp.sum(state.members & (arms < state.cursor), dtype=jnp.int32)
-
-
-def _open(state: State) -> Array:
-    """The pairs of arms that are not terminal: bool, (n, n)."""
-    free = state.scores == NEVER
-    return free[:, None] & free[None, :]
-
-
-def _counts(state: State, last: Array) -> Array:
-    """Pulls of each arm until the turn ``last``: int32, (n,), or (sweeps, n) where ``last`` is (sweeps, 1)."""
-    n = state.members.shape[0]
-    arms = jnp.arange(n, dtype=jnp.int32)
-    made = last // n + (arms <= last % n).astype(jnp.int32) - (arms < state.cursor).astype(jnp.int32)
-    return jnp.where(state.members & (last >= 0), jnp.maximum(made, 0), 0)
-
-
-def _now(state: State) -> tuple[Array, Array]:
-    return jnp.maximum(state.seen.pulls, 1), state.seen.ones
-
-
-def _walk(state: State, last: Array, counts: Array, outcome: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Pulls and successes after each sweep of a leap, (sweeps, n), and at its end, (n,)."""
-    n = state.members.shape[0]
-    turns = jnp.arange(1, SWEEPS + 1, dtype=jnp.int32)[:, None] * n - 1
-
-    def after(counts: Array) -> tuple[Array, Array]:
-        ones = lax.population_count(outcome & low_bits(counts)).astype(jnp.int32)
-        return jnp.maximum(state.seen.pulls + counts, 1), state.seen.ones + ones
-
-    return after(jnp.minimum(_counts(state, turns), counts)), after(counts)
-
-
-@rarely
-def _resolve(policy: GOLD, state: State, relied: Array, last: Array, outcome: Array) -> Found:
-    """What a leap holds, by looking at each check."""
-    found: Found = lax.cond(state.close, _look_closely, _look, policy, state, relied, last, outcome)
-    return found
-
-
-class _Ends(NamedTuple):
-    """Of each arm in each sweep, (sweeps, n): its mean, b times its radius where the sweep begins, and by how much
-    that grows until its end."""
-
-    y: Array
-    half: Array
-    growth: Array
-
-    def of(self, arm: Array) -> "_Ends":
-        """Of one arm: (sweeps, 1)."""
-        return _Ends(*(lax.dynamic_slice_in_dim(x, arm, 1, axis=1) for x in self))
-
-
-def _pick(condition: Array, yes: _Ends, no: _Ends) -> _Ends:
-    return _Ends(*(jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True)))
-
-
-def _look(policy: GOLD, state: State, relied: Array, last: Array, outcome: Array) -> Found:
-    """The checks of the edges that matter, as far as float32 tells."""
-    n = policy.n
-    arms = jnp.arange(n, dtype=jnp.int32)
-    sweep = jnp.arange(SWEEPS, dtype=jnp.int32)[:, None]
-    (pulls, ones), _ = _walk(state, last, _counts(state, last), outcome)
-    now = _now(state)
-    earlier = tuple(jnp.concatenate([one[None], many[:-1]]) for one, many in zip(now, (pulls, ones), strict=True))
-    # Radii are read at the ends of each sweep; between these they are nearly linear in T.
-    size, before = _sweep(state)
-    borders = jnp.maximum(state.seen.total - before + jnp.arange(SWEEPS + 1, dtype=jnp.int32) * size, 1)
-    reach = jax.vmap(policy.of.reach_at)(borders)[:, None]
-    b = policy.b.hi
-
-    def ends(pulls: Array, ones: Array) -> _Ends:
-        at_start, at_end = (b * arm_radii(policy.of, pulls, ones, r) for r in (reach[:-1], reach[1:]))
-        return _Ends(means_of(pulls, ones), at_start, at_end - at_start)
-
-    old, new = ends(*earlier), ends(pulls, ones)
-    share = (_rank(state.members) + 1).astype(jnp.float32) / size.astype(jnp.float32)
-    turn = sweep * n + arms
-    made = state.members & ((sweep > 0) | (arms >= state.cursor)) & (turn <= last)
-    own = jnp.where(made, new.half + share * new.growth, jnp.float32(1e9))
-    widest = jnp.max(old.half)
-    step = size.astype(jnp.float32) / borders[0].astype(jnp.float32)
-    bend = jnp.square((reach[1, 0] - reach[0, 0]) / reach[0, 0]) / 2 + jnp.square(step) / 4
-    unsure = _unsure(widest) + widest * bend
-    # The ends on the way tell which edges surely stay, and the parts that relied ones connect need no others.
-    high = jnp.minimum(jnp.min(new.y + new.half, axis=0), (old.y + old.half)[0])
-    low = jnp.maximum(jnp.max(new.y - new.half, axis=0), (old.y - old.half)[0])
-    room = jnp.minimum(high[:, None] - low[None, :], high[None, :] - low[:, None])
-    free = _open(state)
-    stays = relied & free
-    parts = communities(stays)
-    needed = (parts[:, None] != parts[None, :]) | state.strict
-    unsettled = (room <= unsure) & ~stays & (state.edges != LOST) & free & (arms[:, None] != arms[None, :])
-
-    def check(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        """All edges of the arm that has the most to look at."""
-        left, possible, certain = carry
-        arm = jnp.argmax(jnp.sum(left, axis=0, dtype=jnp.int32)).astype(jnp.int32)
-        here = arms == arm
-
-        def mine(x: Array) -> Array:
-            return lax.dynamic_slice_in_dim(x, arm, 1, axis=-1)
-
-        theirs, ours = _pick(arms < arm, new, old), _pick(arm < arms, new.of(arm), old.of(arm))
-        at_ours = jnp.abs(mine(new.y) - theirs.y) - (mine(own) + theirs.half + mine(share) * theirs.growth)
-        at_theirs = jnp.abs(new.y - ours.y) - (own + ours.half + share * ours.growth)
-
-        def when(limit: Array) -> Array:
-            at = jnp.minimum(jnp.where(at_ours > limit, mine(turn), NEVER), jnp.where(at_theirs > limit, turn, NEVER))
-            return jnp.where(here, NEVER, jnp.min(at, axis=0))
-
-        def put(all_: Array, row: Array) -> Array:
-            return jnp.where(here[:, None], row[None, :], jnp.where(here[None, :], row[:, None], all_))
-
-        return left & ~here[:, None] & ~here[None, :], put(possible, when(-unsure)), put(certain, when(unsure))
-
-    left = unsettled & needed
-    # What is not looked at is open from the start; what surely stays is not lost.
-    start = jnp.where(unsettled & ~needed, -1, NEVER), jnp.full((n, n), NEVER)
-    _, possible, certain = lax.while_loop(lambda carry: jnp.any(carry[0]), check, (left, *start))
-    kept, perhaps = (state.edges == KEPT) & free, (state.edges != LOST) & free
-    parting = _parting(jnp.where(kept, possible, -1), state.labels, state.scores == NEVER)
-    unclear = jnp.min(jnp.where(perhaps & (possible < certain), possible, NEVER))
-    unclear = jnp.where(state.strict, unclear, NEVER)
-    event = jnp.minimum(parting, unclear)
-    some = event < NEVER
-
-    def until(turn: Array) -> Array:
-        edges = jnp.where(possible > turn, state.edges, jnp.minimum(state.edges, PERHAPS))
-        return jnp.where(certain > turn, edges, LOST).astype(jnp.int8)
-
-    edges = until(jnp.where(some, event, last))
-    labels = communities((edges == KEPT) & free)
-    # An event that is not certain is left to the next look, together with its pull.
-    wider = communities((edges != LOST) & free)
-    stuck = some & ((unclear <= parting) & (unclear < NEVER) | jnp.any(labels != wider))
-    edges = jnp.where(stuck, until(event - 1), edges)
-    event = jnp.where(stuck, _turn_before(state, event), event)
-    parted = some & ~stuck
-    labels = jnp.where(parted, labels, state.labels)
-    fresh = parted & _small(labels, policy, state)
-    return Found(jnp.where(some, event, last), edges, labels, fresh, stuck, jnp.bool_(False))
-
-
-def _small(labels: Array, policy: GOLD, state: State) -> Array:
-    """Which arms become terminal with these communities."""
-    size = jnp.sum(labels[:, None] == labels[None, :], axis=0, dtype=jnp.int32)
-    return (state.scores == NEVER) & (size <= policy.largest)
-
-
-def _turn_before(state: State, turn: Array) -> Array:
-    """The last turn of a pull before ``turn`` that is not made yet, -1 where there is none."""
-    n = state.members.shape[0]
-    arms = jnp.arange(n, dtype=jnp.int32)
-    sweep, arm = turn // n, turn % n
-    here = jnp.max(jnp.where(state.members & (arms < arm) & ((sweep > 0) | (arms >= state.cursor)), arms, -1))
-    end = jnp.max(jnp.where(state.members & ((sweep > 1) | (arms >= state.cursor)), arms, -1))
-    earlier = jnp.where((sweep > 0) & (end >= 0), (sweep - 1) * n + end, -1)
-    return jnp.where(here >= 0, sweep * n + here, earlier)
-
-
-def _look_closely(policy: GOLD, state: State, relied: Array, last: Array, outcome: Array) -> Found:
-    """The checks of one pull, exactly."""
-    arms = jnp.arange(policy.n, dtype=jnp.int32)
-    _, (pulls, ones) = _walk(state, last, _counts(state, last), outcome)
-    arm = last % policy.n
-    total = state.seen.total + 1
-
-    def past(precise: bool) -> Array:
-        b = policy.b.wide() if precise else policy.b.hi
-        reach = policy.of.reach_at(total, precise)
-        radii, y = arm_radii(policy.of, pulls, ones, reach, precise), means_of(pulls, ones, precise)
-        return jnp.abs(y - y[arm]) - b * (radii + radii[arm])
-
-    @in_float64
-    def exactly() -> Array:
-        return past(True) > 0
-
-    rough = past(False)
-    widest = policy.b.hi * jnp.max(arm_radii(policy.of, pulls, ones, policy.of.reach_at(total)))
-    apart = lax.cond(jnp.any(jnp.abs(rough) <= _unsure(widest)), exactly, lambda: rough > 0)
-    gone = (apart[None, :] & (arms[:, None] == arm)) | (apart[:, None] & (arms[None, :] == arm))
-    edges = jnp.where(gone, LOST, state.edges).astype(jnp.int8)
-    labels, wider = (communities(found & _open(state)) for found in (edges == KEPT, edges != LOST))
-    parted = jnp.any((labels != state.labels) & (state.scores == NEVER))
-    fresh = parted & _small(labels, policy, state)
-    return Found(last, edges, labels, fresh, jnp.bool_(False), jnp.any(labels != wider))

@@ -1,26 +1,23 @@
-"""Confidence radii of arms and of the threshold (Zhuang et al. 2017, section 4.3; Ban and He 2020, section 4.1).
+"""Confidence intervals of arms and of the threshold (Zhuang et al. 2017, section 4.3; Ban and He 2020, section 4.1).
 
-All radii move with the level delta'(T) = 6 delta / (pi^2 c T^2), T being all pulls so far and c = n + 1 for the k-sigma
-rules and n for GOLD. What they need of it is one number, the *reach*: log(1/delta') for bounded rewards, z^2 for
-Bernoulli ones. It is smooth in log T, so its Chebyshev coefficients are tabulated on the host, an octave of T each.
-
-The same formulas run in float32 and, where that cannot tell (``precise``), in float64: see ``twofold``.
+All of them move with the level delta'(T) = 6 delta / (pi^2 c T^2), T being all pulls so far and c = n + 1 for the
+k-sigma rules and n for GOLD. What they need of it is one number, the *log term*: log(1/delta') for bounded rewards, z^2
+for Bernoulli ones. The formulas below compute in the type of the log term that they get: a rule decides in float64.
 """
 
 import functools
-from collections.abc import Callable
+import math
 from dataclasses import dataclass, field
-from math import erfc, exp, log, pi, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
+from jax.scipy.special import ndtri
 
 from jaxbandit.errors import BadInput
-from jaxbandit.outliers.twofold import Twofold
-from jaxbandit.random.draws import wide_product
+from jaxbandit.outliers.record import Seen, all_equal, means_of
+from jaxbandit.outliers.twofold import Twofold, in_float64
 
 NAMES = ("bounded", "bernoulli", "bernoulli-corrected")
 """Hoeffding and McDiarmid, the only one with a proof; as printed for Bernoulli rewards; and that with the normal
@@ -38,195 +35,135 @@ for each interval of arms, and it needs no level beside theirs. It is a wide one
 """
 
 _MAD = 1.4826
-_DEGREE, _OCTAVES = 14, 31
+
+_TIE = 1e-10
+"""A mean this close to the threshold is taken to be equal to it: not above."""
 
 
-def upper_point(q: float) -> float:
-    """The z that a standard normal variable exceeds with probability ``q``, 0 < q <= 1/2, to 1e-15: by Newton's
-    method on log erfc, so that a q of 1e-30 is as good as any."""
-    z = sqrt(max(0.0, -2 * log(2 * q)))
-    for _ in range(60):
-        tail = 0.5 * erfc(z / sqrt(2))
-        step = (log(tail) - log(q)) * tail * sqrt(2 * pi) * exp(z * z / 2)
-        z += step
-        if abs(step) < 1e-15 * (1 + z):
-            break
-    return z
+def width_of_threshold(n: int, k: Any, delta: Any, of: Any = math) -> Any:
+    """l(k) of Theorem 2: of floats, or of arrays where ``of`` is ``jax.numpy``."""
+    first = (1 + k * math.sqrt(n - 1)) / math.sqrt(n)
+    return (first + of.sqrt(k**2 / (2 * of.log(math.pi**2 * n**3 / (6 * delta))))) ** 2
 
 
-def level(delta: float, family: int, total: float) -> float:
-    """delta' of Eq. 1 (Eq. 3 in Ban and He): ``family`` is n + 1 (n)."""
-    return 6 * delta / (pi**2 * family * total**2)
-
-
-def reach_of(name: str, paper: str) -> Callable[[float], float]:
-    """From delta' to the reach. As printed, z is erf^-1(1 - delta'/2) in Zhuang et al., erf^-1(1 - delta') in Ban."""
-    if name == "bounded":
-        return lambda q: -log(q)
-    if name == "bernoulli":
-        share = 4 if paper == "zhuang2017" else 2
-        return lambda q: upper_point(min(q / share, 0.5)) ** 2 / 2
-    return lambda q: upper_point(min(q / 2, 0.5)) ** 2
-
-
-def width_of_threshold(n: int, k: float, delta: float) -> float:
-    """l(k) of Theorem 2."""
-    first = (1 + k * sqrt(n - 1)) / sqrt(n)
-    return (first + sqrt(k**2 / (2 * log(pi**2 * n**3 / (6 * delta))))) ** 2
-
-
-class Arms(NamedTuple):
-    """What was seen of the arms, and what follows: ``means`` of shape (n,), their population standard deviation
-    ``sigma``, ``radii`` of shape (n,) and the largest one of a threshold, ``theta_radius``. An arm is active where
-    ``slack``, (n,), is above 0: the sum of the radii less the distance from the threshold. It is an estimated outlier
-    where ``above``, (n,), is: by how much its mean is beyond the threshold."""
+class Estimates(NamedTuple):
+    """What is estimated from the pulls so far: ``means`` of shape (n,), their population standard deviation ``sigma``,
+    ``radii`` of shape (n,) and the largest one of a threshold, ``theta_radius``. ``overlap``, (n,): how far an arm's
+    interval reaches into that of the threshold; it is active where that is above 0. ``excess``, (n,): how far its mean
+    is beyond the threshold; it is an estimated outlier where that is above 0."""
 
     means: Array
     sigma: Array
     radii: Array
     theta_radius: Array
-    slack: Array
-    above: Array
+    overlap: Array
+    excess: Array
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Interval:
-    """``name`` (static): one of ``NAMES``; ``reach``: Chebyshev coefficients, shape (octaves, degree + 1); ``scale``:
-    l(k) for the threshold; ``width``: R = b - a of bounded rewards; ``unit``: what sums of them are counted in;
-    ``sides``, ``rule`` (static): of ``SIDES`` and ``RULES``."""
+    """How sure a rule is to be, and of what. Made by ``interval``, which says what each means."""
 
+    delta: Twofold
+    k: Twofold | None
     name: str = field(metadata={"static": True})
-    reach: Twofold
-    scale: Twofold
-    width: Twofold
-    unit: Twofold
     sides: str = field(default="above", metadata={"static": True})
     rule: str = field(default="k-sigma", metadata={"static": True})
 
-    def reach_at(self, total: Array, precise: bool = False) -> Array:
-        """The reach at T = ``total`` (int32, at least 1)."""
-        octave = 31 - jax.lax.clz(total)
-        unit = jax.lax.bitcast_convert_type((jnp.int32(127 + 1) - octave) << 23, jnp.float32)
-        row = _number(jax.tree.map(lambda table: table[octave], self.reach), precise)
-        x = _whole(total, precise) * unit - 3
-        later, last = x * 0, x * 0
-        for j in range(_DEGREE, 0, -1):
-            later, last = (x + x) * later - last + row[j], later
-        return x * later - last + row[0]
+    def log_term(self, n: int, total: Array) -> Array:
+        """log(1/delta') for bounded rewards, or z^2, after ``total`` pulls of ``n`` arms: float64, ``in_float64``.
+
+        As printed, z is erf^-1(1 - delta'/2) in Zhuang et al., erf^-1(1 - delta') in Ban and He. Two thresholds share
+        delta' with n + 2 intervals. The quantile is that of the tail itself, as 1 - delta' rounds to 1.
+        """
+        intervals = n if self.k is None else n + len(self._signs)
+        t = total.astype(jnp.float64)
+        level = 6 * self.delta.wide() / (math.pi**2 * intervals * t * t)
+        if self.name == "bounded":
+            return -jnp.log(level)
+        if self.name == "bernoulli":
+            return ndtri(jnp.minimum(level / (2 if self.k is None else 4), 0.5)) ** 2 / 2
+        return ndtri(jnp.minimum(level / 2, 0.5)) ** 2
+
+    def radii(self, pulls: Array, ones: Array, log_term: Array) -> Array:
+        """beta_i of arms that were pulled at least once: of their shape."""
+        m = pulls.astype(log_term.dtype)
+        if self.name == "bounded":
+            return _sqrt(log_term / (m + m))
+        s, half, weight = ones.astype(log_term.dtype), log_term * 0.5, m + log_term
+        return _sqrt(log_term * ((s + half) * (m - s + half) / (weight * weight)) / m)
+
+    def estimates(self, seen: Seen, log_term: Array, unit: float = 1.0) -> Estimates:
+        """Means, thresholds and intervals when each arm was pulled, rewards being in units of ``unit``.
+
+        Where all means are equal, sigma is exactly 0, and for Bernoulli rewards the threshold's radius is 0 in place of
+        infinite: every arm's mean then is the threshold, so that each is active whatever the radius.
+        """
+        assert self.k is not None
+        pulls, n, dtype = jnp.maximum(seen.pulls, 1), seen.pulls.shape[-1], log_term.dtype
+        y, k = means_of(pulls, seen.ones, dtype) * unit, self.k.to(dtype)
+        mu, flat = mean(y), all_equal(pulls, seen.ones)
+        gap = y - mu
+        sigma = jnp.where(flat, 0, _sqrt(mean(gap * gap)))
+        radii = self.radii(pulls, seen.ones, log_term)
+        centre, spread = mu, k * sigma
+        if self.rule == "robust":
+            centre = _median(y)
+            spread = _MAD * k * _median(jnp.abs(y - centre))
+            betas = [(1 + 2 * _MAD * k) * jnp.max(radii)] * len(self._signs)
+        elif self.name == "bounded":
+            harmonic = jnp.sum(1 / pulls.astype(dtype)) / n
+            scale = width_of_threshold(n, k, self.delta.to(dtype), jnp)
+            betas = [_sqrt(scale * harmonic * log_term * 0.5)] * len(self._signs)
+        else:
+            safe = jnp.where(flat, 1, sigma)
+            weights = k * y / _sqrt(safe) if self.name == "bernoulli" else k * gap / safe
+            betas = [jnp.where(flat, 0, _sqrt(jnp.sum(((s * weights + 1) * radii) ** 2)) / n) for s in self._signs]
+        beyond = [sign * (y - centre) - spread for sign in self._signs]
+        overlaps = [radii + beta - jnp.abs(x) for x, beta in zip(beyond, betas, strict=True)]
+        overlap, excess, theta_radius = (functools.reduce(jnp.maximum, some) for some in (overlaps, beyond, betas))
+        return Estimates(y, sigma, radii, theta_radius, overlap, excess)
+
+    @property
+    def _signs(self) -> tuple[int, ...]:
+        return (1, -1) if self.sides == "both" else (1,)
+
+    @in_float64
+    def active(self, seen: Seen, unit: float) -> Array:
+        """Which arms are active (Eq. 2): bool, (n,)."""
+        return self.estimates(seen, self.log_term(seen.pulls.shape[-1], seen.total), unit).overlap > 0
+
+    @in_float64
+    def outliers(self, seen: Seen, unit: float) -> Array:
+        """The estimated outliers (Eq. 3): bool, (n,). None where all means are equal."""
+        at = self.estimates(seen, jnp.float64(1), unit)  # a mean is above a threshold whatever their radii
+        return (at.excess > _TIE) & (at.sigma > 0)
 
 
 def interval(
-    name: str, n: int, delta: float, *, k: float | None = None, width: float = 1.0, paper: str = "zhuang2017",
-    sides: str = "above", rule: str = "k-sigma", unit: float = 1.0,
-) -> Interval:  # fmt: skip
-    """An interval by name for ``n`` arms at the level ``delta``; ``k`` where there is a threshold; ``unit``, a power
-    of two: what rewards are counted in.
+    name: str, delta: float, k: float | None = None, *, sides: str = "above", rule: str = "k-sigma"
+) -> Interval:
+    """An interval by name.
 
-    With two thresholds, mu - k sigma and mu + k sigma, delta' is shared with n + 2 intervals.
+    Args:
+        name: one of ``NAMES``.
+        delta: the probability with which a rule may be wrong, between 0 and 1.
+        k: of the threshold; None where there is none, as in GOLD.
+        sides, rule: one of ``SIDES`` and of ``RULES``.
 
     Raises:
-        BadInput: for a name that is none of ``NAMES``, ``SIDES`` or ``RULES``, and a width other than 1 of Bernoulli
-            rewards.
+        BadInput: for a name that is none of these.
     """
-    for key, value, allowed in (("sides", sides, SIDES), ("rule", rule, RULES)):
+    for key, value, allowed in (("sides", sides, SIDES), ("rule", rule, RULES), ("interval", name, NAMES)):
         if value not in allowed:
             raise BadInput(key, value, f"one of {', '.join(allowed)}")
-    if name not in NAMES:
-        raise BadInput("interval", name, f"one of {', '.join(NAMES)}")
-    if name != "bounded" and width != 1:
-        raise BadInput("interval", name, f"bounded for rewards of width {width:g}: this one is for rewards 0 and 1")
-    family = n + (1 if sides == "above" else 2) if paper == "zhuang2017" else n
-    reach = reach_of(name, paper)
-    scale = 0.0 if k is None else width_of_threshold(n, k, delta)
-    reaches = _tabulated(lambda total: reach(level(delta, family, total)))
-    return Interval(name, reaches, Twofold.of(scale), Twofold.of(width), Twofold.of(unit), sides, rule)
-
-
-def clucb(n: int, delta: float, sigma: float = 1.0) -> Interval:
-    """The radius of CLUCB (Chen et al. 2014), sigma sqrt(2 ln(4 n T^3 / delta) / m), as that of bounded rewards.
-
-    ``sigma``: their R, the sub-Gaussian scale of a reward; 1/2 is enough for rewards in [0, 1].
-    """
-    reaches = _tabulated(lambda total: 4 * log(4 * n * total**3 / delta))
-    return Interval("bounded", reaches, Twofold.of(0.0), Twofold.of(sigma), Twofold.of(1.0))
-
-
-def _tabulated(reach: Callable[[float], float]) -> Twofold:
-    """Chebyshev coefficients of a reach as a function of T, an octave a row."""
-    table = [
-        np.polynomial.chebyshev.chebinterpolate(np.vectorize(lambda x, e=e: reach(2.0**e * (x + 3) / 2)), _DEGREE)
-        for e in range(_OCTAVES)
-    ]
-    return jax.tree.map(jnp.asarray, Twofold.of(np.array(table)))  # type: ignore[no-any-return]
-
-
-def _number(value: Twofold, precise: bool) -> Array:
-    return value.wide() if precise else value.hi
-
-
-def _whole(value: Array, precise: bool) -> Array:
-    return value.astype(jnp.float64 if precise else jnp.float32)
+    return Interval(Twofold.of(delta), None if k is None else Twofold.of(k), name, sides, rule)
 
 
 def _sqrt(x: Array) -> Array:
     root: Array = jnp.sqrt(jnp.maximum(x, 0))
     return root
-
-
-def means_of(pulls: Array, ones: Array, precise: bool = False) -> Array:
-    """The empirical means of arms that were pulled at least once."""
-    return _whole(ones, precise) / _whole(pulls, precise)
-
-
-def arm_radii(of: Interval, pulls: Array, ones: Array, reach: Array, precise: bool = False) -> Array:
-    """beta_i of each arm: shape (n,)."""
-    m = _whole(pulls, precise)
-    if of.name == "bounded":
-        wide = _number(of.width, precise)
-        return _sqrt(wide * wide * reach / (m + m))
-    s = _whole(ones, precise)
-    half = reach * 0.5
-    weight = m + reach
-    share = (s + half) * (m - s + half) / (weight * weight)
-    return _sqrt(reach * share / m)
-
-
-def looked_at(of: Interval, k: Twofold, pulls: Array, ones: Array, total: Array, precise: bool = False) -> Arms:
-    """Means, threshold and radii after ``total`` pulls, each arm having been pulled.
-
-    Where all means are equal, sigma is exactly 0, and for Bernoulli rewards the threshold's radius is 0 in place of
-    infinite: every arm's mean then is the threshold, so that each is active whatever the radius.
-    """
-    n = pulls.shape[-1]
-    y = means_of(pulls, ones, precise)
-    if of.name == "bounded":
-        y = y * _number(of.unit, precise)
-    mu = mean(y)
-    flat = all_equal(pulls, ones)
-    gap = y - mu
-    sigma = jnp.where(flat, 0, _sqrt(mean(gap * gap)))
-    kk = _number(k, precise)
-    reach = of.reach_at(total, precise)
-    radii = arm_radii(of, pulls, ones, reach, precise)
-    signs = (1, -1) if of.sides == "both" else (1,)
-    if of.rule == "robust":
-        centre = _median(y)
-        spread = _MAD * kk * _median(jnp.abs(y - centre))
-        betas = [(1 + 2 * _MAD * kk) * jnp.max(radii)] * len(signs)
-    elif of.name == "bounded":
-        centre, spread = mu, kk * sigma
-        harmonic = jnp.sum(1 / _whole(pulls, precise)) / n
-        betas = [_number(of.width, precise) * _sqrt(_number(of.scale, precise) * harmonic * reach * 0.5)] * len(signs)
-    else:
-        centre, spread = mu, kk * sigma
-        safe = jnp.where(flat, 1, sigma)
-        weights = kk * y / _sqrt(safe) if of.name == "bernoulli" else kk * gap / safe
-        betas = [jnp.where(flat, 0, _sqrt(jnp.sum(((sign * weights + 1) * radii) ** 2)) / n) for sign in signs]
-    beyond = [sign * (y - centre) - spread for sign in signs]
-    slacks = [radii + beta - jnp.abs(x) for x, beta in zip(beyond, betas, strict=True)]
-    slack, above, theta_radius = (functools.reduce(jnp.maximum, some) for some in (slacks, beyond, betas))
-    return Arms(y, sigma, radii, theta_radius, slack, above)
 
 
 def _median(x: Array) -> Array:
@@ -244,15 +181,3 @@ def mean(x: Array) -> Array:
     units = jnp.sum((x * jnp.float32(2.0**bits)).astype(jnp.int32), axis=-1, dtype=jnp.int32)
     found: Array = units.astype(jnp.float32) * jnp.float32(2.0**-bits / n)
     return found
-
-
-def equal_means(pulls: Array, ones: Array, other_pulls: Array, other_ones: Array) -> Array:
-    """Whether empirical means are equal, decided on integers: s_i m_j = s_j m_i, in 64 bits. Broadcasts."""
-    m, s, n, t = (x.astype(jnp.uint32) for x in jnp.broadcast_arrays(pulls, ones, other_pulls, other_ones))
-    left, right = wide_product(s, n), wide_product(t, m)
-    return (left[0] == right[0]) & (left[1] == right[1])
-
-
-def all_equal(pulls: Array, ones: Array) -> Array:
-    """Whether all empirical means are equal."""
-    return jnp.all(equal_means(pulls, ones, pulls[..., :1], ones[..., :1]), axis=-1)

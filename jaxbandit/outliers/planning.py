@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxbandit.engine import simulate
-from jaxbandit.outliers.definitions import gold_bound, rr_bound, wrr_bound
+from jaxbandit.outliers.bounds import gold_bound, rr_bound, wrr_bound
 from jaxbandit.outliers.truth import Labelled
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import Metric, PolicyKind, parse
@@ -37,9 +37,8 @@ def table(
     for kind, given in policies:
         parsed = parse(f"policy.{kind.name}", kind.parameters, given)
         policy, told = kind.build(setting, **parsed)
-        answers = {
-            name: values[0] for name, values in simulate(setting.problem(), policy, runs=runs, seed=seed).items()
-        }
+        simulated = simulate(setting.problem(), policy, runs=runs, seed=seed, progress=False)
+        answers = {name: values[0] for name, values in simulated.items()}
         params = {"n": setting.arms, "budget": setting.budget, **given, **told}
         values = {metric.name: metric.of(setting, answers) for metric in metrics}
         ordered = np.sort(values["pulls"])

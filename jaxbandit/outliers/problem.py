@@ -1,4 +1,4 @@
-"""Bernoulli arms pulled in bulk: a pull is a count for every arm."""
+"""Outlier arms as rules meet them: pulls, what a rule may know, and the problem, which alone knows the truth."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -7,34 +7,56 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.arms.problem import Tape
-from jaxbandit.random import Stream, bernoulli, substream, words
+from jaxbandit.arms.pulls import percentiles
+from jaxbandit.arms.rewards import Bernoulli, Rewards
+from jaxbandit.contract import brief
+from jaxbandit.outliers.truth import OUTLYING, Arms, Source
+from jaxbandit.random import Stream, substream, uniform, words
 from jaxbandit.random.fence import computed_once
-from jaxbandit.random.trials import over_lanes
+from jaxbandit.random.trials import UNITS, over_lanes
+
+OUTCOME, COIN = 1, OUTLYING + 1
+"""What words are for: rewards, and how they are rounded."""
+
+PARTS = 128
+"""Rewards other than 0 and 1 are counted in units of 1 / PARTS of their scale, and rounded at random to whole ones, so
+that their means stay. Sums are int32, of at most ``MOST_PARTED`` rewards."""
+
+MOST_PARTED = 2**31 // PARTS - 1
 
 MOST = 32
-"""The most pulls of an arm in a pull."""
-OUTCOME = 1
+"""The most pulls of an arm in a pull of many."""
 _UNROLLED = 4
+
+ZERO_ONE = Bernoulli()
+"""Rewards of 0 and 1."""
 
 
 class Pull(NamedTuple):
-    """``counts``: pulls of each arm, 0 to ``MOST``; ``attempts``: pulls of it before. int32, shape (n,)."""
+    """A pull of ``arm``, after ``attempt`` others of it (int32 scalars). The outcome is its reward in units: int32."""
+
+    arm: Array
+    attempt: Array
+
+
+class Sums(NamedTuple):
+    """Many pulls, of which the sum of each arm's rewards is wanted: int32, shape (n,). ``counts``: pulls of each arm, 0
+    to ``MOST``; ``attempts``: pulls of it before. int32, shape (n,)."""
 
     counts: Array
     attempts: Array
 
 
 class Once(NamedTuple):
-    """As ``Pull``, no arm being pulled twice: one word decides a reward, on tape or not."""
+    """As ``Sums``, no arm being pulled twice: one word decides a reward, on tape or not."""
 
     counts: Array
     attempts: Array
 
 
 class Singles(NamedTuple):
-    """Pulls whose rewards are looked at one by one: as ``Pull``, and fewer may be used than were drawn. Reward j of the
-    outcome is bit j of the arm's word: uint32, shape (n,)."""
+    """Pulls whose rewards of 0 and 1 are looked at one by one: as ``Sums``, and fewer may be used than were drawn.
+    Reward j of the outcome is bit j of the arm's word: uint32, shape (n,)."""
 
     counts: Array
     attempts: Array
@@ -50,33 +72,32 @@ class Chosen(NamedTuple):
     many: tuple[Array, ...]
 
 
-def reward(key: Stream, p: Array, arm: Array, attempt: Array) -> Array:
-    """Whether a pull of ``arm``, after ``attempt`` others, pays: bool."""
-    return bernoulli(words(key, arm, attempt)[0], p)
+@dataclass(frozen=True)
+class View:
+    """What a rule knows before the first pull.
+
+    ``budget``: the pulls that it may make, at least one of each arm (int32); ``arms``: how many there are; ``unit``:
+    the part of the scale of rewards that they are counted in, 1 where they are 0 or 1.
+    """
+
+    budget: Array
+    arms: int
+    unit: float = 1.0
 
 
-class Rewards(NamedTuple):
-    """Rewards of 0 and 1 of the arms of one run, each drawn when it is asked for: the outcome of a ``Tape``."""
+class Instance(NamedTuple):
+    """One run's own draws: its arms, and the key of the rewards."""
 
-    key: Stream
-    p: Array
-
-    def of(self, arm: Array, attempt: Array) -> Array:
-        """See ``reward``."""
-        return reward(self.key, self.p[arm], arm, attempt)
-
-
-class View(NamedTuple):
-    """What an algorithm knows before the first pull: nothing but how many arms there are."""
-
-    n: Array
+    arms: Arms
+    outcomes: Stream
 
 
 @computed_once
 def few(word: Array, p: Array, count: Array) -> Array:
-    """int32, the successes in ``count`` <= ``MOST`` trials of probability ``p`` (float32): inversion of one word.
+    """Successes in ``count`` trials (int32, 0 to ``MOST``) that succeed with probability ``p`` (float32), by inversion.
 
-    Probabilities are products, added as integers in units of 2^-30; what rounding leaves over goes to the mode.
+    The probability of each number follows from the one before by sums and products, added as integers in units of
+    2^-30; what rounding leaves over goes to the mode.
     """
     rare = jnp.minimum(p, 1 - p)
     trials = count.astype(jnp.float32)
@@ -96,57 +117,112 @@ def few(word: Array, p: Array, count: Array) -> Array:
     return jnp.where(p > 0.5, count - found, found)
 
 
+@computed_once
+def _once(high: Array, low: Array, mean: Array, arm: Array, attempt: Array) -> Array:
+    return ZERO_ONE.one(Stream(high, low), arm, None, attempt, mean)
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Bernoulli:
-    """``p``: float32, shape (n,)."""
+class OutlierArms:
+    """Arms from a ``source``, some of which are outliers. ``budget``: the pulls that a rule may make (int32).
 
-    p: Array
+    ``on_tape`` (static): each reward has a random word of its own, so that the size of a pull changes nothing.
+    ``show_arms`` (static): ``score`` gives what the rule answered of each arm too.
+    """
+
+    budget: Array
+    source: Source
+    rewards: Rewards = ZERO_ONE
     on_tape: bool = field(metadata={"static": True}, default=False)
+    show_arms: bool = field(metadata={"static": True}, default=False)
 
-    def draw(self, key: Stream) -> Stream:
-        """The key of the tape."""
-        return substream(key, OUTCOME)
+    __repr__ = brief
 
-    def view(self, key: Stream, instance: Stream) -> View:
-        """The number of arms."""
-        return View(jnp.int32(self.p.shape[0]))
+    def draw(self, key: Stream) -> Instance:
+        """The arms, and the key of the rewards."""
+        return Instance(self.source.draw(key), substream(key, OUTCOME))
 
-    def pull(self, key: Stream, instance: Stream, pull: Pull | Once | Singles | Chosen | Tape) -> Any:
-        """The successes of each arm, or its rewards."""
-        if isinstance(pull, Tape):
-            return Rewards(instance, self.p)
+    def view(self, key: Stream, instance: Instance) -> View:
+        """What a rule may know of the run."""
+        n = self.source.arms
+        return View(jnp.maximum(self.budget, n), n, 1.0 if self.rewards.whole else 1 / PARTS)
+
+    def pull(self, key: Stream, instance: Instance, pull: Any) -> Any:
+        """Rewards, or their sums: see the kinds of pulls."""
         if isinstance(pull, Chosen):
-            return [
-                self._bits(instance, jnp.maximum(arm, 0), attempts, many, self.p[jnp.maximum(arm, 0)])
-                for arm, attempts, many in zip(*pull, strict=True)
-            ]
-        arm = jnp.arange(self.p.shape[0])
+            few_arms = [jnp.maximum(arm, 0) for arm in pull.arms]
+            return [self._bits(instance, *of) for of in zip(few_arms, pull.attempts, pull.many, strict=True)]
+        if isinstance(pull, Pull):
+            if self.rewards.whole:
+                return _once(*instance.outcomes, instance.arms.means.at[pull.arm].get(mode="promise_in_bounds"), *pull)
+            return self._reward(key, instance, *pull)
+        arms = jnp.arange(self.source.arms, dtype=jnp.int32)
         if isinstance(pull, Singles):
-            return self._bits(instance, arm, pull.attempts, jnp.max(pull.counts), self.p)
+            return self._bits(instance, arms, pull.attempts, jnp.max(pull.counts))
         if isinstance(pull, Once):
-            hit = bernoulli(words(instance, arm, pull.attempts)[0], self.p)
-            return hit.astype(jnp.int32) * pull.counts
-        if not self.on_tape:
-            return few(words(instance, arm, pull.attempts)[0], self.p, pull.counts)
+            return self._reward(key, instance, arms, pull.attempts) * pull.counts
+        if self.rewards.whole and not self.on_tape:
+            p = instance.arms.means.astype(jnp.float32) * jnp.float32(1 / UNITS)
+            return few(words(instance.outcomes, arms, pull.attempts)[0], p, pull.counts)
 
-        def one(j: Array, ones: Array) -> Array:
-            hit = bernoulli(words(instance, arm, pull.attempts + j)[0], self.p)
-            return ones + (hit & (j < pull.counts)).astype(jnp.int32)
+        def one(j: Array, total: Array) -> Array:
+            reward = self._reward(key, instance, arms, pull.attempts + j)
+            return total + jnp.where(j < pull.counts, reward, 0)
 
-        ones: Array = lax.fori_loop(0, jnp.max(pull.counts), one, jnp.zeros_like(pull.counts))
-        return ones
+        most = over_lanes(jnp.max(pull.counts))
+        total: Array = lax.fori_loop(0, most, one, jnp.zeros_like(pull.counts))
+        return total
 
-    def _bits(self, instance: Stream, arm: Array, attempts: Array, many: Array, p: Array) -> Array:
-        """Rewards one by one as bits, at least ``many``."""
+    def _reward(self, key: Stream, instance: Instance, arm: Array, attempt: Array) -> Array:
+        """A reward of each arm, in units: int32."""
+        (means, _, rows), law = instance.arms, self.rewards
+        if arm.ndim == 0:
+            means, rows = means[arm], rows[arm]
+        reward = law.one(instance.outcomes, arm, rows, attempt, means)
+        if law.whole:
+            return reward
+        parts = jnp.clip(law.place(reward), 0, 1) * PARTS
+        down = parts.astype(jnp.int32)
+        up = uniform(words(substream(key, COIN), arm, attempt)[0]) < parts - down.astype(jnp.float32)
+        return down + up.astype(jnp.int32)
+
+    def _bits(self, instance: Instance, arm: Array, attempts: Array, many: Array) -> Array:
+        """Rewards of 0 and 1 one by one as bits, at least ``many``."""
+        means = instance.arms.means if arm.ndim else instance.arms.means[arm]
 
         def some(group: Array, bits: Array) -> Array:
             for j in range(_UNROLLED):
                 number = group * _UNROLLED + j
-                hit = bernoulli(words(instance, arm, attempts + number)[0], p)
+                hit = self.rewards.one(instance.outcomes, arm, None, attempts + number, means)
                 bits = bits | (hit.astype(jnp.uint32) << number.astype(jnp.uint32))
             return bits
 
         blank = jnp.zeros(arm.shape, jnp.uint32)
         rewards: Array = lax.fori_loop(0, (over_lanes(many) + _UNROLLED - 1) // _UNROLLED, some, blank)
         return rewards
+
+    def score(self, instance: Instance, answer: dict[str, Array]) -> dict[str, Array]:
+        """What an answer is worth: ``outliers`` (bool), ``arm_pulls`` and perhaps ``scores`` (int32), each of shape
+        (n,), and a result ``code`` (int32).
+
+        Returns int32 scalars: ``code``; ``pulls``; ``wanted`` outliers there are, ``found`` are said to be, of which
+        ``hits`` are; ``ranked`` (bool): outliers come first, those of higher levels before the others, where the rule
+        ranks arms by its ``scores``, or else by whether it says so; ``arms.pulls.percentiles``. With ``show_arms``,
+        also the answer's arrays, by the user's row.
+        """
+        said, pulls, (_, levels, rows) = answer["outliers"], answer["arm_pulls"], instance.arms
+        place = answer.get("scores", (~said).astype(jnp.int32))
+        wrong = (levels[:, None] > levels[None, :]) & (place[:, None] >= place[None, :])
+        ordered, n = jnp.sort(pulls), levels.shape[0]
+        each = {name: value for name, value in answer.items() if value.ndim} if self.show_arms else {}
+        return {
+            "code": answer["code"],
+            "pulls": jnp.sum(pulls, dtype=jnp.int32),
+            "wanted": jnp.sum(levels > 0, dtype=jnp.int32),
+            "found": jnp.sum(said, dtype=jnp.int32),
+            "hits": jnp.sum(said & (levels > 0), dtype=jnp.int32),
+            "ranked": ~jnp.any(wrong),
+            **percentiles(n, lambda rank: ordered[rank - 1]),
+            **{name: jnp.zeros_like(x).at[rows].set(x, unique_indices=True) for name, x in each.items()},
+        }

@@ -1,94 +1,63 @@
 """Round-Robin (RR): Zhuang, Wang and Wang, "Identifying Outlier Arms in Multi-Armed Bandit", NIPS 2017, Algorithm 1.
 
-All arms in turn, until none is active: until no arm's interval meets that of the threshold mu + k sigma. The only event
-is the end, so one witness, an arm that surely stays active, certifies a leap.
+All arms in turn, until none is active: until no arm's interval overlaps with that of the threshold.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.grammar import Execution
+from jaxbandit.contract import brief
 from jaxbandit.outliers.intervals import Interval
-from jaxbandit.outliers.leap import RUNNING, Seen, active, answer, code_of, cyclic, look, select, whole, within_sweep
-from jaxbandit.outliers.problem import MOST, Pull, View
-from jaxbandit.outliers.twofold import Twofold
+from jaxbandit.outliers.problem import Pull, View
+from jaxbandit.outliers.record import Seen, answer
 
 
 class State(NamedTuple):
-    """``cursor``: the arm that is next; ``sweeps``, ``extra``: what is pulled next, whole sweeps and then that many
-    further arms; ``code``: of the result (int32 each)."""
+    """``seen``: the record of all pulls; ``arm``: the one that is pulled next (int32); ``active``: whether any arm is
+    (bool)."""
 
     seen: Seen
-    cursor: Array
-    sweeps: Array
-    extra: Array
-    code: Array
+    arm: Array
+    active: Array
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RR:
-    """``k``: of k-sigma; ``of``: the interval; ``cap``: the most pulls; ``start``: the arm pulled first after each was
-    pulled once (int32 both); ``leaping``: whether pulls are drawn in bulk, or one by one (bool); ``n`` (static):
-    how many arms."""
+    """RR with the threshold and the intervals ``of``: see ``intervals.interval``."""
 
-    k: Twofold
     of: Interval
-    cap: Array
-    start: Array
-    leaping: Array
-    n: int = field(metadata={"static": True})
 
-    @property
-    def execution(self) -> Execution:
-        """A step works on a few arrays of all arms."""
-        return Execution(in_cache=True, step_bytes=96 * self.n, masked=True)
+    __repr__ = brief
 
     def init(self, view: View) -> State:
-        """A first sweep over all arms."""
-        zero = jnp.int32(0)
-        return State(Seen.nothing(self.n), zero, jnp.int32(1), zero, jnp.int32(RUNNING))
+        """Before the first pull."""
+        return State(Seen.nothing(view.arms), jnp.int32(0), jnp.bool_(True))
 
     def ask(self, view: View, state: State) -> Pull:
-        """The sweeps and arms that were planned."""
-        count = state.sweeps + (cyclic(self.n, state.cursor) < state.extra).astype(jnp.int32)
-        return Pull(jnp.where(state.code == RUNNING, count, 0), state.seen.pulls)
+        """Line 7: the next arm."""
+        return state.seen.next_of(state.arm)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
-        """Looks whether an arm is active, and if so how far it surely stays so."""
-        seen = state.seen.add(pull.counts, outcome)
-        moved = seen.total > state.seen.total
-        cursor = jnp.where(state.seen.total == 0, self.start, state.cursor + state.extra)
-        cursor = jnp.where(cursor >= self.n, cursor - self.n, cursor)
-        after = State(seen, cursor, *self._plan(seen, cursor, moved))
-        return select(moved, after, state)
-
-    def _plan(self, seen: Seen, cursor: Array, moved: Array) -> tuple[Array, Array, Array]:
-        n, k = self.n, self.k.hi
-        at = look(self.of, k, self.k, seen)
-        best = jnp.max(at.slack)
-        goes_on = jnp.any(active(self.of, self.k, seen, at, moved & (jnp.abs(best) <= at.unsure)))
-        sure = jnp.maximum(best - at.unsure, 0)
-        x = sure / at.growth
-        x = jnp.where(at.arms.sigma > 0, jnp.minimum(x, at.arms.sigma), x)
-        sweeps = jnp.minimum(whole(x * at.least), MOST)
-        witness = jnp.min(jnp.where(at.slack == best, cyclic(n, cursor), n - 1))
-        extra = within_sweep(at, sure, 1 / (at.least + 1), witness, 2 + best) + 1
-        left = self.cap - seen.total
-        many = (sweeps > 0) & self.leaping
-        extra = jnp.where(self.leaping, jnp.minimum(extra, n), 1)
-        extra = jnp.where(many, jnp.where(left < n, left, 0), jnp.minimum(extra, left))
-        sweeps = jnp.where(many, jnp.minimum(sweeps, left // n), 0)
-        return sweeps, extra, code_of(goes_on, left > 0, at)
+        """Lines 8 and 9: new estimates, and whether an arm is active; and line 6, who is next."""
+        seen = state.seen.after(pull, outcome)
+        active = (seen.total < view.arms) | jnp.any(self.of.active(seen, view.unit))
+        return State(seen, next_arm(seen, pull.arm), active)
 
     def done(self, view: View, state: State) -> Array:
-        """No arm is active, or the cap is reached."""
-        return state.code != RUNNING
+        """No arm is active (line 5), or the budget is spent."""
+        return ~state.active | (state.seen.total >= view.budget)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``leap.answer``."""
-        return answer(self.of, self.k, state.seen, state.code)
+        """See ``record.answer``."""
+        return answer(state.seen, self.of.outliers(state.seen, view.unit), ~state.active)
+
+
+def next_arm(seen: Seen, arm: Array) -> Array:
+    """The arm after ``arm`` (int32): after one pull of each (lines 1 to 4), the round goes on with the second one."""
+    n = seen.pulls.shape[0]
+    return jnp.where(seen.total == n, 1, (arm + 1) % n)

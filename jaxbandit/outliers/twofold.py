@@ -8,7 +8,7 @@ margins are 10^-14 and less, so what a compiler makes of its roundings decides n
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +44,14 @@ class Twofold:
         hi = np.asarray(value, np.float64).astype(np.float32)
         lo = (np.asarray(value, np.float64) - hi.astype(np.float64)).astype(np.float32)
         return cls(hi, lo)  # type: ignore[arg-type]
+
+    def exact(self) -> float:
+        """The number on the host, to 48 bits."""
+        return float(self.hi) + float(self.lo)
+
+    def to(self, dtype: Any) -> Array:
+        """The number as float32 or, ``in_float64``, as float64."""
+        return self.wide() if dtype == jnp.float64 else jnp.asarray(self.hi)
 
     def wide(self) -> Array:
         """The number to 48 bits: float64, for use ``in_float64``."""

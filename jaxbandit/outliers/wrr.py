@@ -1,47 +1,24 @@
 """Weighted Round-Robin (WRR): Zhuang, Wang and Wang, "Identifying Outlier Arms in Multi-Armed Bandit", NIPS 2017,
 Algorithm 2.
 
-All arms in turn, an active one again and again until it has rho pulls for each visit so far, or is active no more.
-
-Which arm is pulled next depends on the last pull, but little of that takes a look at all arms. A pull changes a few
-sums over arms by what its own arm adds to them, and from these follow mu, sigma, the threshold's radius and whether
-the arm is active. So a walk makes pulls one by one, each of them in a time that does not depend on n. Sums drift, and
-radii that grow with T are not added up anew: a walk ends at a pull after which it is not clear whether its arm, or any
-arm, is active. The look at the end of a walk decides that. Medians are no sums: with the robust rule each pull is
-looked at.
+All arms in turn, an active one again and again until it has rho pulls for each of its turns so far, or is active no
+more.
 """
 
-import functools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
-from jaxbandit.arms.problem import Tape
-from jaxbandit.grammar import Execution
+from jaxbandit.contract import brief
 from jaxbandit.outliers.intervals import Interval, width_of_threshold
-from jaxbandit.outliers.leap import (
-    RUNNING,
-    Seen,
-    active,
-    answer,
-    clear,
-    code_of,
-    cyclic,
-    look,
-    low_bits,
-    select,
-)  # fmt: skip
-from jaxbandit.outliers.problem import Rewards, View, reward
-from jaxbandit.outliers.twofold import Twofold
-from jaxbandit.random.fence import as_one_kernel, computed_once
-from jaxbandit.random.stream import Stream
-from jaxbandit.random.trials import over_lanes
+from jaxbandit.outliers.problem import Pull, View
+from jaxbandit.outliers.record import Seen, answer
+from jaxbandit.outliers.rr import next_arm
 
 
 def rho_star(n: int, k: float, delta: float) -> float:
@@ -67,354 +44,66 @@ class Share:
 
 
 class Counter(NamedTuple):
-    """v rho for a number of visits v: the whole part and what is left, in units of 1 / parts (int32)."""
+    """c_i, rho for each turn: the whole part and what is left, in units of 1 / ``Share.parts`` (int32)."""
 
     units: Array
     part: Array
 
-    def after(self, visits: int | Array, share: Share) -> "Counter":
-        """Some visits later."""
-        part = self.part + visits * share.part
+    def after(self, turns: int | Array, share: Share) -> "Counter":
+        """Some turns later."""
+        part = self.part + turns * share.part
         over = part // share.parts
-        return Counter(self.units + visits * share.units + over, part - over * share.parts)
+        return Counter(self.units + turns * share.units + over, part - over * share.parts)
 
     def ceiling(self) -> Array:
-        """The fewest pulls that are at least v rho."""
+        """The fewest pulls that are at least c_i."""
         return self.units + (self.part > 0).astype(jnp.int32)
 
 
 class State(NamedTuple):
-    """``cursor``: the turn (0 to n - 1, in the order of a round) of the arm that is pulled next; ``counter``: of the
-    arms not yet visited in this round, the one at ``cursor`` included; ``best``: the arm that was most active at the
-    last look, which decides nothing; ``code``."""
+    """``seen``: the record of all pulls; ``arm``: the one that is pulled next (int32); ``counters``: c_i, of shape
+    (n,); ``active``: whether any arm is (bool)."""
 
     seen: Seen
-    cursor: Array
-    counter: Counter
-    best: Array
-    code: Array
-
-
-_GOES, _RESTS, _UNCLEAR = range(3)
-_WORD = 32
-_WORDS = 8
-"""A walk is at most so many words of pulls, a bit each."""
-
-
-class _Way(NamedTuple):
-    """A walk. ``way``: of the three above; ``left``: pulls that may be made. Of the arm at ``cursor``, or ``visits``
-    later: pulls ``m``, ``ones`` and mean ``p``. In this word: ``made`` pulls, a bit each; ``hits``: those that paid,
-    ``ends``: those that ended a visit. ``sums``: over all arms, see ``_features``; ``best``: those of one arm."""
-
-    seen: Seen
-    cursor: Array
-    counter: Counter
-    left: Array
-    visits: Array
-    m: Array
-    ones: Array
-    p: Array
-    hits: Array
-    ends: Array
-    made: Array
-    sums: tuple[Array, ...]
-    best: tuple[Array, ...]
-    way: Array
+    arm: Array
+    counters: Counter
+    active: Array
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class WRR:
-    """``share``: rho; all else as in ``RR``."""
+    """WRR with the threshold and the intervals ``of`` (see ``intervals.interval``), and rho = ``share``."""
 
-    k: Twofold
     of: Interval
     share: Share
-    cap: Array
-    start: Array
-    leaping: Array
-    n: int = field(metadata={"static": True})
 
-    @property
-    def words(self) -> int:
-        """Words of pulls between two records: in so many pulls no arm is visited twice, but for few arms."""
-        return max(1, min(self.n // _WORD, _WORDS))
-
-    @property
-    def execution(self) -> Execution:
-        """Where arms are few, 64 lanes or more share a kernel."""
-        return Execution(stride=4, in_cache=True, step_bytes=min(4096 + 60 * self.n, 1 << 14), masked=True)
+    __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Each arm once."""
-        zero = jnp.int32(0)
-        return State(Seen.nothing(self.n), zero, Counter(zero, zero), zero, jnp.int32(RUNNING))
+        """Before the first pull; line 4."""
+        none = jnp.zeros(view.arms, jnp.int32)
+        return State(Seen.nothing(view.arms), jnp.int32(0), Counter(none, none), jnp.bool_(True))
 
-    def ask(self, view: View, state: State) -> Tape:
-        """Rewards as they come."""
-        return Tape()
+    def ask(self, view: View, state: State) -> Pull:
+        """Line 10."""
+        return state.seen.next_of(state.arm)
 
-    def tell(self, view: View, state: State, pull: Tape, outcome: Rewards) -> State:
-        """Walks as far as is clear, looks, and decides about the last pull where it was not."""
-        n = self.n
-        first = state.seen.total == 0
-        arms = jnp.arange(n, dtype=jnp.int32)
-        way = self._walk(state, outcome)
-        one = jnp.ones(n, jnp.int32)
-        opening = Seen.nothing(n).add(one, outcome.of(arms, jnp.int32(0)).astype(jnp.int32))
-        seen = select(first, opening, way.seen)
-        at = look(self.of, self.k.hi, self.k, seen)
-        best = jnp.max(at.slack)
-        here = arms == self._arm(way.cursor)
-        own = jnp.sum(jnp.where(here, at.slack, 0))
-        unclear = ((way.way == _UNCLEAR) | first) & (state.code == RUNNING)
-        close = (jnp.abs(best) <= at.unsure) | (jnp.abs(own) <= at.unsure)
-        on = active(self.of, self.k, seen, at, close & unclear)
-        due = way.counter.after(1, self.share).ceiling()
-        ended = unclear & ~first & ~jnp.any(here & on & (seen.pulls < due))
-        cursor, counter = self._onward(way.cursor, way.counter, ended.astype(jnp.int32))
-        code = code_of(~unclear | jnp.any(on), self.cap > seen.total, at)
-        # Floats that are not negative are ordered as their bits are; the lowest of these are the arm.
-        mask = jnp.int32((1 << (n - 1).bit_length()) - 1)
-        strongest = jnp.max((lax.bitcast_convert_type(jnp.maximum(at.slack, 0), jnp.int32) & ~mask) | arms) & mask
-        return select(state.code == RUNNING, State(seen, cursor, counter, strongest, code), state)
-
-    def _arm(self, turn: Array) -> Array:
-        """The arm whose turn it is: 0 to 3 n - 1."""
-        arm = self.start + turn
-        for _ in range(3):
-            arm = jnp.where(arm >= self.n, arm - self.n, arm)
-        return arm
-
-    def _onward(self, cursor: Array, counter: Counter, visits: Array) -> tuple[Array, Counter]:
-        """Up to n visits later."""
-        cursor = cursor + visits
-        again = cursor >= self.n
-        return jnp.where(again, cursor - self.n, cursor), select(again, counter.after(1, self.share), counter)
-
-    def _walk(self, state: State, tape: Rewards) -> _Way:
-        """Pulls as far as it is clear what is pulled next."""
-        n, of = self.n, self.of
-        seen = state.seen
-        pulls, total = jnp.maximum(seen.pulls, 1), jnp.maximum(seen.total, 1)
-        y = seen.ones.astype(jnp.float32) / pulls.astype(jnp.float32)
-        middle = jnp.sum(y) / n
-        # Reaches are read at both ends of a walk, which is not to double T.
-        span = jnp.minimum(_WORD * _WORDS, total)
-        reach, last = of.reach_at(total), of.reach_at(total + span)
-        trusted = self.leaping & (of.rule == "k-sigma")
-        left = jnp.where(trusted, jnp.minimum(self.cap - seen.total, span), 1)
-        left = jnp.where((state.code == RUNNING) & (seen.total > 0), left, 0)
-        features = _features(of.name, pulls, seen.ones, middle, reach)
-        sums = tuple(jnp.sum(x) for x in features)
-        best = tuple(x[state.best] for x in features)
-        even = jnp.all(seen.ones == 0) | jnp.all(seen.ones == pulls)
-        step = (last - reach) / span.astype(jnp.float32)
-        doubt = jnp.square(span.astype(jnp.float32) / total.astype(jnp.float32)) / (2 * reach)
-        doubt = jnp.where(trusted, doubt, jnp.float32(1e9))
-        check = _checked(of.name, of.sides, n)
-        of_lane = (
-            tape.key.high, tape.key.low, self.k.hi, of.scale.hi, of.width.hi, middle, reach, step, doubt,
-            even, total, state.best,
-        )  # fmt: skip
-
-        def one(carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
-            number, way = carry
-            due = tuple(way.counter.after(rounds, self.share).ceiling() for rounds in (1, 2))
-            visits = way.visits + _set_bits(way.ends)
-            turn = way.cursor + visits
-            here = jnp.where(turn >= n, due[1], due[0])
-            arm, later = self._arm(turn), self._arm(turn + 1)
-            code = check(*of_lane, way.seen.total, here, arm, way.m, way.ones, way.p, *way.sums, *way.best, way.made)
-            goes, paid = way.way == _GOES, code & 1
-            over = goes & ((code & 2) > 0)
-            m, ones = way.m + 1, way.ones + paid
-            old, new = (_features(of.name, *x, middle, reach) for x in ((way.m, way.ones), (m, ones)))
-            bit = jnp.uint32(1) << number.astype(jnp.uint32)
-            made = way.made + goes.astype(jnp.int32)
-            last = (made >= way.left) | (over & (visits + 1 >= n))
-            mode = jnp.where((code & 4) > 0, _UNCLEAR, jnp.where(last, _RESTS, _GOES))
-            return number + 1, way._replace(
-                m=jnp.where(over, _at(way.seen.pulls, later), m),
-                ones=jnp.where(over, _at(way.seen.ones, later), ones),
-                p=jnp.where(over, _at(tape.p, later), way.p),
-                hits=jnp.where(goes & (paid > 0), way.hits | bit, way.hits),
-                ends=jnp.where(over, way.ends | bit, way.ends),
-                made=made,
-                sums=tuple(jnp.where(goes, s + (b - a), s) for s, a, b in zip(way.sums, old, new, strict=True)),
-                best=tuple(jnp.where(goes & (arm == state.best), b, x) for x, b in zip(way.best, new, strict=True)),
-                way=jnp.where(goes, mode, way.way),
-            )
-
-        def word(number: Array, carry: tuple[_Way, Array]) -> tuple[_Way, Array]:
-            way, record = carry
-            way = lax.while_loop(lambda c: (c[0] < _WORD) & _any(c[1].way == _GOES), one, (jnp.int32(0), way))[1]
-            made = way.made
-            record = record.at[number].set(jnp.stack([way.ends, way.hits, made.astype(jnp.uint32)]))
-            return way._replace(
-                seen=way.seen._replace(total=way.seen.total + made), left=way.left - made,
-                visits=way.visits + _set_bits(way.ends), hits=none, ends=none, made=zero,
-            ), record  # fmt: skip
-
-        def some(carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
-            number, way = carry
-            arm, seen = self._arm(way.cursor), way.seen
-            m, ones, p = (_at(x, arm) for x in (seen.pulls, seen.ones, tape.p))
-            mode = jnp.where(way.way == _UNCLEAR, _UNCLEAR, jnp.where(way.left > 0, _GOES, _RESTS))
-            way = way._replace(visits=zero, m=m, ones=ones, p=p, way=mode)
-            blank = jnp.zeros((self.words, 3), jnp.uint32)
-            way, record = lax.fori_loop(0, self.words, word, (way, blank))
-            place = cyclic(n, arm)
-            upto = _upto(record, place)
-            each = upto - jnp.where(place == 0, 0, jnp.roll(upto, 1))
-            seen = way.seen._replace(pulls=seen.pulls + (each >> 16), ones=seen.ones + (each & 0xFFFF))
-            cursor, counter = self._onward(way.cursor, way.counter, way.visits)
-            return number + 1, way._replace(seen=seen, cursor=cursor, counter=counter)
-
-        zero, none = jnp.int32(0), jnp.uint32(0)
-        start = _Way(
-            seen._replace(pulls=pulls), state.cursor, state.counter, left, zero, zero, zero, jnp.float32(0), none, none,
-            zero, sums, best, jnp.where(left > 0, _GOES, _RESTS),
-        )  # fmt: skip
-
-        def more(carry: tuple[Array, _Way]) -> Array:
-            number, way = carry
-            return (number < _WORDS // self.words) & _any((way.way != _UNCLEAR) & (way.left > 0))
-
-        way: _Way = as_one_kernel(lambda: lax.while_loop(more, some, (jnp.int32(0), start)))[1]
-        return way
+    def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
+        """Lines 11 to 13: new estimates, and whether the arm is left; and if so, lines 7 and 8 of the next one."""
+        seen = state.seen.after(pull, outcome)
+        active, opening = self.of.active(seen, view.unit), seen.total < view.arms
+        due = seen.pulls < state.counters.ceiling()
+        stays = (active & due)[pull.arm] & (seen.total > view.arms)
+        arm = jnp.where(stays, pull.arm, next_arm(seen, pull.arm))
+        turns = (jnp.arange(view.arms, dtype=jnp.int32) == arm) & ~stays & ~opening
+        counters = state.counters.after(turns.astype(jnp.int32), self.share)
+        return State(seen, arm, counters, opening | jnp.any(active))
 
     def done(self, view: View, state: State) -> Array:
-        """No arm is active, or the cap is reached."""
-        return state.code != RUNNING
+        """No arm is active (line 6), or the budget is spent."""
+        return ~state.active | (state.seen.total >= view.budget)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``leap.answer``."""
-        return answer(self.of, self.k, state.seen, state.code)
-
-
-def _at(x: Array, arm: Array) -> Array:
-    """``x[arm]``, of an arm that there is."""
-    return x.at[arm].get(mode="promise_in_bounds")
-
-
-def _any(lane: Array) -> Array:
-    """Whether it is so in any lane."""
-    found: Array = over_lanes(lane.astype(jnp.int32)) > 0
-    return found
-
-
-def _set_bits(bits: Array) -> Array:
-    return lax.population_count(bits).astype(jnp.int32)
-
-
-@computed_once
-def _upto(record: Array, place: Array) -> Array:
-    """How many pulls were made up to the end of visit number ``place``, times 2^16, and how many of them paid.
-
-    ``record``: words of the ends of visits, of rewards, and how many pulls they have, shape (..., words, 3).
-    """
-    own = [jnp.zeros_like(place)] * 6
-    visits, before, paid = (jnp.zeros_like(place[..., :1]) for _ in range(3))
-    for number in range(record.shape[-2]):
-        ends, hits, made = (record[..., number, j, None].astype(jnp.int32) for j in range(3))
-        some = ends, hits, made, visits, before, paid
-        own = [jnp.where(place >= visits, x, last) for x, last in zip(some, own, strict=True)]
-        visits, before, paid = visits + _set_bits(ends), before + made, paid + _set_bits(hits)
-    ends, hits, made, visits, before, paid = own
-    rank, pulls = place - visits, jnp.zeros_like(place)
-    for size in (16, 8, 4, 2, 1):
-        longer = pulls + size
-        pulls = jnp.where(_set_bits(ends & ((jnp.int32(1) << longer) - 1)) <= rank, longer, pulls)
-    pulls = jnp.where(rank < _set_bits(ends), pulls + 1, made)
-    inside = lax.bitcast_convert_type(low_bits(pulls), jnp.int32)
-    return ((before + pulls) << 16) + paid + _set_bits(hits & inside)
-
-
-def _features(kind: str, pulls: Array, ones: Array, middle: Array, reach: Array) -> tuple[Array, ...]:
-    """Of an arm: mean less ``middle``, its square, and 1 / m, or radius squared and its products with the first two."""
-    m, s = pulls.astype(jnp.float32), ones.astype(jnp.float32)
-    each = 1 / m
-    z = s * each - middle
-    if kind == "bounded":
-        return z, z * z, each
-    q = _bernoulli(m, s, each, reach)
-    return z, z * z, q, q * z, q * z * z
-
-
-@functools.lru_cache
-def _checked(kind: str, sides: str, n: int) -> Callable[..., Array]:
-    """The next pull, as ``WRR._walk`` calls it: 1 where it pays, 2 where it ends its visit, and 4 where float32
-    does not tell whether it does, or whether any arm is active. Fenced, so that XLA makes one kernel of it."""
-    sums = 3 if kind == "bounded" else 5
-    signs = (1.0,) if sides == "above" else (1.0, -1.0)
-
-    def check(*of: Array) -> Array:
-        high, low, k, scale, wide, middle, reach, step, doubt, even, first, best = of[:12]
-        total, due, arm, pulls, ones, p = of[12:18]
-        state, of_best, made = of[18 : 18 + sums], of[18 + sums : 18 + 2 * sums], of[-1]
-        paid = reward(Stream(high, low), p, arm, pulls).astype(jnp.int32)
-        so_far = (total - first + made + 1).astype(jnp.float32)
-        now = reach + step * so_far
-        old, new = (_features(kind, *x, middle, reach) for x in ((pulls, ones), (pulls + 1, ones + paid)))
-        z, square, *rest = (x + (b - a) for x, a, b in zip(state, old, new, strict=True))
-        mu = z * jnp.float32(1 / n)
-        sigma = jnp.sqrt(jnp.maximum(square * jnp.float32(1 / n) - mu * mu, 0))
-        turn = 1 / jnp.maximum(sigma, jnp.float32(1e-5))
-        drift = jnp.float32(2.0**-21) + so_far * jnp.float32(2.0**-24)
-        m, s = (pulls + 1).astype(jnp.float32), (ones + paid).astype(jnp.float32)
-        each = 1 / m
-        growth = now / reach
-        if kind == "bounded":
-            level = wide * wide * jnp.float32(0.5) * now
-            across = [jnp.sqrt(scale * level * rest[0] * jnp.float32(1 / n))] * len(signs)
-            noise = drift * across[0]
-            radius, radius_of_best = jnp.sqrt(level * each), jnp.sqrt(level * of_best[2])
-        else:
-            # A radius squared grows by a factor from ``growth`` to its square.
-            between = growth * (growth + 1) * jnp.float32(0.5)
-            radius, radius_of_best = jnp.sqrt(_bernoulli(m, s, each, now)), jnp.sqrt(of_best[2])
-            slope = k * (jnp.sqrt(turn) if kind == "bernoulli" else turn)
-            across, noise = [], jnp.zeros_like(mu)
-            for sign in signs:
-                level = 1 + sign * slope * (middle if kind == "bernoulli" else -mu)
-                parts = level * level * rest[0], 2 * level * slope * rest[1], slope * slope * rest[2]
-                whole = between * jnp.maximum(parts[0] + sign * parts[1] + parts[2], 0)
-                size = between * (parts[0] + jnp.abs(parts[1]) + parts[2])
-                across.append(jnp.sqrt(whole) * jnp.float32(1 / n))
-                least = jnp.maximum(across[-1], jnp.float32(1e-6))
-                noise = jnp.maximum(noise, drift * size * jnp.float32(1 / n**2) / least)
-        widest = functools.reduce(jnp.maximum, across)
-        unsure = jnp.float32(2.0**-19) + clear(n, k, sigma) + drift * (jnp.abs(mu) + k * sigma) + noise
-        unsure = unsure + (radius + radius_of_best) * doubt + widest * ((growth - 1) * jnp.float32(0.25) + doubt)
-        unsure = jnp.where(sigma > 1e-5, unsure, jnp.float32(1e9))
-        slack, slack_of_best = (
-            functools.reduce(
-                jnp.maximum,
-                [
-                    mine + beta - jnp.abs(sign * (place - mu) - k * sigma)
-                    for sign, beta in zip(signs, across, strict=True)
-                ],
-            )
-            for mine, place in ((radius, new[0]), (radius_of_best, of_best[0]))
-        )
-        slack_of_best = jnp.where(arm == best, slack, slack_of_best)
-        # Nothing but 0, or nothing but 1, so far: sums of squares are exactly 0, and all arms are active.
-        still = even & (square == 0)
-        full = pulls + 1 >= due
-        over = full | ((slack <= 0) & ~still)
-        lives = still | (slack > unsure) | (slack_of_best > unsure)
-        unclear = (~full & (jnp.abs(slack) <= unsure) & ~still) | (over & ~lives)
-        unclear = unclear | (doubt >= jnp.float32(1e8))
-        code: Array = paid + jnp.where(unclear, 4, jnp.where(over, 2, 0))
-        return code
-
-    fenced: Callable[..., Array] = computed_once(check)
-    return fenced
-
-
-def _bernoulli(m: Array, s: Array, each: Array, reach: Array) -> Array:
-    """A radius, squared, ``each`` being 1 / m: see ``intervals.arm_radii``."""
-    share, half = 1 / (m + reach), reach * jnp.float32(0.5)
-    found: Array = reach * each * ((s + half) * share) * ((m - s + half) * share)
-    return found
+        """See ``record.answer``."""
+        return answer(state.seen, self.of.outliers(state.seen, view.unit), ~state.active)

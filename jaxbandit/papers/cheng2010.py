@@ -17,10 +17,10 @@ from typing import Any, cast
 from jaxbandit.cleaning import gamma
 from jaxbandit.cleaning.ee import needed
 from jaxbandit.cleaning.family import Setting
-from jaxbandit.cleaning.renewal import expected_removed
 from jaxbandit.cleaning.stopping import level_for_budget
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
+from jaxbandit.papers.rows import half
 from jaxbandit.study.figure import Axes, Figure, Plan, Request
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Row, identity
@@ -79,10 +79,11 @@ def lead(one: Row, other: Row) -> tuple[float | None, tuple[float | None, float 
     if not one["mean"] or not other["mean"]:
         return None, (None, None)
     ratio = one["mean"] / other["mean"]
-    if one["ci_high"] is None or other["ci_high"] is None:
+    sides = half(one), half(other)
+    if sides[0] is None or sides[1] is None:
         return 100 * (ratio - 1), (None, None)
-    half = math.hypot(*(cast(float, row["ci_high"]) / cast(float, row["mean"]) - 1 for row in (one, other)))
-    return 100 * (ratio - 1), (100 * (ratio * math.exp(-half) - 1), 100 * (ratio * math.exp(half) - 1))
+    width = math.hypot(sides[0] / one["mean"], sides[1] / other["mean"])
+    return 100 * (ratio - 1), (100 * (ratio * math.exp(-width) - 1), 100 * (ratio * math.exp(width) - 1))
 
 
 def _of(rows: Iterable[Row], policy: str, metric: str = "effectiveness", **params: Any) -> list[Row]:
@@ -282,7 +283,7 @@ def _times(study: Study) -> list[Row]:
         # In turns, so that what else the machine does meets all policies alike.
         for taken, each in zip(seconds, configurations, strict=True):
             start = time.perf_counter()
-            simulate(each.problem, each.policy, runs=study.runs, seed=study.seed)
+            simulate(each.problem, each.policy, runs=study.runs, seed=study.seed, progress=False)
             if repeat:  # the first one compiles
                 taken.append(time.perf_counter() - start)
     rows, ratios = [], []
@@ -349,12 +350,6 @@ def _fig4l(request: Request) -> Plan:
 _OBJECTIVES: tuple[gamma.Objective, ...] = ("lemma3", "exact")
 
 
-def _expected(setting: Setting, t: int, need: int) -> float:
-    """EE's effectiveness, exactly, where entities do not run out."""
-    law = expected_removed(setting.budget, t, need, setting.sc_pdf.cells(_DELTA), setting.distribution)
-    return float(law.mean[..., -1]) / setting.budget
-
-
 def _parameters(request: Request) -> Plan:
     def search(setting: Setting, objective: gamma.Objective) -> tuple[int, int, float, float]:
         return setting.tuned(objective, _DELTA, True)
@@ -368,7 +363,7 @@ def _parameters(request: Request) -> Plan:
             params = {"tuning": objective, "delta": _DELTA, "t": t, "q": q}
             # All q up to need / t ask for the same number of successes.
             found = {"t": t, "q": q, "last_q": need / t, "t_hat": t_hat, "gamma": value,
-                     "effectiveness": _expected(setting, t, need)}  # fmt: skip
+                     "effectiveness": setting.expected(t, need) / setting.budget}  # fmt: skip
             more += [_row("ee", params, metric, number) for metric, number in found.items()]
         published = {"tuning": "published", "delta": _DELTA, "t": TUNED[0], "q": TUNED[1]}
         return [*more, _row("ee", published, "t", TUNED[0]), _row("ee", published, "q", TUNED[1])]
@@ -400,7 +395,7 @@ def _beyond(request: Request) -> Plan:
         more = []
         for row in _of(found, "ee"):
             t, q = row["params"]["t"], row["params"]["q"]
-            value = _expected(setting, t, needed(t, q))
+            value = setting.expected(t, needed(t, q)) / setting.budget
             more.append(_row("ee", row["params"], "expected_effectiveness", value))
         cells, law = setting.sc_pdf.cells(_DELTA), setting.distribution
         bound = float(level_for_budget(cells, law, setting.entities, setting.budget).effectiveness)

@@ -142,18 +142,18 @@ def _step_cost(request: Request) -> Plan:
 
 
 def _readings(request: Request) -> Plan:
-    """GSChao, by what becomes of bad queries, what a node without answers is taken to bring, and the bootstrap."""
+    """GSChao, by what becomes of bad queries, what a node without answers is taken to bring, and the variance."""
     problem = {"kind": "extraction/people", "largest_budget": max(BUDGETS)}
     removal = {**POLICIES["GSChao"], "removal": ["lasting", "fresh", "none"]}
-    policies = [{**removal, "unseen": ["k", "one"]}, {**removal, "bootstrap": 10}]
+    policies = [{**removal, "unseen": ["k", "one"]}, {**removal, "bootstrap": 0}]
     sweep = {"budget": BUDGETS, "answer_model": list(MODELS)}
 
     def curve(row: Row) -> str | None:
         params = row["params"]
         if params["answer_model"] != "k-largest":
             return None
-        if params.get("bootstrap"):
-            return f"removal {params['removal']}, bootstrap"
+        if params.get("bootstrap") == 0:
+            return f"removal {params['removal']}, floor"
         return f"removal {params['removal']}, unseen {params['unseen']}"
 
     published = {"GSChao": list(PEOPLE["GSChao"].items())}

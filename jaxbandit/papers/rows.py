@@ -27,7 +27,7 @@ def where(rows: Iterable[Row], metric: str, policy: str | None = None, **params:
     ]  # fmt: skip
 
 
-def _half(row: Row) -> float | None:
+def half(row: Row) -> float | None:
     """The longer side of a row's interval."""
     mean, low, high = row["mean"], row["ci_low"], row["ci_high"]
     return None if mean is None or low is None or high is None else max(high - mean, mean - low)
@@ -45,18 +45,19 @@ def average(rows: Sequence[Row], metric: str, params: Mapping[str, Any]) -> Row:
         return Row(
             policy=rows[0]["policy"], params=dict(params), metric=metric, mean=mean, ci_low=low, ci_high=high, runs=runs
         )  # fmt: skip
-    halves = [_half(row) for row in rows]
-    half = None if None in halves else math.hypot(*(each or 0.0 for each in halves)) / len(rows)
-    return computed(rows[0]["policy"], params, metric, mean, runs, half)
+    halves = [half(row) for row in rows]
+    both = None if None in halves else math.hypot(*(each or 0.0 for each in halves)) / len(rows)
+    return computed(rows[0]["policy"], params, metric, mean, runs, both)
 
 
 def ratio(one: Row, other: Row) -> tuple[float, float | None]:
     """The quotient of two means and half of its interval, by the delta method, the two taken as independent: what
     their runs have in common only makes it too wide."""
     a, b = one["mean"] or 0.0, other["mean"] or math.nan
-    if one["ci_high"] is None or other["ci_high"] is None:
+    sides = half(one), half(other)
+    if sides[0] is None or sides[1] is None:
         return a / b, None
-    return a / b, a / b * math.hypot((one["ci_high"] - a) / a, (other["ci_high"] - b) / b)
+    return a / b, a / b * math.hypot(sides[0] / a, sides[1] / b)
 
 
 def survival(values: Sequence[float], grid: Sequence[float]) -> list[tuple[float, float]]:

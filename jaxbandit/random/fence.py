@@ -15,11 +15,11 @@ T = TypeVar("T")
 def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
     """``function`` of arrays of one shape, to one array of that shape, computed once however often it is used.
 
-    Under ``vmap`` the batch's computation becomes a branch, always taken, of a condition that XLA cannot decide. Else
-    the CPU backend repeats it in each kernel that uses its result: it drops ``lax.optimization_barrier`` before it
-    fuses. The last argument must be an int32 that is never negative.
+    The computation becomes a branch, always taken, of a condition that XLA cannot decide; under ``vmap`` that of the
+    batch. Else the CPU backend repeats it in each kernel that uses its result: it drops ``lax.optimization_barrier``
+    before it fuses. The last argument must be an int32 that is never negative.
     """
-    plain = jax.custom_batching.custom_vmap(function)
+    plain = jax.custom_batching.custom_vmap(lambda *operands: _in_a_branch(function, *operands))
 
     @plain.def_vmap
     def batch(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
@@ -34,10 +34,10 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
 
 def _in_a_branch(function: Callable[..., Array], *operands: Any) -> Array:
     """``function(*operands)``, in a branch that is always taken, as no number of the last operand is negative."""
-    if not operands[-1].size:
+    if not jnp.size(operands[-1]):
         return function(*operands)
     shape = jax.eval_shape(function, *operands)
-    some = operands[-1].reshape(-1)[0] >= 0
+    some = jnp.ravel(operands[-1])[0] >= 0
     found: Array = lax.cond(some, function, lambda *_: jnp.zeros(shape.shape, shape.dtype), *operands)
     return found
 
@@ -99,8 +99,9 @@ def as_one_kernel(function: Callable[[], T]) -> T:
         called = jax.jit(marked, inline=False)(*operands)
         found, mark = set_xla_metadata(called, inlineable="false", xla_cpu_small_call="true")
         # The backend fails on operands that nothing uses. The mark uses all, and XLA does not see that it is the same.
-        same = mark == _mark(operands)
-        return [jnp.where(same, x, jnp.zeros_like(x)) for x in found]
+        # Large results are left as they are, if there is a small one: else they would be copied.
+        same, least = mark == _mark(operands), min(x.size for x in found)
+        return [jnp.where(same, x, jnp.zeros_like(x)) if x.size <= max(least, 1 << 12) else x for x in found]
 
     found = lax.platform_dependent(*closed.consts, cpu=on_cpu, default=anywhere)
     whole: T = jax.tree.unflatten(jax.tree.structure(shape), found)

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jaxbandit.progress import Progress, Status
 from jaxbandit.registry import whole
 from jaxbandit.study import folder, picture
-from jaxbandit.study.run import Progress, facts, run
+from jaxbandit.study.run import facts, run
 from jaxbandit.study.spec import MAX_RUNS, MAX_SEED, Study
 from jaxbandit.study.summary import Row, dumps, identity
 
@@ -128,6 +129,7 @@ def reproduce(
         BadInput: before anything is written: see ``run``.
     """
     out = Path(out)
+    tell = progress or (lambda status: None)
     whole(1, MAX_RUNS)("--runs", request.runs)
     whole(0, MAX_SEED)("--seed", request.seed)
     data = folder.checksum("--data", request.data) if request.data else None
@@ -147,12 +149,14 @@ def reproduce(
         rows: list[Row] = []
         for number, study in enumerate(plan.studies):
 
-            def report(runs: int, _: int, widest: float | None, before: int = sum(counts[:number])) -> None:
-                if progress is not None:
-                    progress(before + runs, sum(counts), widest)
+            def report(status: Status, number: int = number) -> None:
+                doing = status.doing + (f", study {number + 1} of {len(counts)}" if len(counts) > 1 else "")
+                left = status.left if number + 1 == len(counts) else None  # of this study alone
+                tell(status._replace(done=sum(counts[:number]) + status.done, of=sum(counts), doing=doing, left=left))
 
             place = out / "studies" / str(number + 1)
             rows += run(study, place, report, executor=executor, in_flight=in_flight)
+        tell(Status(sum(counts), sum(counts), "computing what is not simulated"))
         if plan.rows is not None:
             rows += plan.rows(list(rows))
         timings = plan.timings() if plan.timings is not None else []

@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -18,10 +19,11 @@ from jaxbandit import contract
 from jaxbandit.conformance import check_once
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
+from jaxbandit.progress import Progress, shown
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, one_of, real
 from jaxbandit.study import picture
 from jaxbandit.study.results import open_results
-from jaxbandit.study.run import Progress, run
+from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import identity, plain
 
@@ -247,8 +249,9 @@ def run_study(
     study: Study,
     out: Path | str | None = None,
     *,
-    progress: Progress | None = None,
+    progress: Progress | bool = True,
     executor: Executor | None = None,
+    max_steps: int | None = None,
     check: bool = True,
 ) -> "xr.Dataset":
     """Runs a study, or what is missing of it, and opens its results.
@@ -256,7 +259,10 @@ def run_study(
     Args:
         study: of ``load_study``, ``Study.of`` or ``experiment``.
         out: the folder of results; where None they are kept in memory alone.
-        progress, executor, check: see ``jaxbandit.study.run.run``.
+        progress: called with a ``Status`` whenever that changes. Where True, it is shown on stderr: as a bar if that is
+            a terminal or a notebook's, as a line now and then elsewhere; where False, nothing is.
+        executor, check: see ``jaxbandit.study.run.run``.
+        max_steps: see ``simulate``.
 
     Returns:
         See ``open_results``. ``summary.json`` in ``out`` has the rows with their intervals, ``figure.png`` the picture
@@ -265,14 +271,16 @@ def run_study(
     Raises:
         BadInput: see ``jaxbandit.study.run.run``.
     """
-    if out is not None:
-        rows = run(study, out, progress, executor=executor, check=check)
+    with ExitStack() as held:
+        tell = held.enter_context(shown(progress))
+        place = out if out is not None else held.enter_context(tempfile.TemporaryDirectory())
+        rows = run(study, place, tell, executor=executor, max_steps=max_steps, check=check)
+        results = open_results(place)
+        if out is None:
+            return results.load()
         drawing = picture.of_rows(rows, study.swept, Path(out).resolve().name, study.labels_of_axes)
         picture.save(Path(out), drawing)
-        return open_results(out)
-    with tempfile.TemporaryDirectory() as place:
-        run(study, place, progress, executor=executor, check=check)
-        return open_results(place).load()
+        return results
 
 
 __all__ = ["experiment", "run_study"]

@@ -5,19 +5,20 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import jax
 import numpy as np
 
 from jaxbandit.conformance import check_once
-from jaxbandit.engine import simulate
+from jaxbandit.engine import endless_runs, simulate_pairs
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
+from jaxbandit.progress import Progress, Status
 from jaxbandit.registry import Metric
 from jaxbandit.study import folder
 from jaxbandit.study.enough import FIRST, following, planned
@@ -25,15 +26,6 @@ from jaxbandit.study.results import described
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.store import RESULTS, Damaged, Place, Span, Store
 from jaxbandit.study.summary import Always, Moments, Row, dumps, identity
-
-
-class Progress(Protocol):
-    """Called between chunks of work."""
-
-    def __call__(self, done: int, of: int, widest: float | None, /) -> None:
-        """``done`` of ``of`` runs, counted over configurations; ``widest``: half of the widest 95 % interval of the
-        metric that is drawn or waited for, as far as this process has seen runs."""
-
 
 _log = logging.getLogger("jaxbandit")
 
@@ -50,6 +42,7 @@ def run(
     *,
     executor: Executor | None = None,
     in_flight: int | None = None,
+    max_steps: int | None = None,
     check: bool = True,
 ) -> list[Row]:
     """Runs a study, or what is missing of it, and writes ``out/summary.json``.
@@ -58,10 +51,11 @@ def run(
         study: see ``Study``.
         out: the folder of results: new, empty, or begun with this study or one that this one extends. ``study.json``
             says which study it holds, ``results.zarr`` has each run's metrics: see ``store.py`` and ``open_results``.
-        progress: called between chunks of work.
+        progress: called with a ``Status`` whenever that changes.
         executor: where chunks are computed, such as ``dask.distributed.Client.get_executor()``; this process, on all
             its devices, where None. Which it is changes no bit of the results.
         in_flight: chunks given to the executor at a time; twice its workers, where it tells their number, or else 8.
+        max_steps: see ``jaxbandit.simulate``.
         check: whether problems and policies that are not of this package are looked at first: see ``jaxbandit.check``.
 
     Returns:
@@ -69,21 +63,22 @@ def run(
 
     Raises:
         BadInput: before anything is written: where two configurations are the same, parameters do not go together,
-            ``out`` holds something else, or a check fails. Later, where ``stop_when`` waits for a metric that a run
-            does not have.
+            ``out`` holds something else, or a check fails. Later, where runs of a policy do not end, or ``stop_when``
+            waits for a metric that a run does not have.
     """
     out = Path(out)
+    tell = progress or (lambda status: None)
+    tell(Status(0, 0, "preparing problems and policies"))
     configurations = study.configurations()
     canonical = study.canonical()
     if check and not study.family.checked:
         check_once((each.problem, each.policy) for each in configurations)
     with folder.claimed(out, study.identity(), facts(study), canonical):
         if (rows := _finished(out, canonical)) is not None:
-            if progress is not None:
-                total = rows[0]["runs"] * len(configurations)
-                progress(total, total, None)
+            total = rows[0]["runs"] * len(configurations)
+            tell(Status(total, total, "done"))
             return rows
-        work = _Work(study, configurations, out / RESULTS, progress, executor, in_flight or _window(executor))
+        work = _Work(study, configurations, out / RESULTS, tell, executor, in_flight or _window(executor), max_steps)
         (out / folder.FINISHED).unlink(missing_ok=True)
         rows = work.rows()
         folder.write(out / folder.SUMMARY, dumps(rows))
@@ -132,15 +127,19 @@ def _window(executor: Executor | None) -> int:
     return 2 * workers if isinstance(workers, int) else 8
 
 
+_Task = tuple[list[Problem], list[Policy], int, int, int, list[float], int | None]
+
+
 def _compute(
     problems: list[Problem], policies: list[Policy], seed: int, first: int, runs: int, checkpoints: list[float],
-    progress: Callable[[int, int], None] | None = None,
+    max_steps: int | None, progress: Progress | bool = False,
 ) -> tuple[dict[str, np.ndarray], float]:  # fmt: skip
     """Answers of a chunk, and the seconds that it took. It runs where the executor says."""
     start = time.monotonic()
-    answers = simulate(
-        problems, policies, runs=runs, first_run=first, seed=seed, checkpoints=checkpoints, progress=progress
-    )
+    answers = simulate_pairs(
+        list(zip(problems, policies, strict=True)), runs=runs, first_run=first, seed=seed, checkpoints=checkpoints,
+        max_steps=max_steps, progress=progress,
+    )  # fmt: skip
     return answers, time.monotonic() - start
 
 
@@ -169,6 +168,32 @@ class _Pile:
             self.size = min(4 * self.size, max(1, _MOST_JOBS // len(self.members)))
         elif seconds > _LONG:
             self.size = max(1, self.size // 4)
+
+
+@dataclass
+class _Clock:
+    """A guess of the time that is left, in which policies that have not run yet are as slow as the others."""
+
+    _took: list[float] = field(default_factory=list)
+    _began: float | None = None
+    _runs: int = 0
+    _ahead: int = 0
+
+    def begin(self, runs: int, ahead: int) -> None:
+        """``runs`` of a policy begin, and the one before is over; ``ahead`` policies follow."""
+        if self._began is not None:
+            self._took.append(time.monotonic() - self._began)
+        self._began, self._runs, self._ahead = time.monotonic(), runs, ahead
+
+    def left(self, done: int) -> float | None:
+        """Seconds, where ``done`` of the policy's runs are done; None where there is nothing to guess by."""
+        spent = time.monotonic() - (self._began or 0.0)
+        projected = [spent * self._runs / done] if done else []
+        known = [*self._took, *projected]
+        if not known:
+            return None
+        usual = sum(known) / len(known)
+        return max(0.0, (projected[0] if projected else usual) - spent) + self._ahead * usual
 
 
 @dataclass
@@ -238,11 +263,16 @@ class _Work:
     study: Study
     members: list[Configuration]
     path: Path
-    progress: Progress | None
+    progress: Progress
     executor: Executor | None
     in_flight: int
+    max_steps: int | None
     _sizes: dict[str, int] = field(default_factory=dict)
     _glances: dict[tuple[int, int], _Glance] = field(default_factory=dict)
+    _clock: _Clock = field(default_factory=_Clock)
+    _done: int = 0
+    _before: int = 0
+    """Runs that are done, and those that were when the policy at hand began."""
 
     def __post_init__(self) -> None:
         study = self.study
@@ -275,6 +305,8 @@ class _Work:
         while True:
             self._store.room(self._target)
             self._fill()
+            total = self._target * len(self.members)
+            self.progress(Status(total, total, "reading the results back"))
             try:
                 for tally in [*tallies, *pairs]:
                     tally.read(self._store, self._places, self._target)
@@ -323,18 +355,28 @@ class _Work:
     def _fill(self) -> None:
         """Computes and stores the runs below the target that are not there."""
         while piles := self._piles():
-            held = sum(min(b, self._target) - min(a, self._target)
-                       for each in self.members for a, b in self._store.held(self._places[id(each)]))  # fmt: skip
-            self._done = held
-            self._report(0)
-            if self.executor is None:
-                for pile in piles:
-                    while pile.spans:
-                        span = pile.take(self._store.length)
-                        answers, seconds = _compute(*self._task(pile, span), lambda runs, _: self._report(runs))
-                        self._keep(pile, span, answers, seconds)
-            else:
+            self._done = sum(min(b, self._target) - min(a, self._target)
+                             for each in self.members for a, b in self._store.held(self._places[id(each)]))  # fmt: skip
+            if self.executor is not None:
+                self._begin(piles, 0)
+                self._report(0, "running elsewhere")
                 self._scatter(piles, self.executor)
+                continue
+            for number, pile in enumerate(piles, 1):
+                self._begin([pile], len(piles) - number)
+                doing = f"{pile.members[0].name} ({number} of {len(piles)})"
+
+                def onward(status: Status, doing: str = doing) -> None:
+                    self._report(status.done, f"{status.doing} {doing}", status.idle)
+
+                while pile.spans:
+                    span = pile.take(self._store.length)
+                    self._keep(pile, span, _compute(*self._task(pile, span), onward), f"running {doing}")
+
+    def _begin(self, piles: list[_Pile], ahead: int) -> None:
+        runs = sum((stop - first) * len(pile.members) for pile in piles for first, stop in pile.spans)
+        self._clock.begin(runs, ahead)
+        self._before = self._done
 
     def _piles(self) -> list[_Pile]:
         found: dict[tuple[str, tuple[Span, ...]], list[Configuration]] = {}
@@ -347,11 +389,11 @@ class _Work:
             for (name, spans), members in found.items()
         ]
 
-    def _task(self, pile: _Pile, span: Span) -> tuple[list[Problem], list[Policy], int, int, int, list[float]]:
+    def _task(self, pile: _Pile, span: Span) -> _Task:
         """The arguments of ``_compute``."""
         first, stop = span
         problems, policies = [each.problem for each in pile.members], [each.policy for each in pile.members]
-        return problems, policies, self.study.seed, first, stop - first, list(self.study.checkpoints)
+        return problems, policies, self.study.seed, first, stop - first, list(self.study.checkpoints), self.max_steps
 
     def _scatter(self, piles: list[_Pile], executor: Executor) -> None:
         """Has chunks computed elsewhere, some at a time, and stores them in whatever order they come."""
@@ -367,14 +409,16 @@ class _Work:
                         waiting.popleft()
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     pile, span = running.pop(future)
-                    answers, seconds = future.result()
-                    self._keep(pile, span, answers, seconds)
+                    self._keep(pile, span, future.result(), "running elsewhere")
         finally:
             for future in running:
                 future.cancel()
 
-    def _keep(self, pile: _Pile, span: Span, answers: dict[str, np.ndarray], seconds: float) -> None:
-        first, stop = span
+    def _keep(self, pile: _Pile, span: Span, computed: tuple[dict[str, np.ndarray], float], doing: str) -> None:
+        (first, stop), (answers, seconds) = span, computed
+        if endless := int(answers.pop("endless").sum()):
+            of = (stop - first) * len(pile.members)
+            raise BadInput("policy", pile.members[0].name, f"one whose runs end; {endless_runs(endless, of)}")
         values = [self._values(each, answers, number) for number, each in enumerate(pile.members)]
         self._store.write([self._places[id(each)] for each in pile.members], first, values)
         pile.timed(seconds)
@@ -384,7 +428,7 @@ class _Work:
                 if np.isfinite(column).all():
                     self._glances.setdefault((id(each), point), _Glance()).add(column)
         self._done += (stop - first) * len(pile.members)
-        self._report(0)
+        self._report(0, doing)
 
     def _values(self, member: Configuration, answers: Mapping[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
         """The metrics of one configuration, each float64 of shape (runs[, checkpoints])."""
@@ -398,10 +442,12 @@ class _Work:
             for metric in member.family.metrics
         }
 
-    def _report(self, more: int) -> None:
-        if self.progress is not None:
-            widths = [glance.half_width for glance in self._glances.values() if glance.runs > 1]
-            self.progress(self._done + more, self._target * len(self.members), max(widths, default=None))
+    def _report(self, more: int, doing: str, idle: int = 0) -> None:
+        widths = [glance.half_width for glance in self._glances.values() if glance.runs > 1]
+        done = self._done + more
+        left = self._clock.left(done - self._before)
+        total = self._target * len(self.members)
+        self.progress(Status(done, total, doing, idle, max(widths, default=None), left))
 
 
 def _measured(metric: Metric, setting: Any, answers: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -91,11 +91,6 @@ class Moments:
         return self._runs
 
     @property
-    def within_one(self) -> bool:
-        """Whether each value is known to lie between 0 and 1."""
-        return self._binary or self._share
-
-    @property
     def mean(self) -> float:
         """The mean; NaN where a value was not finite."""
         return float(Fraction(self._centre) + self._first / self._runs) if self._finite else math.nan
@@ -127,8 +122,12 @@ class Moments:
         if self._share and not self._second:
             mean, rare = self.mean, share_interval(0.0, self._runs)[1]
             return mean - rare * mean, mean + rare * (1 - mean)
-        half = student_t(self._runs - 1) * math.sqrt(self.variance / self._runs)
-        return self.mean - half, self.mean + half
+        return self.around(student_t(self._runs - 1) * math.sqrt(self.variance / self._runs))
+
+    def around(self, half: float) -> tuple[float, float]:
+        """The mean minus and plus ``half``, cut to what a mean of values between 0 and 1 can be."""
+        low, high = self.mean - half, self.mean + half
+        return (max(0.0, low), min(1.0, high)) if self._binary or self._share else (low, high)
 
     def row(self, policy: str, params: dict[str, Any], metric: str, always: "Always | None" = None) -> Row:
         """The mean with its interval; ``always``: one that holds whenever one stops (see ``Always``)."""
@@ -160,10 +159,8 @@ class Always:
         return math.sqrt(variance * 2 * (x + 1) / (x * runs) * math.log(math.sqrt(x + 1) / self._level))
 
     def interval(self, moments: Moments) -> tuple[float, float]:
-        """The interval for the mean of at least two runs, cut to what a mean of shares can be."""
-        half = self.half_width(moments.variance, moments.runs)
-        low, high = moments.mean - half, moments.mean + half
-        return (max(0.0, low), min(1.0, high)) if moments.within_one else (low, high)
+        """The interval for the mean of at least two runs."""
+        return moments.around(self.half_width(moments.variance, moments.runs))
 
 
 def student_t(freedom: int) -> float:

@@ -1,5 +1,6 @@
 """Selection of the K best arms (Zhou, Chen and Li 2014 and others), one rule a file."""
 
+from jaxbandit.topk import fast
 from jaxbandit.topk.bounds import (
     PROVEN,
     lower_bound,
@@ -8,18 +9,21 @@ from jaxbandit.topk.bounds import (
     regret_bound,
     sample_size,
 )
-from jaxbandit.topk.halving import sequential_halving
+from jaxbandit.topk.halving import SequentialHalving, sequential_halving
 from jaxbandit.topk.lucb import Lucb, lucb
-from jaxbandit.topk.optmai import optmai, printed_beta
-from jaxbandit.topk.rounds import Rounds
-from jaxbandit.topk.sar import sar
+from jaxbandit.topk.optmai import OptMAI, optmai
+from jaxbandit.topk.sar import Sar, sar
+from jaxbandit.topk.shares import printed_beta
 from jaxbandit.topk.uniform import Uniform, uniform
 
 __all__ = [
     "PROVEN",
     "Lucb",
-    "Rounds",
+    "OptMAI",
+    "Sar",
+    "SequentialHalving",
     "Uniform",
+    "fast",
     "lower_bound",
     "lower_bound_accuracy",
     "lower_bound_confidence",

@@ -14,11 +14,12 @@ from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, flag, one_of, real, whole
+from jaxbandit.topk.confidence import CONFIDENCE, OVERLAP, RATES
 from jaxbandit.topk.halving import sequential_halving
 from jaxbandit.topk.lucb import ODD, lucb
-from jaxbandit.topk.optmai import optmai, printed_beta
-from jaxbandit.topk.rounds import Rounds
+from jaxbandit.topk.optmai import OptMAI, optmai
 from jaxbandit.topk.sar import sar
+from jaxbandit.topk.shares import printed_beta
 from jaxbandit.topk.uniform import uniform
 
 Answers = Mapping[str, np.ndarray]
@@ -74,6 +75,7 @@ def _beta(name: str, value: Any) -> float | None:
 _TIES = Parameter(
     "ties", one_of("lowest", "random"), "of equal gaps the lowest arm's goes first, or in a random order", "random"
 )
+_DELTA = Parameter("delta", CONFIDENCE, "confidence, above 0 and below 1", 0.1)
 _READINGS = (
     Parameter("shares", one_of("carry", "floor", "cumulative"), "what becomes of a round's remainder: carried into the "
               "next round, lost, or an arm's shares added up before they are rounded down", "carry"),
@@ -85,11 +87,11 @@ _READINGS = (
 )  # fmt: skip
 
 
-def _optmai(setting: Setting, beta: float | None, **readings: Any) -> tuple[Rounds, dict[str, Any]]:
+def _optmai(setting: Setting, beta: float | None, **readings: Any) -> tuple[OptMAI, dict[str, Any]]:
     return optmai(setting.arms, setting.want, setting.budget, beta=beta or printed_beta(), **readings), {}
 
 
-def _printed(setting: Setting, **readings: Any) -> tuple[Rounds, dict[str, Any]]:
+def _printed(setting: Setting, **readings: Any) -> tuple[OptMAI, dict[str, Any]]:
     ours = {"beta": printed_beta(), "inflate": False, "reuse": False, **readings}
     return optmai(setting.arms, setting.want, setting.budget, **ours), {}
 
@@ -110,37 +112,24 @@ def _lucb(setting: Setting, delta: float, odd: str) -> tuple[Any, dict[str, Any]
 
 
 def _stopping(divergence: str, name: str) -> Any:
-    def build(setting: Setting, epsilon: float, delta: float, k1: float, alpha: float) -> tuple[Any, dict[str, Any]]:
+    def build(setting: Setting, **given: Any) -> tuple[Any, dict[str, Any]]:
         setting.one_pull_each(name)
         if divergence == "kl" and isinstance(setting.model.rewards, Gaussian):
             raise BadInput("policy.kind", name, "a rule that does not need rewards in [0, 1]: lucb-stop")
-        rule = lucb(
-            setting.want,
-            delta=delta,
-            epsilon=None if epsilon < 0 else epsilon,
-            divergence=divergence,
-            k1=k1,
-            alpha=alpha,
-        )
-        return rule, {}
+        return lucb(setting.want, divergence=divergence, **given), {}
 
-    return build
+    k1, alpha = RATES[divergence]
+    parameters = (
+        Parameter("epsilon", OVERLAP, "stop when the two bounds overlap by less than this", 0.1),
+        _DELTA,
+        Parameter("k1", real(1e-3, 1e9), "factor in the exploration rate", k1),
+        Parameter("alpha", real(0, 100), "power of the round in the exploration rate", alpha),
+    )
+    return parameters, build
 
 
 def _halving(setting: Setting, reuse: bool, carry: bool) -> tuple[Any, dict[str, Any]]:
     return sequential_halving(setting.arms, setting.want, setting.budget, reuse=reuse, carry=carry), {}
-
-
-_CONFIDENCE = real(1e-9, 1 - 1e-6)
-_EPSILON = Parameter("epsilon", real(0, 1), "stop when the two bounds overlap by less than this", 0.1)
-_DELTA = Parameter("delta", _CONFIDENCE, "confidence, above 0 and below 1", 0.1)
-
-
-def _rate(k1: float, alpha: float) -> tuple[Parameter, Parameter]:
-    return (
-        Parameter("k1", real(1e-3, 1e9), "factor in the exploration rate", k1),
-        Parameter("alpha", real(0, 100), "power of the round in the exploration rate", alpha),
-    )
 
 
 POLICIES = (
@@ -164,13 +153,10 @@ POLICIES = (
         "lucb", "LUCB run to the budget (Kalyanakrishnan et al. 2012)",
         (_DELTA, Parameter("odd", one_of(*ODD), "who gets a last pull without a pair", "weak")), _lucb, anytime=True,
     ),
-    PolicyKind(
-        "lucb-stop", "LUCB with its own stopping rule (2012)", (_EPSILON, _DELTA, *_rate(1.25, 4.0)),
-        _stopping("hoeffding", "lucb-stop"),
-    ),
+    PolicyKind("lucb-stop", "LUCB with its own stopping rule (2012)", *_stopping("hoeffding", "lucb-stop")),
     PolicyKind(
         "kl-lucb", "KL-LUCB with its own stopping rule (Kaufmann and Kalyanakrishnan 2013)",
-        (_EPSILON, _DELTA, *_rate(405.5, 1.1)), _stopping("kl", "kl-lucb"),
+        *_stopping("kl", "kl-lucb"),
     ),
     PolicyKind(
         "halving", "sequential halving (Karnin et al. 2013) for K arms",

@@ -5,25 +5,78 @@ R = ceil(log2(n / K)) rounds of Q / R pulls, shared equally among the active arm
 least K.
 """
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
+from jax import Array
 
-from jaxbandit.topk.rounds import Rounds, schedule
+from jaxbandit.arms.problem import Outcome, Pull, View
+from jaxbandit.contract import brief
+from jaxbandit.topk.empirical import Samples, no_samples, places
 
 
-def sequential_halving(arms: int, want: int, budget: int, *, reuse: bool = False, carry: bool = False) -> Rounds:
+class State(NamedTuple):
+    """``active``: bool, shape (arms,); ``round``: how many are over (int32)."""
+
+    active: Array
+    samples: Samples
+    round: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SequentialHalving:
+    """Sequential halving; see ``sequential_halving``. ``want``: K (int32); ``reuse`` (bool); ``share``: the pulls of an
+    active arm in each round (int32)."""
+
+    want: Array
+    reuse: Array
+    share: Array
+
+    __repr__ = brief
+
+    def init(self, view: View) -> State:
+        """All arms are active."""
+        return State(jnp.ones(view.arms, bool), no_samples(view), jnp.int32(0))
+
+    def ask(self, view: View, state: State) -> Pull:
+        """The round's share for every active arm."""
+        arm = jnp.where(state.active, jnp.arange(view.arms, dtype=jnp.int32), -1)
+        return Pull(arm, state.samples.pulls, self.share[state.round], jnp.int32(view.arms))
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+        """The better half stays, rounded up, and at least K."""
+        samples = state.samples.after(outcome, self.reuse)
+        keep = jnp.maximum(self.want, (jnp.sum(state.active) + 1) // 2)
+        active = state.active & (places(state.active, samples.mean(view)) < keep)
+        return State(active, samples, state.round + 1)
+
+    def done(self, view: View, state: State) -> Array:
+        """K arms are left."""
+        return jnp.sum(state.active) == self.want
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """The arms that are left."""
+        return {"chosen": state.active, "arm_pulls": state.samples.pulls}
+
+
+def sequential_halving(
+    arms: int, want: int, budget: int, *, reuse: bool = False, carry: bool = False
+) -> SequentialHalving:
     """Sequential halving for ``want`` of ``arms`` arms with at most ``budget`` pulls.
 
     ``reuse``: judge by all rewards, else by the round's (as published); ``carry``: what a round leaves of its pulls
     goes to the next, else it is lost (as published).
     """
-    total = 0
-    while want << total < arms:
-        total += 1
-    rounds, size, spent = [], arms, 0
-    for number in range(total):
-        share = (budget * (number + 1) - spent * total) // (size * total) if carry else budget // (size * total)
-        keep = max(want, -(-size // 2))
-        rounds.append((size, share, keep, False))
-        spent += share * size
-        size = keep
-    return Rounds(schedule(rounds, room=arms.bit_length()), jnp.int32(want), jnp.int32(1), jnp.bool_(reuse))
+    rounds = 0
+    while want << rounds < arms:
+        rounds += 1
+    share, size, spent = [0] * arms.bit_length(), arms, 0  # of one length whatever K is
+    for number in range(rounds):
+        left = budget * (number + 1) - spent * rounds if carry else budget
+        share[number] = left // (size * rounds)
+        spent += share[number] * size
+        size = max(want, -(-size // 2))
+    return SequentialHalving(jnp.int32(want), jnp.bool_(reuse), jnp.asarray(share, jnp.int32))

@@ -1,49 +1,122 @@
 """OptMAI: Zhou, Chen and Li, "Optimal PAC multiple arm identification with applications to crowdsourcing", ICML 2014.
 
-Round r = 0, 1 ... has beta^r (1 - beta) Q pulls, shared equally by the active arms. While there are at least 4K of
-them it drops the quarter with the smallest means (QE, Algorithm 2); after that, the quarter with the largest empirical
-gaps, each accepted or rejected (AR, Algorithm 3). The sizes are known before the run, and with them all shares.
+Round r = 0, 1 ... has beta^r (1 - beta) Q pulls, shared equally by the active arms (Algorithm 1). While there are at
+least 4K of them it drops the quarter with the smallest means (QE, Algorithm 2); after that, the quarter with the
+largest empirical gaps goes, each arm accepted or rejected (AR, Algorithm 3). The numbers of active arms are known
+before the run, and with them all shares (``shares.py``).
 """
 
-import functools
-from decimal import Context, Decimal, localcontext
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+from jax import Array
 
+from jaxbandit.arms.problem import Outcome, Pull, View
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
-from jaxbandit.topk.rounds import Rounds, schedule
-
-_DIGITS = Context(prec=50)
-
-
-def printed_beta() -> Decimal:
-    """beta of Algorithm 1, line 2: 3/4 e^0.2 = 0.9160..."""
-    with localcontext(_DIGITS):
-        return Decimal("0.75") * Decimal("0.2").exp()
+from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, places, tie_order
+from jaxbandit.topk.shares import optmai_shares
 
 
-def inflated(arms: int, budget: int, beta: Decimal) -> Decimal:
-    """Q' of section 6, Q / (1 - beta^(ln n / ln (4/3))); Q for one arm."""
-    if arms == 1:
-        return Decimal(budget)
-    with localcontext(_DIGITS):
-        return Decimal(budget) / (1 - beta ** (Decimal(arms).ln() / (Decimal(4) / 3).ln()))
+class State(NamedTuple):
+    """``active`` (S) and ``accepted`` (T): bool, shape (arms,); ``round``: r (int32)."""
+
+    active: Array
+    accepted: Array
+    samples: Samples
+    round: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class OptMAI:
+    """OptMAI; see ``optmai``.
+
+    ``want``: K (int32); ``worst``: look for the K worst, and choose the others (bool); ``reuse``: judge by all rewards,
+    else by those of the last round that had any (bool); ``share``: the pulls of an active arm in each round (int32).
+    Static: ``accept``, ``last`` and ``ties``.
+    """
+
+    want: Array
+    worst: Array
+    reuse: Array
+    share: Array
+    accept: str = field(metadata={"static": True})
+    last: str = field(metadata={"static": True})
+    ties: str = field(metadata={"static": True})
+
+    __repr__ = brief
+
+    def init(self, view: View) -> State:
+        """All arms are active (Algorithm 1, line 2)."""
+        active = jnp.ones(view.arms, bool)
+        return State(active, ~active, no_samples(view), jnp.int32(0))
+
+    def ask(self, view: View, state: State) -> Pull:
+        """The round's share for every active arm (line 2 of Algorithms 2 and 3)."""
+        arm = jnp.where(state.active, jnp.arange(view.arms, dtype=jnp.int32), -1)
+        return Pull(arm, state.samples.pulls, self.share[state.round], jnp.int32(view.arms))
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+        """Some of the active arms go (Algorithm 1, lines 4 to 10)."""
+        samples = state.samples.after(outcome, self.reuse)
+        mean = samples.mean(view) * jnp.where(self.worst, -1, 1)
+        active, accepted = self._accept_reject(view, state, mean)
+        elimination = jnp.sum(state.active) >= 4 * self.want
+        active = jnp.where(elimination, self._quartile_elimination(state, mean), active)
+        accepted = jnp.where(elimination, state.accepted, accepted)
+        return State(active, accepted, samples, state.round + 1)
+
+    def _quartile_elimination(self, state: State, mean: Array) -> Array:
+        """S without a quarter of the smallest means (Algorithm 2); the quarter is rounded up."""
+        size = jnp.sum(state.active)
+        return state.active & (places(state.active, mean) < size - _quarter(size))
+
+    def _accept_reject(self, view: View, state: State, mean: Array) -> tuple[Array, Array]:
+        """S and T after a quarter of the largest gaps went (Algorithm 3); or all of S, in the stage of Remark 4.1."""
+        need = self._need(state)  # K'
+        gap, place = empirical_gaps(state.active, mean, need)
+        goes = jnp.sum(state.active)
+        if self.last == "ar":
+            goes = _quarter(goes)
+        gone = state.active & (places(state.active, gap, tie_order(view, self.ties)) < goes)
+        if self.accept == "rank" or self.last == "uniform":
+            fits = gone & (place < need)
+        else:
+            at_cut = place == (need - 1 if self.accept == "kth" else need)
+            fits = gone & (mean >= jnp.sum(jnp.where(at_cut, mean, 0)))
+            fits = fits & (places(fits, gap) < need)
+        return state.active & ~gone, state.accepted | fits
+
+    def _need(self, state: State) -> Array:
+        """K', how many arms are still to be accepted."""
+        return self.want - jnp.sum(state.accepted)
+
+    def done(self, view: View, state: State) -> Array:
+        """K arms are accepted, or all active ones are needed."""
+        need = self._need(state)
+        return (need <= 0) | (need == jnp.sum(state.active))
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """The accepted arms; the active ones too, where all are needed."""
+        filled = self._need(state) == jnp.sum(state.active)
+        return {
+            "chosen": (state.accepted | (state.active & filled)) ^ self.worst,
+            "arm_pulls": state.samples.pulls,
+        }
+
+
+def _quarter(size: Array) -> Array:
+    return (size + 3) // 4
 
 
 def optmai(
-    arms: int,
-    want: int,
-    budget: int,
-    *,
-    beta: float | Decimal = 0.8,
-    inflate: bool = True,
-    reuse: bool = True,
-    shares: str = "carry",
-    accept: str = "rank",
-    last: str = "ar",
-    reduce: bool = False,
-    ties: str = "random",
-) -> Rounds:
+    arms: int, want: int, budget: int, *, beta: float | Decimal = 0.8, inflate: bool = True, reuse: bool = True,
+    shares: str = "carry", accept: str = "rank", last: str = "ar", reduce: bool = False, ties: str = "random",
+) -> OptMAI:  # fmt: skip
     """OptMAI for ``want`` of ``arms`` arms with at most ``budget`` pulls, as section 6 runs it.
 
     Args:
@@ -51,14 +124,14 @@ def optmai(
         beta: above 0.75 and below 1; a float is read as its shortest decimal.
         inflate: allot with Q' in the place of Q (section 6). No more than ``budget`` is ever spent.
         reuse: judge by all rewards of an arm (section 6), else by those of the round (Algorithms 2 and 3).
-        shares: how Q/|S| becomes whole. "carry": all that the rounds up to this one were allotted and have not spent,
-            over |S|, rounded down, so that what is left goes to the next round; "floor": each round is rounded down by
-            itself and the rest is lost; "cumulative": an arm's pulls up to now are its real shares' sum, rounded down.
-        accept: see ``Rounds``; "printed" is Algorithm 3, line 6, and takes any arm that ties there.
+        shares: how Q/|S| becomes whole, "carry", "floor" or "cumulative": see ``optmai_shares``.
+        accept: an arm that goes by its gap is accepted if its "rank" is at most K'; "kth": if its mean is at least the
+            K'-th largest; "printed": at least the next one (Algorithm 3, line 6), which takes any arm that ties there.
+            Ties in rank go to the lower arm.
         last: "ar", or "uniform" for the simpler last stage of Remark 4.1: below 4K arms, all pulls left, shared
             equally, and the K largest means.
         reduce: where K >= n/2, find the n - K worst arms and choose the others (Theorem 4.5).
-        ties: see ``Rounds``.
+        ties: which of equal gaps goes first, that of the "lowest" arm or of a "random" one: see ``tie_order``.
 
     Raises:
         BadInput: for a beta out of range.
@@ -66,50 +139,9 @@ def optmai(
     exact = beta if isinstance(beta, Decimal) else Decimal(repr(float(beta)))
     if not Decimal("0.75") < exact < 1:
         raise BadInput("beta", beta, "a number above 0.75 and below 1")
-    turned = reduce and 2 * want >= arms
-    sought = arms - want if turned else want
-    rounds = _rounds(arms, sought, budget, exact, inflate, shares, last)
-    # A quarter, rounded up, goes each time: from n to 1 in at most log(n) / log(4/3) + 1 rounds.
-    room, size = 1, arms
-    while size > 1:
-        room, size = room + 1, size - -(-size // 4)
-    return Rounds(
-        schedule(list(rounds), room),
-        jnp.int32(sought),
-        jnp.int32(-1 if turned else 1),
-        jnp.bool_(reuse),
-        accept if last == "ar" else "rank",
-        ties,
-    )
-
-
-@functools.lru_cache(maxsize=4096)
-def _rounds(
-    arms: int, want: int, budget: int, beta: Decimal, inflate: bool, shares: str, last: str
-) -> tuple[tuple[int, int, int, bool], ...]:
-    """(size, share, keep, by gap) of each round."""
-    rounds: list[tuple[int, int, int, bool]] = []
-    size, spent, given, real = arms, 0, 0, Decimal(0)
-    with localcontext(_DIGITS):
-        allotted = inflated(arms, budget, beta) if inflate else Decimal(budget)
-        # As long as the choice may be open: how many arms are accepted on the way is not known before the run.
-        while size > 1 and 0 < want < arms:
-            number = len(rounds)
-            elimination = size >= 4 * want
-            allotment = beta**number * (1 - beta) * allotted
-            real += allotment / size
-            if not elimination and last == "uniform":
-                share = (budget - spent) // size
-            elif shares == "floor":
-                share = int(allotment / size)
-            elif shares == "carry":
-                share = int((allotted * (1 - beta ** (number + 1)) - spent) / size)
-            else:
-                share = int(real) - given
-            share = max(0, min(share, (budget - spent) // size))
-            given, spent = given + share, spent + share * size
-            ends = not elimination and last == "uniform"
-            keep = 0 if ends else size - -(-size // 4)
-            rounds.append((size, share, keep, not elimination))
-            size = keep
-    return tuple(rounds)
+    worst = reduce and 2 * want >= arms
+    sought = arms - want if worst else want
+    share = optmai_shares(arms, sought, budget, exact, inflate, shares, last)
+    return OptMAI(
+        jnp.int32(sought), jnp.bool_(worst), jnp.bool_(reuse), jnp.asarray(share, jnp.int32), accept, last, ties
+    )  # fmt: skip

@@ -3,20 +3,74 @@ ICML 2013.
 
 Phase k of n - 1 pulls each active arm up to n_k = ceil((Q - n) / (logbar(n) (n + 1 - k))) times in all, then takes the
 arm of the largest empirical gap away: into the choice if its rank is at most the number still wanted.
-
-Most phases have n_k = n_(k-1) and pull nothing. Between two pulls the means stand still, and taking an arm away does
-not move the boundary between the arms still wanted and the others: both sides lose members and the number wanted with
-them. So b phases without a pull between them take away the b arms of the largest gaps, all at once, which is exact,
-and the rounds are as many as there are distinct n_k.
 """
 
+from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import Array
 
-from jaxbandit.topk.rounds import Rounds, schedule
+from jaxbandit.arms.problem import Outcome, Pull, View
+from jaxbandit.contract import brief
+from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, places, tie_order
 
 _DIGITS = 60
+
+
+class State(NamedTuple):
+    """``active`` and ``accepted``: bool, shape (arms,); ``phase``: how many are over (int32)."""
+
+    active: Array
+    accepted: Array
+    samples: Samples
+    phase: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Sar:
+    """SAR; see ``sar``. ``want``: K (int32); ``share``: the pulls of an active arm in each phase (int32)."""
+
+    want: Array
+    share: Array
+    ties: str = field(metadata={"static": True})
+
+    __repr__ = brief
+
+    def init(self, view: View) -> State:
+        """All arms are active."""
+        active = jnp.ones(view.arms, bool)
+        return State(active, ~active, no_samples(view), jnp.int32(0))
+
+    def ask(self, view: View, state: State) -> Pull:
+        """The phase's pulls of every active arm."""
+        arm = jnp.where(state.active, jnp.arange(view.arms, dtype=jnp.int32), -1)
+        return Pull(arm, state.samples.pulls, self.share[state.phase], jnp.int32(view.arms))
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+        """The arm of the largest empirical gap goes."""
+        samples = state.samples.after(outcome, jnp.bool_(True))
+        need = self._need(state)
+        gap, place = empirical_gaps(state.active, samples.mean(view), need)
+        gone = state.active & (places(state.active, gap, tie_order(view, self.ties)) == 0)
+        return State(state.active & ~gone, state.accepted | (gone & (place < need)), samples, state.phase + 1)
+
+    def _need(self, state: State) -> Array:
+        return self.want - jnp.sum(state.accepted)
+
+    def done(self, view: View, state: State) -> Array:
+        """K arms are accepted, or all active ones are needed."""
+        need = self._need(state)
+        return (need <= 0) | (need == jnp.sum(state.active))
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """The accepted arms; the active ones too, where all are needed."""
+        filled = self._need(state) == jnp.sum(state.active)
+        return {"chosen": state.accepted | (state.active & filled), "arm_pulls": state.samples.pulls}
 
 
 def phases(arms: int, budget: int) -> list[int]:
@@ -33,14 +87,10 @@ def phases(arms: int, budget: int) -> list[int]:
         ]
 
 
-def sar(arms: int, want: int, budget: int, *, ties: str = "random") -> Rounds:
-    """SAR for ``want`` of ``arms`` arms with at most ``budget`` pulls. ``ties``: see ``Rounds``."""
-    times = phases(arms, budget)
-    starts = [k for k in range(len(times)) if k == 0 or times[k] > times[k - 1]]
-    ends = [*starts[1:], arms - 1] if starts else []
-    rounds = [
-        (arms - k, times[k] - (times[k - 1] if k else 0), arms - after, True)
-        for k, after in zip(starts, ends, strict=True)
-    ]
-    room = 1 << len(rounds).bit_length()
-    return Rounds(schedule(rounds, room), jnp.int32(want), jnp.int32(1), jnp.bool_(True), ties=ties)
+def sar(arms: int, want: int, budget: int, *, ties: str = "random") -> Sar:
+    """SAR for ``want`` of ``arms`` arms with at most ``budget`` pulls.
+
+    ``ties``: which of equal gaps goes first, that of the "lowest" arm or of a "random" one: see ``tie_order``.
+    """
+    share = np.diff([0, *phases(arms, budget)]) if arms > 1 else [0]
+    return Sar(jnp.int32(want), jnp.asarray(share, jnp.int32), ties)

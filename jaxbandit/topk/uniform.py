@@ -10,67 +10,57 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.arms.prefix import best
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
-from jaxbandit.grammar import Execution
+from jaxbandit.topk.empirical import largest
 
 
 class State(NamedTuple):
-    """``total``: the sum of an arm's rewards; ``made``: its pulls (int32); both of shape (arms,). ``asked`` (int32):
-    pulls asked for in each arm; ``extra``: the same of the pulls left over."""
+    """``total``: the sum of an arm's rewards; ``pulls``: how often it was pulled (int32); both of shape (arms,).
+    ``spent``: the budget whose pulls were asked for (int32)."""
 
     total: Array
-    made: Array
-    asked: Array
-    extra: Array
+    pulls: Array
+    spent: Array
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Uniform:
-    """``want``: K (int32); ``spread``: whether the Q mod n pulls that are left over go to one arm each, else nobody
-    gets them (bool)."""
+    """Uniform sampling. ``want``: K (int32); ``spread``: whether the Q mod n pulls that are left over go to one arm
+    each, else nobody gets them (bool)."""
 
     want: Array
     spread: Array
-
-    execution = Execution(stride=1, in_cache=True, masked=True)
 
     __repr__ = brief
 
     def init(self, view: View) -> State:
         """Nothing pulled."""
-        zeros, zero = jnp.zeros((view.arms,), jnp.int32), jnp.int32(0)
-        return State(view.nothing((view.arms,)), zeros, zero, zero)
+        return State(view.nothing((view.arms,)), jnp.zeros(view.arms, jnp.int32), jnp.int32(0))
 
-    def _extra(self, view: View) -> Array:
-        return jnp.where(self.spread, view.budget % view.arms, 0)
+    def _share(self, view: View, budget: Array) -> Array:
+        """Each arm's pulls within a budget."""
+        arm = jnp.arange(view.arms, dtype=jnp.int32)
+        return budget // view.arms + (self.spread & (arm < budget % view.arms)).astype(jnp.int32)
 
     def ask(self, view: View, state: State) -> Pull:
         """All that is left to pull at once."""
         arm = jnp.arange(view.arms, dtype=jnp.int32)
-        share = view.budget // view.arms + (arm < self._extra(view)).astype(jnp.int32)
-        count = jnp.maximum(share - state.asked - (arm < state.extra).astype(jnp.int32), 0)
-        over = self.done(view, state)
-        return Pull(arm, state.made, jnp.where(over, 0, count), jnp.where(over, 0, view.arms))
+        times = self._share(view, view.budget) - self._share(view, state.spent)
+        return Pull(arm, state.pulls, times, jnp.int32(view.arms))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Add it up."""
-        asked, extra = (
-            jnp.where(pull.used > 0, new, old)
-            for new, old in ((view.budget // view.arms, state.asked), (self._extra(view), state.extra))
-        )
-        return State(state.total + outcome.total, state.made + outcome.made, asked, extra)
+        """The rewards are added up."""
+        return State(state.total + outcome.total, state.pulls + outcome.made, view.budget)
 
     def done(self, view: View, state: State) -> Array:
         """Every arm was pulled its share."""
-        return (state.asked >= view.budget // view.arms) & (state.extra >= self._extra(view))
+        return state.spent >= view.budget
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """The K largest means, ties to the lower arm."""
-        chosen, _ = best(view.mean(state.total, state.made), self.want, jnp.ones(view.arms, bool))
-        return {"chosen": chosen, "arm_pulls": state.made}
+        return {"chosen": largest(view.mean(state.total, state.pulls), self.want), "arm_pulls": state.pulls}
 
 
 def uniform(want: int, spread: bool = False) -> Uniform:

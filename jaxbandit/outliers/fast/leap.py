@@ -20,31 +20,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.outliers.intervals import Arms, Interval, looked_at
-from jaxbandit.outliers.twofold import Twofold, in_float64
+from jaxbandit.outliers.intervals import Estimates, Interval
+from jaxbandit.outliers.record import Seen
 from jaxbandit.random.fence import rarely
 
 S = TypeVar("S")
-
-RUNNING, DECIDED, CAPPED, FLAT = range(4)
-"""Result codes: not over; the rule's own end; the cap, with the set estimated by then; the cap, all means equal."""
-
-
-class Seen(NamedTuple):
-    """The record of a run. ``pulls``, ``ones``: of each arm, shape (n,); ``total``: all pulls. int32."""
-
-    pulls: Array
-    ones: Array
-    total: Array
-
-    @classmethod
-    def nothing(cls, n: int) -> "Seen":
-        """Before the first pull."""
-        return cls(jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.int32), jnp.int32(0))
-
-    def add(self, count: Array, ones: Array) -> "Seen":
-        """After ``count`` pulls of each arm, of which ``ones`` paid."""
-        return Seen(self.pulls + count, self.ones + ones, self.total + jnp.sum(count, dtype=jnp.int32))
 
 
 def clear(n: int, k: Array, sigma: Array) -> Array:
@@ -78,16 +58,13 @@ def cyclic(n: int, cursor: Array) -> Array:
 class Sight(NamedTuple):
     """What a k-sigma rule knows after a look. float32.
 
-    ``slack``: radii less the distance from the threshold, (n,): an arm is active where it is above 0; ``above``:
-    yhat - theta_hat, (n,); ``unsure``: the distance that float32 cannot be trusted below; ``least``: the fewest pulls
-    of an arm; ``widest``: no arm's radius is above it; ``growth``: by how much an active arm's slack can shrink, times
+    ``at``: the estimates; ``unsure``: the distance that float32 cannot be trusted below; ``least``: the fewest pulls of
+    an arm; ``widest``: no arm's radius is above it; ``growth``: by how much an active arm's overlap can shrink, times
     x, by what becomes of the means; ``turn``: the part of it that the threshold's radius has; ``spread``: by how much
     the threshold can move, over the root mean square of the moves of the means.
     """
 
-    arms: Arms
-    slack: Array
-    above: Array
+    at: Estimates
     unsure: Array
     least: Array
     widest: Array
@@ -96,12 +73,13 @@ class Sight(NamedTuple):
     spread: Array
 
 
-def look(of: Interval, k: Array, kk: Twofold, seen: Seen) -> Sight:
+def look(of: Interval, seen: Seen, log_term: Array, unit: float) -> Sight:
     """A look in float32 after any pull but the first n."""
-    n = seen.pulls.shape[-1]
-    at = looked_at(of, kk, *seen)
-    least = jnp.min(seen.pulls).astype(jnp.float32)
-    widest = jnp.sqrt(of.reach_at(seen.total) / (4 * least))
+    assert of.k is not None
+    n, k = seen.pulls.shape[-1], jnp.asarray(of.k.hi)
+    at = of.estimates(seen, log_term, unit)
+    least = jnp.maximum(jnp.min(seen.pulls), 1).astype(jnp.float32)
+    widest = jnp.sqrt(log_term / (4 * least))
     safe = jnp.where(at.sigma > 0, at.sigma, 1)
     if of.rule == "robust" or of.name == "bounded":
         turn = jnp.zeros_like(least)
@@ -119,69 +97,39 @@ def look(of: Interval, k: Array, kk: Twofold, seen: Seen) -> Sight:
         growth, unsure = 1 + jnp.float32(1.4827) * k, unsure * (2 + 3 * k)
     # The median and MAD may move with any mean, however few arms are pulled.
     spread = (1 + 3 * k) * jnp.sqrt(jnp.float32(n)) if of.rule == "robust" else jnp.sqrt(1 + k * k)
-    return Sight(at, at.slack, at.above, unsure, least, widest, growth, turn, spread)
+    return Sight(at, unsure, least, widest, growth, turn, spread)
 
 
 def within_sweep(sight: Sight, sure: Array, most: Array, place: Array, moves: Array) -> Array:
-    """Of the next arms in turn, how many can surely be pulled before a slack ``sure`` of one arm is used up: int32.
+    """Of the next arms in turn, how many can surely be pulled before an overlap ``sure`` of one arm is used up: int32.
 
     Each mean moves by at most ``most``, and the threshold by ``Sight.spread`` times the arms' root mean square move.
-    ``place``: how many arms come before the one whose slack it is; ``moves``: what its own pulls may take, times
+    ``place``: how many arms come before the one whose overlap it is; ``moves``: what its own pulls may take, times
     ``most``.
     """
-    n = sight.slack.shape[-1]
+    n = sight.at.overlap.shape[-1]
     spread = sight.spread
-    still = (sure / most - sight.arms.theta_radius - sight.turn) / spread
-    still = jnp.where((sight.arms.sigma > 0) & (most > sight.arms.sigma), 0, still)
+    still = (sure / most - sight.at.theta_radius - sight.turn) / spread
+    still = jnp.where((sight.at.sigma > 0) & (most > sight.at.sigma), 0, still)
     own = still - moves / spread
     before, after = (whole(jnp.float32(n) * jnp.square(jnp.maximum(x, 0))) for x in (still, own))
     return jnp.maximum(jnp.minimum(before, place), after)
 
 
-@rarely
-@in_float64
-def _precise_active(of: Interval, k: Twofold, seen: Seen) -> Array:
-    return looked_at(of, k, *seen, precise=True).slack > 0
-
-
-def active(of: Interval, k: Twofold, seen: Seen, sight: Sight, matters: Array) -> Array:
+def active(of: Interval, seen: Seen, sight: Sight, unit: float, matters: Array) -> Array:
     """Which arms are active (Eq. 2), bool (n,): right where float32 is sure, and everywhere where ``matters``."""
-    found: Array = _precise_active(matters, sight.slack > 0, of, k, seen)
+    careful = rarely(lambda of, seen: of.active(seen, unit))
+    found: Array = careful(matters, sight.at.overlap > 0, of, seen)
     return found
 
 
-_TIE = 1e-10
-"""A mean this close to the threshold is taken to be equal to it: not above."""
-
-
-@in_float64
-def above_threshold(of: Interval, k: Twofold, seen: Seen) -> Array:
-    """Which means are above the threshold, bool (n,), looked at closely; for means that are not all equal."""
-    return looked_at(of, k, *seen, precise=True).above > _TIE
-
-
-_precise_outliers = rarely(above_threshold)
-
-
-def outliers(of: Interval, k: Twofold, seen: Seen, sight: Sight, matters: Array | bool = True) -> Array:
+def outliers(of: Interval, seen: Seen, unit: float, matters: Array | bool = True) -> Array:
     """The set of Eq. 3: bool (n,), right where it ``matters``. None where all means are equal."""
-    unsure = jnp.any(jnp.abs(sight.above) <= sight.unsure) & (sight.arms.sigma > 0) & matters
-    above = _precise_outliers(unsure, sight.above > 0, of, k, seen)
-    found: Array = above & (sight.arms.sigma > 0)
+    sight = look(of, seen, jnp.float32(1), unit)
+    close = jnp.any(jnp.abs(sight.at.excess) <= sight.unsure) & (sight.at.sigma > 0) & matters
+    careful = rarely(lambda of, seen: of.outliers(seen, unit))
+    found: Array = careful(close, (sight.at.excess > 0) & (sight.at.sigma > 0), of, seen)
     return found
-
-
-def code_of(goes_on: Array, may: Array, sight: Sight) -> Array:
-    """The result code (int32): ``goes_on``: whether the rule wants a pull; ``may``: whether the cap has one left."""
-    stuck = jnp.where(sight.arms.sigma == 0, FLAT, CAPPED)
-    return jnp.where(goes_on, jnp.where(may, RUNNING, stuck), DECIDED).astype(jnp.int32)
-
-
-def answer(of: Interval, k: Twofold, seen: Seen, code: Array) -> dict[str, Array]:
-    """What every k-sigma rule answers: ``outliers`` (bool, (n,)), ``arm_pulls`` (int32, (n,)), ``pulls``, ``code``."""
-    some = Seen(jnp.maximum(seen.pulls, 1), seen.ones, jnp.maximum(seen.total, 1))
-    found = outliers(of, k, some, look(of, k.hi, k, some))
-    return {"outliers": found, "arm_pulls": seen.pulls, "pulls": seen.total, "code": code}
 
 
 def whole(x: Array) -> Array:

@@ -1,9 +1,9 @@
-"""Selection of the K best arms in rounds: the active arms are pulled equally often, then some of them go.
+"""What makes rules in rounds fast: OptMAI, SAR and sequential halving, whose numbers of active arms and of pulls are
+known before the run. ``Schedule`` holds them, and one policy runs them all (``Rounds``).
 
-Uniform sampling, OptMAI, SAR and sequential halving are all of this kind, and their numbers of active arms and of pulls
-are known before the run: ``Schedule`` holds them. So one policy runs them all (``Rounds``), and a rule is how it makes
-its schedule. A run is one step of the engine (``Rounds.advance``), in arrays that shrink with the number of active
-arms: its cost is that of the sum of the active arms over the rounds. Within a width, arms that went are only marked.
+A run is one step of the engine (``Rounds.advance``), in arrays that shrink with the number of active arms: its cost is
+that of the sum of the active arms over the rounds. Within a width, arms that went are only marked. Selection is by
+bisection, without a sort.
 """
 
 import itertools
@@ -21,15 +21,13 @@ from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
-from jaxbandit.random import words
 from jaxbandit.random.fence import where_due
 from jaxbandit.random.trials import MOST_CHAINED, over_lanes
+from jaxbandit.topk.empirical import random_places
 
 _NUMBER = (1 << 20) - 1
 _REJECTED = -(1 << 31)
 _ACCEPTED = _REJECTED | (1 << 20)
-_TIE = 1
-"""What a word of ``View.choices`` is for: an arm's place among equal gaps."""
 
 
 @jax.tree_util.register_dataclass
@@ -37,23 +35,20 @@ _TIE = 1
 class Schedule:
     """The rounds of a run, int32 of shape (rounds,): ``size``, the active arms; ``share``, the pulls of each; ``keep``,
     how many stay active; ``gaps``, 1 where those of the largest empirical gap go, accepted or rejected, and 0 where
-    those of the smallest means go, rejected. Only the first ``length`` (int32) rounds count.
+    those of the smallest means go, rejected.
     """
 
     size: Array
     share: Array
     keep: Array
     gaps: Array
-    length: Array
 
 
 def schedule(rounds: list[tuple[int, int, int, bool]], room: int) -> Schedule:
     """``rounds`` of (size, share, keep, gaps), with ``room`` for as many, so that few lengths are compiled for."""
     table = np.zeros((max(room, len(rounds), 1), 4), np.int32)
-    if rounds:
-        table[: len(rounds)] = rounds
-    size, share, keep, gaps = map(jnp.asarray, table.T)
-    return Schedule(size, share, keep, gaps, jnp.int32(len(rounds)))
+    table[: len(rounds)] = np.reshape(rounds, (-1, 4))
+    return Schedule(*map(jnp.asarray, table.T))
 
 
 class State(NamedTuple):
@@ -78,12 +73,8 @@ class Rounds:
     rewards, else by those of the last round that had any (bool).
 
     ``accept`` (static): an arm that goes by its gap is accepted if its "rank" is at most K', the number still to be
-    accepted; "kth": if its mean is at least the K'-th largest; "printed": at least the next one. Ties in rank go to
-    the lower arm.
-
-    ``ties`` (static): of equal gaps the "lowest" arm's goes first, or "random": they go in a random order of the arms
-    that is drawn for the run. Where many means tie at the cut, all gaps are 0 there; the lowest arms also have the
-    best ranks, so "lowest" accepts them unseen until no place is left, and "random" goes on sampling.
+    accepted; "kth": if its mean is at least the K'-th largest; "printed": at least the next one. ``ties`` (static): as
+    ``tie_order`` has it.
     """
 
     schedule: Schedule
@@ -152,7 +143,7 @@ class Rounds:
         """The round's row."""
         at = jnp.minimum(state.round, self.schedule.size.shape[0] - 1)
         columns = self.schedule
-        return Schedule(columns.size[at], columns.share[at], columns.keep[at], columns.gaps[at], columns.length)
+        return Schedule(columns.size[at], columns.share[at], columns.keep[at], columns.gaps[at])
 
     def ask(self, view: View, state: State) -> Pull:
         """The round's share for every active arm."""
@@ -208,14 +199,14 @@ class Rounds:
         if self.ties == "lowest":
             return picked
         above, level = there & (key > least), there & (key == least)
-        chance = (words(view.choices, _TIE, order & _NUMBER)[0] >> jnp.uint32(2)).astype(jnp.int32)
+        chance = random_places(view, order & _NUMBER)
         place = jnp.arange(key.shape[0], dtype=jnp.int32)
         room = many - jnp.sum(above, dtype=jnp.int32)
         return above | best(jnp.where(by_gap, chance, -place), room, level)[0]
 
     def done(self, view: View, state: State) -> Array:
-        """K arms are accepted, or as many are active as are wanted, or the schedule is at its end."""
-        return (state.need <= 0) | (state.need == state.active) | (state.round >= self.schedule.length)
+        """K arms are accepted, or as many are active as are wanted."""
+        return (state.need <= 0) | (state.need == state.active)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """The choice, and how often arms were pulled."""

@@ -1,0 +1,291 @@
+"""IB in walks: ``tests/test_outlier_policies.py::test_ib_is_its_oracle`` ties it to ``jaxbandit.outliers.ib``.
+
+A pull depends on the one before, but nearly all pulls go to few arms. So a look picks a few candidates, the best mean
+and the highest upper bounds, and a walk follows the rule among these alone. The others stay as they are, but for radii
+that grow with T: the walk ends where one of them might be pulled, where float32 does not tell which arm is next, where
+a search may be over, or where the rewards drawn for an arm are used up.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.outliers.fast.leap import low_bits, outliers, select
+from jaxbandit.outliers.fast.tables import Table, tabulated
+from jaxbandit.outliers.ib import IB, Move
+from jaxbandit.outliers.problem import MOST, Chosen, OutlierArms, View
+from jaxbandit.outliers.record import Seen, answer, means_of
+from jaxbandit.outliers.twofold import in_float64
+from jaxbandit.random.fence import computed_once, rarely
+
+CANDIDATES = 8
+"""The arms in a walk. How often each was pulled takes 8 bits of an int32, of which there are two."""
+WALK = 40
+"""The most pulls in a walk."""
+
+_UNSURE = 2.0**-21
+"""The distance, in sums of a mean and radii as large, that float32 cannot be trusted below: several times its error."""
+
+_EXACT = 2**26
+"""Up to so many pulls, means that are closer than ``_UNSURE`` are compared exactly: see ``_ahead``."""
+
+_STOP, _OVER = CANDIDATES, 2**30
+
+
+class _Others(NamedTuple):
+    """Of the arms that are left but for the candidates: the best mean and the highest upper bound, 0 where there are
+    none; and no radius is above ``widest``. float32."""
+
+    mean: Array
+    upper: Array
+    widest: Array
+
+
+class State(NamedTuple):
+    """``left``: the arms that were not removed, bool (n,); ``arms``: the candidates, the first is pulled next (int32,
+    -1 for none); ``others``; ``ended``: whether the rule has."""
+
+    seen: Seen
+    left: Array
+    arms: tuple[Array, ...]
+    others: _Others
+    ended: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class WalkingIB:
+    """``rule``; its log terms, ``table``; ``n`` (static): how many arms."""
+
+    rule: IB
+    table: Table
+    n: int = field(metadata={"static": True})
+
+    @property
+    def execution(self) -> Execution:
+        """A step works on a few arrays of all arms."""
+        return Execution(stride=16, in_cache=True, step_bytes=512 + 32 * self.n, masked=True)
+
+    def init(self, view: View) -> State:
+        """The first arms."""
+        none = _Others(*[jnp.float32(0)] * 3)
+        return State(Seen.nothing(self.n), jnp.ones(self.n, bool), self._opening(jnp.int32(0)), none, jnp.bool_(False))
+
+    def advance(self, view: View, state: State, sample: Callable[[Chosen], list[Array]]) -> State:
+        """Each arm once at first; then what CLUCB wants, among the candidates."""
+        n, goes = self.n, ~self.done(view, state)
+        arms, first = jnp.arange(n, dtype=jnp.int32), state.seen.total < n
+        attempts = tuple(state.seen.pulls[jnp.maximum(arm, 0)] for arm in state.arms)
+        drawn = [jnp.where(first, 1, _rewards(jnp.int32(slot))) for slot in range(CANDIDATES)]
+        words = sample(Chosen(state.arms, attempts, tuple(jnp.where(goes, x, 0) for x in drawn)))
+        walked = self._walk(view, state, attempts, words)
+        counts = ones = jnp.zeros(n, jnp.int32)
+        for arm, made, word in zip(state.arms, walked, words, strict=True):
+            made = jnp.where(first, (arm >= 0).astype(jnp.int32), made)
+            here = arms == arm
+            counts = jnp.where(here, made, counts)
+            ones = jnp.where(here, lax.population_count(word & low_bits(made)).astype(jnp.int32), ones)
+        seen = state.seen.add(counts, ones)
+        opening = seen.total < n
+        some = Seen(jnp.maximum(seen.pulls, 1), seen.ones, jnp.maximum(seen.total, 1))
+        y = means_of(some.pulls, some.ones)
+        radii = _radii(self.rule.scale.hi, self.table.at(some.total), some.pulls)
+        unclear, pair = self._glance(some, state.left, y, radii)
+        move = Move(state.left, *pair, jnp.bool_(False))
+        move = _closely(unclear & ~opening & goes, move, self.rule, some, state.left)
+        chosen, others = self._candidates(some, move, y, y + radii)
+        following = select(opening, self._opening(seen.total), chosen)
+        return select(goes, State(seen, move.left, following, others, move.ended), state)
+
+    def _opening(self, total: Array) -> tuple[Array, ...]:
+        """The next arms that were not pulled."""
+        return tuple(jnp.where(total + j < self.n, total + j, -1) for j in range(CANDIDATES))
+
+    def _walk(self, view: View, state: State, attempts: tuple[Array, ...], words: list[Array]) -> list[Array]:
+        """How often each candidate is pulled."""
+        total = jnp.maximum(state.seen.total, 1)
+        log_term, scale = self.table.at(total), self.rule.scale.hi
+        many = jnp.where(total < _EXACT, jnp.minimum(WALK, total), 1)
+        many = jnp.minimum(many, view.budget - state.seen.total)
+        ones = [state.seen.ones[jnp.maximum(arm, 0)] for arm in state.arms]
+        of_lane = (scale * scale, log_term, 1 / total.astype(jnp.float32), *state.others)
+
+        def one(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            number, low, high = carry
+            found = _next(*of_lane, *state.arms, *attempts, *ones, *words, low, high, number)
+            goes = found < _STOP
+            place = jnp.where(goes, jnp.int32(1) << (8 * (found & 3)), 0)
+            low, high = low + jnp.where(found < 4, place, 0), high + jnp.where(found < 4, 0, place)
+            return jnp.where(goes, number + 1, _OVER), low, high
+
+        start = (jnp.int32(1), jnp.int32(1), jnp.int32(0))
+        _, low, high = lax.while_loop(lambda carry: carry[0] < many, one, start)
+        return [_made(low, high, j) for j in range(CANDIDATES)]
+
+    def _glance(self, seen: Seen, left: Array, y: Array, radii: Array) -> tuple[Array, tuple[Array, Array]]:
+        """Whether float32 does not tell what to do, or a search is over; and, if neither, the arm to pull and the other
+        one of the pair."""
+        arms = jnp.arange(self.n, dtype=jnp.int32)
+
+        def first(where: Array) -> Array:
+            return jnp.minimum(jnp.min(jnp.where(where, arms, self.n)), self.n - 1)
+
+        most = _highest(y, left)
+        some = first(left & (y == most))
+        ahead = seen.ones * seen.pulls[some] - seen.ones[some] * seen.pulls
+        close = left & (y >= most - _UNSURE)
+        unclear = jnp.any(close & (ahead > 0)) | (seen.total >= _EXACT)
+        best = first(close & (ahead == 0))
+        others, upper = left & (arms != best), y + radii
+        top = _highest(upper, others)
+        rival = first(others & (upper == top))
+        pulls, rival_pulls = seen.pulls[best], seen.pulls[rival]
+        near = others & ~_alike(seen, rival) & (upper >= top - _UNSURE * (1 + top))
+        second = first(near)
+        doubtful = jnp.any(near & ~_alike(seen, second)) | ~_above(self.rule, self.table, seen, rival, second)
+        unclear = unclear | (near[second] & doubtful)
+        lower = y[best] - radii[best]
+        over = top - lower <= _UNSURE * (1 + top)
+        chosen = (pulls < rival_pulls) | ((pulls == rival_pulls) & (best < rival))
+        return unclear | over | (top == 0), (jnp.where(chosen, best, rival), jnp.where(chosen, rival, best))
+
+    def _candidates(self, seen: Seen, move: Move, y: Array, upper: Array) -> tuple[tuple[Array, ...], _Others]:
+        """The pair, and the arms with the highest upper bounds but for these."""
+        arms = jnp.arange(self.n, dtype=jnp.int32)
+        mask = jnp.int32((1 << (self.n - 1).bit_length()) - 1)
+        rest = move.left & (arms != move.arm) & (arms != move.other)
+        # Floats that are not negative are ordered as their bits are; the lowest of these are the arm.
+        key = jnp.where(rest, (lax.bitcast_convert_type(upper, jnp.int32) & ~mask) | arms, -1)
+        chosen, last = [move.arm, move.other], jnp.int32(2**31 - 1)
+        for _ in range(CANDIDATES - 2):
+            last = jnp.max(jnp.where(key < last, key, -1))
+            chosen.append(jnp.where(last >= 0, last & mask, -1))
+        rest = rest & (key < last)
+        widest = _radii(self.rule.scale.hi, self.table.at(seen.total), jnp.min(seen.pulls))
+        return tuple(chosen), _Others(_highest(y, rest), _highest(upper, rest), widest)
+
+    def done(self, view: View, state: State) -> Array:
+        """The rule has ended, or the budget is spent."""
+        return state.ended | (state.seen.total >= view.budget)
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``record.answer``."""
+        return answer(state.seen, outliers(self.rule.of, state.seen, view.unit), state.ended)
+
+
+def _radii(scale: Array, log_term: Array, pulls: Array) -> Array:
+    radii: Array = scale * jnp.sqrt(log_term / pulls.astype(log_term.dtype))
+    return radii
+
+
+def _highest(x: Array, among: Array) -> Array:
+    """The largest of some numbers that are not negative, 0 of none: by their bits, as integers are reduced faster."""
+    bits = lax.bitcast_convert_type(x, jnp.int32)
+    return lax.bitcast_convert_type(jnp.max(jnp.where(among, bits, 0)), jnp.float32)
+
+
+def _rewards(slot: Array) -> Array:
+    """How many are drawn for a candidate: most pulls are of the first few."""
+    return jnp.where(slot < 2, MOST, jnp.where(slot < 4, MOST // 2, MOST // 4))
+
+
+def _made(low: Array, high: Array, slot: int) -> Array:
+    return ((low if slot < 4 else high) >> (8 * (slot & 3))) & 255
+
+
+class _Candidate(NamedTuple):
+    arm: Array
+    slot: Array
+    made: Array
+    pulls: Array
+    ones: Array
+    mean: Array
+    radius: Array
+
+
+def _ahead(one: _Candidate, other: _Candidate) -> Array:
+    """Whether ``one`` has the better mean, or an equal one and the lower number.
+
+    The difference of cross products is exact modulo 2^32, and below 2^31 where means are close.
+    """
+    gap = one.mean - other.mean
+    exact = one.ones * other.pulls - other.ones * one.pulls
+    close = (exact > 0) | ((exact == 0) & (one.arm < other.arm))
+    return jnp.where(jnp.abs(gap) > _UNSURE, gap > 0, close)
+
+
+def _alike(seen: Seen, arm: Array) -> Array:
+    """Which arms had the same pulls and rewards as this one."""
+    return (seen.pulls == seen.pulls[arm]) & (seen.ones == seen.ones[arm])
+
+
+@in_float64
+def _above(rule: IB, table: Table, seen: Seen, one: Array, other: Array) -> Array:
+    """Whether the upper bound of ``one`` is surely above that of ``other``. They share a log term in float32, so little
+    of its error is left in their difference."""
+    log_term = table.at(seen.total).astype(jnp.float64)
+    pulls, ones = (jnp.stack([x[one], x[other]]) for x in (seen.pulls, seen.ones))
+    y, radii = means_of(pulls, ones, jnp.float64), _radii(rule.scale.wide(), log_term, pulls)
+    gap = radii[0] - radii[1]
+    return y[0] - y[1] + gap > _UNSURE * jnp.abs(gap)
+
+
+@computed_once
+def _next(*of: Array) -> Array:
+    """The candidate that is pulled next, or ``_STOP``: int32. Fenced, so that XLA makes one kernel of it."""
+    level, log_term, per_pull, mean, upper, widest = of[:6]
+    arms, pulls, ones, words = (of[6 + i * CANDIDATES : 6 + (i + 1) * CANDIDATES] for i in range(4))
+    low, high, number = of[6 + 4 * CANDIDATES :]
+    # The log term is 6 ln T, and a constant. ln(1 + x) = 2 artanh(x / (2 + x)), for x <= 1; XLA's own is slow.
+    x = number.astype(jnp.float32) * per_pull
+    z = x / (2 + x)
+    zz = z * z
+    growth = 12 * z * (1 + zz * (1 / 3 + zz * (1 / 5 + zz * (1 / 7 + zz * (1 / 9 + zz * (1 / 11))))))
+    level = level * (log_term + growth)
+    upper = upper + widest * growth / (log_term + log_term)
+    found = []
+    for j in range(CANDIDATES):
+        made = _made(low, high, j)
+        m = pulls[j] + made
+        s = ones[j] + lax.population_count(words[j] & low_bits(made)).astype(jnp.int32)
+        each = 1 / m.astype(jnp.float32)
+        y, radius = s.astype(jnp.float32) * each, jnp.sqrt(level * each)
+        exists = arms[j] >= 0
+        slot = jnp.full(arms[j].shape, j, jnp.int32)
+        found.append(_Candidate(arms[j], slot, made, m, s, jnp.where(exists, y, -1), jnp.where(exists, radius, -1)))
+    best = found[0]
+    for one in found[1:]:
+        best = select(_ahead(one, best), one, best)
+    nobody = best._replace(mean=jnp.full_like(mean, -1), radius=jnp.full_like(mean, -1))
+    rival, top = nobody, jnp.full_like(mean, -2)
+    for one in found:
+        mine = one.mean + one.radius
+        higher = (one.slot != best.slot) & ((mine > top) | ((mine == top) & (one.arm < rival.arm)))
+        rival, top = select(higher, one, rival), jnp.where(higher, mine, top)
+    unsure = _UNSURE * (1 + top)
+    clear = (best.mean - mean > _UNSURE) & (top - upper > unsure)
+    clear = clear & (top - (best.mean - best.radius) > unsure)
+    for one in found:
+        alike = (one.pulls == rival.pulls) & (one.ones == rival.ones)
+        clear = clear & (alike | (one.slot == best.slot) | (one.mean + one.radius < top - unsure))
+    chosen = select((best.pulls < rival.pulls) | ((best.pulls == rival.pulls) & (best.arm < rival.arm)), best, rival)
+    return jnp.where(clear & (chosen.made < _rewards(chosen.slot)), chosen.slot, _STOP)
+
+
+@rarely
+def _closely(rule: IB, seen: Seen, left: Array) -> Move:
+    """What to do, exactly."""
+    return rule.move(seen, left)
+
+
+@accelerated.register
+def _(rule: IB, problem: Any) -> Any:
+    if not isinstance(problem, OutlierArms) or not problem.rewards.whole:
+        return rule
+    n = problem.source.arms
+    return WalkingIB(rule, tabulated(lambda total: rule.log_term(n, total)), n)

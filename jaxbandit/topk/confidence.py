@@ -1,0 +1,73 @@
+"""Confidence bounds of means for LUCB (Hoeffding's inequality) and KL-LUCB (Chernoff's, by the divergence of Bernoulli
+laws).
+
+There are lower bounds alone, since both are symmetric: the upper bound of a mean is 1 less the lower bound of 1 less
+the mean. Means are int32 in units of 2^-24 here, all else is float32.
+"""
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxbandit.random.counts import pinned
+from jaxbandit.random.trials import UNITS
+from jaxbandit.registry import real
+
+RATES = {"hoeffding": (1.25, 4.0), "kl": (405.5, 1.1)}
+"""k1 and alpha as published; the guarantee of KL-LUCB asks for k1 > 2e + 1 + e/(alpha - 1) + (e + 1)/(alpha - 1)^2."""
+CONFIDENCE, OVERLAP = real(1e-9, 1 - 1e-6), real(0, 1)
+"""The ranges of delta and epsilon."""
+
+
+def exploration(divergence: str, x: Array) -> Array:
+    """The exploration rate of x = ln(k1 n t^alpha / delta): sqrt(x / 2) for "hoeffding", x + ln x for "kl"."""
+    return jnp.sqrt(x * jnp.float32(0.5)) if divergence == "hoeffding" else x + jnp.log(x)
+
+
+def width(divergence: str, pulls: Array) -> Array:
+    """What the rate is multiplied by for an arm of so many pulls, 1 / sqrt(pulls) or 1 / pulls."""
+    count = jnp.maximum(pulls, 1).astype(jnp.float32)
+    found: Array = 1 / (jnp.sqrt(count) if divergence == "hoeffding" else count)
+    return found
+
+
+def lower_bound(divergence: str, mean: Array, width: Array, rate: Array) -> Array:
+    """The lower confidence bound of a mean.
+
+    "hoeffding": mean - rate * width, which is not cut to [0, 1]; "kl": the least q with d(mean, q) <= rate * width.
+    """
+    if divergence == "hoeffding":
+        bound: Array = unit(mean) - pinned(rate * width)
+        return bound
+    return _kl_lower(unit(mean), rate * width)
+
+
+def unit(mean: Array) -> Array:
+    """A mean as float32."""
+    found: Array = mean.astype(jnp.float32) * jnp.float32(1 / UNITS)
+    return found
+
+
+def _kl_lower(mean: Array, level: Array) -> Array:
+    """The least q with d(mean, q) <= level, by Newton's method on x in q = mean exp(-x): relatively precise next to 0.
+
+    d is convex in x, so that steps from beyond the root stay there. The start is the lesser of two bounds: d is at
+    least x mean + (1 - mean) log(1 - mean), and at least (mean - q)^2 / (2 mean). From there, five steps are enough for
+    all that float32 resolves.
+    """
+    p = jnp.maximum(mean, jnp.float32(1e-30))
+
+    def rest(q: Array) -> Array:
+        return jnp.where(mean < 1, (1 - mean) * jnp.log1p(-jnp.minimum(q, jnp.float32(1 - 2**-24))), 0)
+
+    goal, root = level - rest(mean), jnp.sqrt(2 * level / p)
+    # -log(1 - x) is at most x + x^2 up to there.
+    start = jnp.where(root < 0.6, jnp.minimum(goal / p, root + root * root), goal / p)
+
+    def closer(_: int, x: Array) -> Array:
+        share = jnp.exp(-x)
+        q = p * share
+        slope = p * (1 - share) / (1 - q)
+        return jnp.maximum(x - (p * x - rest(q) - goal) / jnp.maximum(slope, jnp.float32(1e-30)), 0)
+
+    x = lax.fori_loop(0, 6, closer, start)
+    return jnp.where(mean > 0, p * jnp.exp(-x), 0)

@@ -1,0 +1,225 @@
+"""LUCB as a walk among blocks of arms (``blocks.py``), of about as many turns as there are rounds.
+
+A turn pulls the two arms of a round, or evaluates two blocks anew, or has two arms swap sides of the cut. A round
+changes two means, one on either side of the cut. Before, all means above the cut were at least those below; so what
+changes is at most that the least above and the greatest below swap sides, and no round ranks the arms anew.
+
+``test_fast_lucb_equals_the_rule`` (tests/test_topk_policies.py) ties it to ``topk/lucb.py``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxbandit.arms.prefix import best, places
+from jaxbandit.arms.problem import Arms, Outcome, Single, View
+from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.random.fence import lane_by_lane, where_due
+from jaxbandit.random.trials import UNITS, over_lanes
+from jaxbandit.topk.confidence import width
+from jaxbandit.topk.fast.blocks import EMPTY, NONE, ROW, Blocks, Slots, at, compared, empty, evaluated, put
+from jaxbandit.topk.lucb import Lucb
+
+_PULL, _EVALUATE, _SWAP = range(3)
+
+_Sample = Callable[[Single], Outcome]
+_Pair = tuple[list[Array], list[Array], Array]
+"""Number, total and pulls of the weak and the strong arm, and how many pulls were made."""
+
+
+class State(NamedTuple):
+    """``place``: the slot of each arm (int32, shape (arms + 1,)). ``turn``: what is next, to pull the arms in the slots
+    ``weak`` and ``strong``, to evaluate their blocks, or to have them swap sides. ``round``: its number, from 1, 0
+    before; ``rate``: its exploration rate, and ``after``: that of the next one. ``spent``: pulls asked for.
+    ``stopped``: the bounds are close enough (bool); ``dry``: the last pulls gave nothing (bool); ``stuck``: both pulls
+    of a round did (bool)."""
+
+    slots: Slots
+    place: Array
+    blocks: Blocks
+    turn: Array
+    weak: Array
+    strong: Array
+    round: Array
+    rate: Array
+    after: Array
+    spent: Array
+    stopped: Array
+    dry: Array
+    stuck: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Walk:
+    """A rule of LUCB by turns. ``block`` (static): arms in a block, a power of two; ``turns`` (static): the most that a
+    step makes. Neither changes anything but the time that a run takes."""
+
+    rule: Lucb
+    block: int = field(metadata={"static": True})
+    turns: int = field(default=2048, metadata={"static": True})
+
+    execution = Execution(stride=4, in_cache=True, masked=True)
+
+    def init(self, view: View) -> State:
+        """Nothing pulled. Before the first round, arms stand in slots of their numbers."""
+        many = -(-view.arms // self.block) + 1
+        slot = jnp.arange(many * self.block, dtype=jnp.int32)
+        row = ROW[self.rule.divergence]
+        block = jnp.arange(-(-many // row) * row, dtype=jnp.int32)
+        blank, zero, false = jnp.zeros_like(slot), jnp.int32(0), jnp.bool_(False)
+        unseen = block * self.block < self._rest() + (view.arms - self.rule.want)
+        return State(
+            Slots(jnp.minimum(slot, view.arms), view.nothing(slot.shape), blank, blank, jnp.zeros(slot.shape)),
+            jnp.arange(view.arms + 1, dtype=jnp.int32), empty(block.shape[0], unseen), jnp.int32(_PULL), zero, zero,
+            zero, jnp.float32(0), jnp.float32(0), zero, false, false, false,
+        )  # fmt: skip
+
+    def advance(self, view: View, state: State, sample: _Sample) -> State:
+        """Each arm once; then turns, as many as a step makes."""
+        opening = (state.round == 0) & ~self.done(view, state)
+
+        def opened(state: State) -> State:
+            own = self._opened(view, state, sample)
+            found: State = jax.tree.map(lambda new, old: jnp.where(opening, new, old), own, state)
+            return found
+
+        state = where_due(over_lanes(opening.astype(jnp.int32)) > 0, opened, state)
+
+        def walk(state: State) -> State:
+            def more(carry: tuple[Array, State]) -> Array:
+                number, state = carry
+                return (number < self.turns) & (state.round > 0) & ~self.done(view, state)
+
+            def one(carry: tuple[Array, State]) -> tuple[Array, State]:
+                return carry[0] + 1, self._turn(view, carry[1], sample)
+
+            found: State = lax.while_loop(more, one, (jnp.int32(0), state))[1]
+            return found
+
+        walked: State = lane_by_lane(walk)(state)
+        return walked
+
+    def _rest(self) -> Array:
+        """The first slot of those that are not of the top."""
+        blocks = (self.rule.want + (self.block - 1)) // self.block
+        return blocks * self.block
+
+    def _opened(self, view: View, state: State, sample: _Sample) -> State:
+        """The first pulls; when all arms have theirs, the K largest means are the top."""
+        arms, upto = jnp.arange(view.arms, dtype=jnp.int32), jnp.minimum(view.budget, view.arms)
+        outcome = sample(Single(arms, jnp.zeros_like(arms)))
+        fresh = (arms >= state.spent) & (arms < upto)
+        total = state.slots.total[: view.arms] + jnp.where(fresh, outcome.total, 0)
+        made = state.slots.made[: view.arms] + jnp.where(fresh, outcome.made, 0)
+        begun = upto == view.arms
+        mean = view.mean(total, made)
+        top = best(mean, self.rule.want, jnp.ones(view.arms, bool))[0]
+        before = places(top)
+        place = jnp.where(begun, jnp.where(top, before, self._rest() + arms - before), arms)
+
+        def placed(x: Array, values: Array, blank: int) -> Array:
+            return jnp.full_like(x, blank).at[place].set(values, mode="promise_in_bounds", unique_indices=True)
+
+        side_mean, wide = jnp.where(top, mean, UNITS - mean), width(self.rule.divergence, made)
+        values, blanks = Slots(arms, total, made, side_mean, wide), (view.arms, 0, 0, EMPTY, 0)
+        slots = Slots(*map(placed, state.slots, values, blanks))
+        rate, after = (self.rule.rate(view.arms, jnp.int32(number)) for number in (1, 2))
+        return state._replace(
+            slots=slots, place=jnp.append(place, 0), turn=jnp.where(begun, _EVALUATE, _PULL), strong=self._rest(),
+            round=begun.astype(jnp.int32), rate=rate, after=after, spent=upto,
+        )  # fmt: skip
+
+    def _turn(self, view: View, state: State, sample: _Sample) -> State:
+        """A pull of two arms, or an evaluation of two blocks, or a swap of two arms, and what is next."""
+        weak, strong, gave = self._done_now(view, state, sample)
+        pulls, state = state.turn == _PULL, self._clocked(view, state, gave)
+        over = (state.spent - view.arms) & 1 == 0
+        slots, place, blocks = state.slots, state.place, state.blocks
+        for slot, (arm, total, made), top in ((state.weak, weak, True), (state.strong, strong, False)):
+            mean = view.mean(total, made)
+            new = Slots(arm, total, made, mean if top else UNITS - mean, width(self.rule.divergence, made))
+            slots = Slots(*(put(x, value, slot) for x, value in zip(slots, new, strict=True)))
+            place = put(place, slot, arm)
+        for slot, sign in ((state.weak, -1), (state.strong, 1)):
+            block = slot >> (self.block.bit_length() - 1)
+            found = evaluated(self.rule.divergence, self.block, slots, place, block, sign, state.rate, state.round)
+            blocks = Blocks(*(put(x, value, block) for x, value in zip(blocks, found, strict=True)))
+        return self._next(state._replace(slots=slots, place=place, blocks=blocks), pulls & ~over)
+
+    def _done_now(self, view: View, state: State, sample: _Sample) -> _Pair:
+        """The weak and the strong arm as the turn leaves them. What is written hangs together with all that was read
+        before it: else XLA copies arrays."""
+        slots, cut = state.slots, (state.spent - view.arms) & 1 == 1
+        takes = self.rule.takes(view.budget - state.spent, cut)
+
+        def same() -> _Pair:
+            weak, strong = (
+                [at(x, slot) for x in (slots.arm, slots.total, slots.made)] for slot in (state.weak, state.strong)
+            )
+            return weak, strong, jnp.int32(0)
+
+        def swapped() -> _Pair:
+            weak, strong, _ = same()
+            return strong, weak, jnp.int32(0)
+
+        def pulled() -> _Pair:
+            weak, strong, all_made = same()
+            for take, arm in zip(takes, (weak, strong), strict=True):
+                outcome = sample(Single(arm[0], arm[2]))
+                made = jnp.where(take, outcome.made, 0)
+                arm[1], arm[2], all_made = arm[1] + jnp.where(take, outcome.total, 0), arm[2] + made, all_made + made
+            return weak, strong, all_made
+
+        pair: _Pair = lax.switch(state.turn, [pulled, same, swapped])
+        return pair
+
+    def _clocked(self, view: View, state: State, gave: Array) -> State:
+        """The round, its rate and the pulls spent, after a turn that gave so many rewards."""
+        left, cut = view.budget - state.spent, (state.spent - view.arms) & 1 == 1
+        pulls = state.turn == _PULL
+        spent = state.spent + jnp.where(pulls, jnp.where(cut, 1, jnp.minimum(left, 2)), 0)
+        over = pulls & ((spent - view.arms) & 1 == 0)
+        nothing = pulls & (gave == 0)
+        round_ = state.round + over.astype(jnp.int32)
+        return state._replace(
+            spent=spent, round=round_, rate=jnp.where(over, state.after, state.rate),
+            after=self.rule.rate(view.arms, round_ + 1), dry=jnp.where(pulls, nothing, state.dry),
+            stuck=state.stuck | (over & nothing & (state.dry | ~cut)),
+        )  # fmt: skip
+
+    def _next(self, state: State, kept: Array) -> State:
+        """What is next, unless it is ``kept``: the second pull of a round."""
+        rest, place = self._rest(), state.place
+        sides = compared(self.rule.divergence, state.blocks, rest // self.block, state.rate, state.round)
+        weak, strong, last, early = (at(place, arm) for arm in (*sides.first, sides.last, sides.early))
+        doubtful, slot = ~sides.swap & (sides.doubt != NONE), sides.doubt * self.block
+        weak = jnp.where(sides.swap, last, jnp.where(doubtful & (slot < rest), slot, weak))
+        strong = jnp.where(sides.swap, early, jnp.where(doubtful & (slot >= rest), slot, strong))
+        turn = jnp.where(sides.swap, _SWAP, jnp.where(doubtful, _EVALUATE, _PULL))
+        lower, above = sides.bound
+        close = self.rule.close(state.round, (1 - above) - lower) & (turn == _PULL) & ~kept
+        return state._replace(
+            turn=jnp.where(kept, _PULL, turn), weak=jnp.where(kept, state.weak, weak),
+            strong=jnp.where(kept, state.strong, strong), stopped=state.stopped | close,
+        )  # fmt: skip
+
+    def done(self, view: View, state: State) -> Array:
+        """See ``Lucb``; not before the last pull's blocks are evaluated."""
+        return (state.turn == _PULL) & (self.rule.over(view, state.spent, state.round) | state.stopped | state.stuck)
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``Lucb``."""
+        place = state.place[: view.arms]
+        total, made = state.slots.total[place], state.slots.made[place]
+        chosen, _ = best(view.mean(total, made), self.rule.want, jnp.ones(view.arms, bool))
+        return {"chosen": chosen, "arm_pulls": made, "stopped": state.stopped.astype(jnp.int32)}
+
+
+@accelerated.register
+def _(rule: Lucb, problem: Any) -> Walk | Lucb:
+    return Walk(rule, 16 if rule.divergence == "kl" else 128) if isinstance(problem, Arms) else rule

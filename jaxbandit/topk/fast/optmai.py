@@ -1,0 +1,35 @@
+"""OptMAI as a schedule of rounds, whose active arms are as many as are known before the run.
+
+``test_fast_rounds_equal_the_rules`` (tests/test_topk_policies.py) ties it to ``topk/optmai.py``.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxbandit.arms.problem import Arms
+from jaxbandit.grammar import accelerated
+from jaxbandit.topk.fast.rounds import Rounds, schedule
+from jaxbandit.topk.optmai import OptMAI
+
+
+def rounds_of(rule: OptMAI, arms: int) -> list[tuple[int, int, int, bool]]:
+    """(size, share, keep, gaps) of each round; see ``Schedule``."""
+    rounds, size = [], arms
+    for share in np.asarray(rule.share).tolist():
+        by_gap = size < 4 * int(rule.want)
+        keep = 0 if by_gap and rule.last == "uniform" else size - -(-size // 4)
+        rounds.append((size, share, keep, by_gap))
+        size = keep
+    return rounds
+
+
+@accelerated.register
+def _(rule: OptMAI, problem: Any) -> Rounds | OptMAI:
+    if not isinstance(problem, Arms):
+        return rule
+    rounds = rounds_of(rule, problem.means.arms)
+    accept = rule.accept if rule.last == "ar" else "rank"
+    sign = jnp.where(rule.worst, jnp.int32(-1), jnp.int32(1))
+    return Rounds(schedule(rounds, len(rounds)), rule.want, sign, rule.reuse, accept, rule.ties)

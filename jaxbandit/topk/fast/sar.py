@@ -1,0 +1,36 @@
+"""SAR in as many rounds as it has phases that pull.
+
+Most phases have n_k = n_(k-1) and pull nothing. Between two pulls the means stand still, and taking an arm away does
+not move the boundary between the arms still wanted and the others: both sides lose members and the number wanted with
+them. So b phases without a pull between them take away the b arms of the largest gaps, all at once, which is exact,
+and the rounds are as many as there are distinct n_k.
+
+``test_fast_rounds_equal_the_rules`` (tests/test_topk_policies.py) ties it to ``topk/sar.py``.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxbandit.arms.problem import Arms
+from jaxbandit.grammar import accelerated
+from jaxbandit.topk.fast.rounds import Rounds, schedule
+from jaxbandit.topk.sar import Sar
+
+
+def rounds_of(rule: Sar, arms: int) -> list[tuple[int, int, int, bool]]:
+    """(size, share, keep, gaps) of each round; see ``Schedule``."""
+    share = np.asarray(rule.share)
+    starts = [0, *(np.flatnonzero(share[1:]) + 1).tolist()]
+    ends = [*starts[1:], max(arms - 1, 1)]
+    return [(arms - k, int(share[k]), arms - after, True) for k, after in zip(starts, ends, strict=True)]
+
+
+@accelerated.register
+def _(rule: Sar, problem: Any) -> Rounds | Sar:
+    if not isinstance(problem, Arms):
+        return rule
+    rounds = rounds_of(rule, problem.means.arms)
+    room = 1 << len(rounds).bit_length()
+    return Rounds(schedule(rounds, room), rule.want, jnp.int32(1), jnp.bool_(True), "rank", rule.ties)
