@@ -78,7 +78,7 @@ def draw(
     if title:
         axes.set_title(title, loc="left", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
-    xlabel, ylabel = (textwrap.fill(label, 36 if narrow else 48) for label in (xlabel, ylabel))
+    xlabel, ylabel = (textwrap.fill(label, 36 if narrow else 54) for label in (xlabel, ylabel))
     if xs:
         _curves(axes, series, published, xs, xlog, marks, bars)
         axes.set(xlabel=xlabel, ylabel=ylabel)
