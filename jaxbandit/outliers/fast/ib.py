@@ -1,9 +1,9 @@
 """IB in walks: ``tests/test_outlier_policies.py::test_ib_is_its_oracle`` ties it to ``jaxbandit.outliers.ib``.
 
 A pull depends on the one before, but nearly all pulls go to few arms. So an evaluation picks a few candidates, the best
-mean and the highest upper bounds, and a walk follows the rule among these alone. The others stay as they are, but for radii
-that grow with T: the walk ends where one of them might be pulled, where float32 does not tell which arm is next, where
-a search may be over, or where the rewards drawn for an arm are used up.
+mean and the highest upper bounds, and a walk follows the rule among these alone. The others stay as they are, but for
+radii that grow with T: the walk ends where one of them might be pulled, where float32 does not tell which arm is next,
+where a search may be over, or where the rewards drawn for an arm are used up.
 """
 
 from collections.abc import Callable
