@@ -88,7 +88,7 @@ class GOLD:
         A score is set once: line 36 as printed would set it anew at each later pull.
         """
         seen = state.seen.after(pull, outcome)
-        edges = state.edges & (self.neighbours(seen) | (seen.total <= view.arms))
+        edges = state.edges & (self.neighbours(seen, view.unit) | (seen.total <= view.arms))
         labels = communities(edges)
         size = jnp.sum(labels[:, None] == labels[None, :], axis=0, dtype=jnp.int32)
         small = (size <= self.largest) & (seen.total > view.arms)
@@ -102,11 +102,12 @@ class GOLD:
         return State(seen, following, members, edges, scores, enough & (over | self.at_once))
 
     @in_float64
-    def neighbours(self, seen: Seen) -> Array:
+    def neighbours(self, seen: Seen, unit: float) -> Array:
         """Which arms are neighbours (Eq. 2): bool, (n, n)."""
         pulls = jnp.maximum(seen.pulls, 1)
         log_term = self.of.log_term(pulls.shape[0], seen.total)
-        y, half = means_of(pulls, seen.ones, jnp.float64), self.b.wide() * self.of.radii(pulls, seen.ones, log_term)
+        y = means_of(pulls, seen.ones, jnp.float64) * unit
+        half = self.b.wide() * self.of.radii(pulls, seen.ones, log_term)
         return jnp.abs(y[:, None] - y[None, :]) <= half[:, None] + half[None, :]
 
     def done(self, view: View, state: State) -> Array:

@@ -63,7 +63,7 @@ class IB:
     def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
         """Each arm once at first; then what CLUCB wants."""
         seen = state.seen.after(pull, outcome)
-        move, opening = self.move(seen, state.left), seen.total < view.arms
+        move, opening = self.move(seen, state.left, view.unit), seen.total < view.arms
         left, ended = jnp.where(opening, state.left, move.left), move.ended & ~opening
         return State(seen, left, jnp.where(opening, pull.arm + 1, move.arm), ended)
 
@@ -73,13 +73,13 @@ class IB:
         return 2 * jnp.log(4 * n * t**3 / self.of.delta.wide())
 
     @in_float64
-    def move(self, seen: Seen, left: Array) -> Move:
+    def move(self, seen: Seen, left: Array, unit: float) -> Move:
         """What to do when each arm was pulled; searches that are over without a further pull included."""
         n, pulls = seen.pulls.shape[0], jnp.maximum(seen.pulls, 1)
         arms = jnp.arange(n, dtype=jnp.int32)
-        y = means_of(pulls, seen.ones, jnp.float64)
+        y = means_of(pulls, seen.ones, jnp.float64) * unit
         radii = self.scale.wide() * jnp.sqrt(self.log_term(n, seen.total) / pulls.astype(jnp.float64))
-        upper, outliers = y + radii, self.of.outliers(seen, 1.0)
+        upper, outliers = y + radii, self.of.outliers(seen, unit)
 
         def highest(x: Array, among: Array) -> Array:
             """The first one of the largest. (JAX lowers its own argmax outside, where there is no float64.)"""

@@ -1,8 +1,8 @@
-"""Numbers of float64 in programs of float32: what a rule looks at where float32 cannot tell two values apart.
+"""Numbers of float64 in programs of float32: in these a rule decides.
 
-What the host knows to more than float32 holds goes into a program as two of them. A careful look is in float64: under
-JAX's context for it, as no global flag is changed, and in ``fence.rarely``, as it is slow where hardware lacks it. Its
-margins are 10^-14 and less, so what a compiler makes of its roundings decides nothing.
+What the host knows to more than float32 holds goes into a program as two of them. Decisions are in float64 under JAX's
+context for it, as no global flag is changed. Their margins are 10^-14 and less, so what a compiler makes of roundings
+decides nothing.
 """
 
 import functools

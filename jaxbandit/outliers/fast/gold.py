@@ -39,7 +39,7 @@ class State(NamedTuple):
     """``edges``: int8, (n, n), ``LOST``, ``PERHAPS`` or ``KEPT``; ``labels``: the lowest arm of each arm's community
     among those not terminal, (n,); ``members``: the arms of this sweep (bool); ``cursor``: the first that may still be
     pulled in it; ``scores``: (n,), ``NEVER`` at first; ``strict``: whether no edge is left open; ``close``: whether the
-    next pull is looked at more closely; ``ended``: whether there are enough terminal arms."""
+    next pull is evaluated alone; ``ended``: whether there are enough terminal arms."""
 
     seen: Seen
     edges: Array
@@ -56,7 +56,7 @@ class Found(NamedTuple):
     """What a leap held. Pulls are ordered by their *turn*: sweep * n + arm, sweeps counted from the present one.
 
     ``last``: the turn of the last pull that is made, -1 where it is none; ``fresh``: which arms it made terminal;
-    ``stuck``: whether the next pull must be looked at more closely; ``lost``: whether an open edge mattered."""
+    ``stuck``: whether the next pull must be evaluated alone; ``lost``: whether an open edge mattered."""
 
     last: Array
     edges: Array
@@ -110,7 +110,7 @@ class LeapingGOLD:
         last = self._last(view, state)
         asked, first = _counts(state, last), state.seen.total == 0
         outcome = sample(Singles(asked, state.seen.pulls))
-        steady, relied, edges = self._glance(state, last, asked, outcome)
+        steady, relied, edges = self._screen(state, last, asked, outcome)
         needed = (last >= 0) & ~first & (state.strict | state.close | ~steady)
         no = jnp.bool_(False)
         otherwise = Found(last, edges, state.labels, jnp.zeros(n, bool), no, no)
@@ -128,7 +128,7 @@ class LeapingGOLD:
         return select(found.lost, self.init(view)._replace(strict=jnp.bool_(True)), after)
 
     def _last(self, view: View, state: State) -> Array:
-        """The turn of the last pull that may be made before the next look, -1 where there is none."""
+        """The turn of the last pull that may be made before the next evaluation, -1 where there is none."""
         n = self.n
         size, before = _sweep(state)
         alike = jnp.all(state.members != (state.scores != NEVER))
@@ -142,7 +142,7 @@ class LeapingGOLD:
         arm = jnp.max(jnp.where(state.members & (_rank(state.members) == final % size), arms, 0))
         return jnp.where(pulls > 0, final // size * n + arm, -1)
 
-    def _glance(self, state: State, last: Array, counts: Array, outcome: Array) -> tuple[Array, Array, Array]:
+    def _screen(self, state: State, last: Array, counts: Array, outcome: Array) -> tuple[Array, Array, Array]:
         """Whether a leap surely parts no community, by which edges, and what is then known of all edges."""
         at, ends = _walk(state, last, counts, outcome)
         log_term, of, b = self.table.at(jnp.maximum(state.seen.total, 1)), self.rule.of, self.rule.b.hi
@@ -242,8 +242,8 @@ def _walk(state: State, last: Array, counts: Array, outcome: Array) -> tuple[tup
 
 @rarely
 def _resolve(policy: LeapingGOLD, state: State, relied: Array, last: Array, outcome: Array) -> Found:
-    """What a leap holds, by looking at each check."""
-    found: Found = lax.cond(state.close, _look_closely, _look, policy, state, relied, last, outcome)
+    """What a leap holds, by each check."""
+    found: Found = lax.cond(state.close, _evaluate_closely, _evaluate, policy, state, relied, last, outcome)
     return found
 
 
@@ -264,7 +264,7 @@ def _pick(condition: Array, yes: _Ends, no: _Ends) -> _Ends:
     return _Ends(*(jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True)))
 
 
-def _look(policy: LeapingGOLD, state: State, relied: Array, last: Array, outcome: Array) -> Found:
+def _evaluate(policy: LeapingGOLD, state: State, relied: Array, last: Array, outcome: Array) -> Found:
     """The checks of the edges that matter, as far as float32 tells."""
     n = policy.n
     arms = jnp.arange(n, dtype=jnp.int32)
@@ -302,7 +302,7 @@ def _look(policy: LeapingGOLD, state: State, relied: Array, last: Array, outcome
     unsettled = (room <= unsure) & ~stays & (state.edges != LOST) & free & (arms[:, None] != arms[None, :])
 
     def check(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        """All edges of the arm that has the most to look at."""
+        """All edges of the arm that has the most of them to check."""
         left, possible, certain = carry
         arm = jnp.argmax(jnp.sum(left, axis=0, dtype=jnp.int32)).astype(jnp.int32)
         here = arms == arm
@@ -324,7 +324,7 @@ def _look(policy: LeapingGOLD, state: State, relied: Array, last: Array, outcome
         return left & ~here[:, None] & ~here[None, :], put(possible, when(-unsure)), put(certain, when(unsure))
 
     left = unsettled & needed
-    # What is not looked at is open from the start; what surely stays is not lost.
+    # What is not checked is open from the start; what surely stays is not lost.
     start = jnp.where(unsettled & ~needed, -1, NEVER), jnp.full((n, n), NEVER)
     _, possible, certain = lax.while_loop(lambda carry: jnp.any(carry[0]), check, (left, *start))
     kept, perhaps = (state.edges == KEPT) & free, (state.edges != LOST) & free
@@ -340,7 +340,7 @@ def _look(policy: LeapingGOLD, state: State, relied: Array, last: Array, outcome
 
     edges = until(jnp.where(some, event, last))
     labels = communities((edges == KEPT) & free)
-    # An event that is not certain is left to the next look, together with its pull.
+    # An event that is not certain is left to the next evaluation, together with its pull.
     wider = communities((edges != LOST) & free)
     stuck = some & ((unclear <= parting) & (unclear < NEVER) | jnp.any(labels != wider))
     edges = jnp.where(stuck, until(event - 1), edges)
@@ -368,7 +368,7 @@ def _turn_before(state: State, turn: Array) -> Array:
     return jnp.where(here >= 0, sweep * n + here, earlier)
 
 
-def _look_closely(policy: LeapingGOLD, state: State, relied: Array, last: Array, outcome: Array) -> Found:
+def _evaluate_closely(policy: LeapingGOLD, state: State, relied: Array, last: Array, outcome: Array) -> Found:
     """The checks of one pull, exactly."""
     arms = jnp.arange(policy.n, dtype=jnp.int32)
     _, (pulls, ones) = _walk(state, last, _counts(state, last), outcome)
@@ -378,7 +378,7 @@ def _look_closely(policy: LeapingGOLD, state: State, relied: Array, last: Array,
     rough = jnp.abs(y - y[arm]) - (radii + radii[arm])
     close = jnp.any(jnp.abs(rough) <= _unsure(jnp.max(radii)))
     seen = Seen(pulls, ones, total)
-    apart = lax.cond(close, lambda: ~policy.rule.neighbours(seen)[arm], lambda: rough > 0)
+    apart = lax.cond(close, lambda: ~policy.rule.neighbours(seen, 1.0)[arm], lambda: rough > 0)
     gone = (apart[None, :] & (arms[:, None] == arm)) | (apart[:, None] & (arms[None, :] == arm))
     edges = jnp.where(gone, LOST, state.edges).astype(jnp.int8)
     labels, wider = (communities(found & _open(state)) for found in (edges == KEPT, edges != LOST))
@@ -392,4 +392,4 @@ def _(rule: GOLD, problem: Any) -> Any:
     if not isinstance(problem, OutlierArms) or not problem.rewards.whole:
         return rule
     n = problem.source.arms
-    return LeapingGOLD(rule, tabulated(lambda total: rule.of.log_term(n, total)), n)
+    return LeapingGOLD(rule, tabulated(rule.of, n), n)

@@ -1,9 +1,9 @@
 """IB in walks: ``tests/test_outlier_policies.py::test_ib_is_its_oracle`` ties it to ``jaxbandit.outliers.ib``.
 
-A pull depends on the one before, but nearly all pulls go to few arms. So a look picks a few candidates, the best mean
-and the highest upper bounds, and a walk follows the rule among these alone. The others stay as they are, but for radii
-that grow with T: the walk ends where one of them might be pulled, where float32 does not tell which arm is next, where
-a search may be over, or where the rewards drawn for an arm are used up.
+A pull depends on the one before, but nearly all pulls go to few arms. So an evaluation picks a few candidates, the best
+mean and the highest upper bounds, and a walk follows the rule among these alone. The others stay as they are, but for
+radii that grow with T: the walk ends where one of them might be pulled, where float32 does not tell which arm is next,
+where a search may be over, or where the rewards drawn for an arm are used up.
 """
 
 from collections.abc import Callable
@@ -95,7 +95,7 @@ class WalkingIB:
         some = Seen(jnp.maximum(seen.pulls, 1), seen.ones, jnp.maximum(seen.total, 1))
         y = means_of(some.pulls, some.ones)
         radii = _radii(self.rule.scale.hi, self.table.at(some.total), some.pulls)
-        unclear, pair = self._glance(some, state.left, y, radii)
+        unclear, pair = self._screen(some, state.left, y, radii)
         move = Move(state.left, *pair, jnp.bool_(False))
         move = _closely(unclear & ~opening & goes, move, self.rule, some, state.left)
         chosen, others = self._candidates(some, move, y, y + radii)
@@ -127,7 +127,7 @@ class WalkingIB:
         _, low, high = lax.while_loop(lambda carry: carry[0] < many, one, start)
         return [_made(low, high, j) for j in range(CANDIDATES)]
 
-    def _glance(self, seen: Seen, left: Array, y: Array, radii: Array) -> tuple[Array, tuple[Array, Array]]:
+    def _screen(self, seen: Seen, left: Array, y: Array, radii: Array) -> tuple[Array, tuple[Array, Array]]:
         """Whether float32 does not tell what to do, or a search is over; and, if neither, the arm to pull and the other
         one of the pair."""
         arms = jnp.arange(self.n, dtype=jnp.int32)
@@ -280,7 +280,7 @@ def _next(*of: Array) -> Array:
 @rarely
 def _closely(rule: IB, seen: Seen, left: Array) -> Move:
     """What to do, exactly."""
-    return rule.move(seen, left)
+    return rule.move(seen, left, 1.0)
 
 
 @accelerated.register
@@ -288,4 +288,4 @@ def _(rule: IB, problem: Any) -> Any:
     if not isinstance(problem, OutlierArms) or not problem.rewards.whole:
         return rule
     n = problem.source.arms
-    return WalkingIB(rule, tabulated(lambda total: rule.log_term(n, total)), n)
+    return WalkingIB(rule, tabulated(rule, n), n)

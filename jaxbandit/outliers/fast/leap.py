@@ -1,4 +1,4 @@
-"""Leaping: between two events nothing is decided, and the pulls in between are drawn in bulk.
+"""Leaps: certified batches of pulls. Between two events nothing is decided, so these are drawn in bulk.
 
 After e_i more pulls of each arm, and at any time before, every empirical mean lies in (1 - r) yhat + r [0, 1] with
 r = max e_i / (m_i + e_i). So whatever the rewards were,
@@ -7,11 +7,11 @@ r = max e_i / (m_i + e_i). So whatever the rewards were,
     |yhat_i - theta_hat| grows to at most (1 - r) |yhat_i - theta_hat| + r (1 + sqrt(1 + k^2)) / 2,
 
 as sigma is a seminorm; and a radius shrinks at most by the factor 1 - r, since delta' only falls. With
-x = r / (1 - r) = max e_i / m_i, a gap that is below a radius by some slack stays below it while x times what it can
-lose is below the slack. That is a certificate for a leap; where it gives none, one pull is made. The end of a leap is
-looked at as the state after any pull is, so a leap changes no answer and no stopping time.
+x = r / (1 - r) = max e_i / m_i, a gap that is below a radius by some margin stays below it while x times what it can
+lose is below the margin. That is a certificate for a leap; where it gives none, one pull is made. The end of a leap is
+evaluated as the state after any pull is, so a leap changes no answer and no stopping time.
 
-Looks are in float32 and trusted where they are clear. Where they are not, ``rarely`` looks closer.
+Evaluations are in float32, and trusted where they are clear. Where they are not, the rule's own decide.
 """
 
 from typing import NamedTuple, TypeVar
@@ -55,8 +55,8 @@ def cyclic(n: int, cursor: Array) -> Array:
     return jnp.where(after < 0, after + n, after)
 
 
-class Sight(NamedTuple):
-    """What a k-sigma rule knows after a look. float32.
+class Statistics(NamedTuple):
+    """What a leaping k-sigma rule knows of its state. float32.
 
     ``at``: the estimates; ``unsure``: the distance that float32 cannot be trusted below; ``least``: the fewest pulls of
     an arm; ``widest``: no arm's radius is above it; ``growth``: by how much an active arm's overlap can shrink, times
@@ -73,8 +73,8 @@ class Sight(NamedTuple):
     spread: Array
 
 
-def look(of: Interval, seen: Seen, log_term: Array, unit: float) -> Sight:
-    """A look in float32 after any pull but the first n."""
+def evaluate(of: Interval, seen: Seen, log_term: Array, unit: float) -> Statistics:
+    """The statistics after any pull but the first n."""
     assert of.k is not None
     n, k = seen.pulls.shape[-1], jnp.asarray(of.k.hi)
     at = of.estimates(seen, log_term, unit)
@@ -97,38 +97,38 @@ def look(of: Interval, seen: Seen, log_term: Array, unit: float) -> Sight:
         growth, unsure = 1 + jnp.float32(1.4827) * k, unsure * (2 + 3 * k)
     # The median and MAD may move with any mean, however few arms are pulled.
     spread = (1 + 3 * k) * jnp.sqrt(jnp.float32(n)) if of.rule == "robust" else jnp.sqrt(1 + k * k)
-    return Sight(at, unsure, least, widest, growth, turn, spread)
+    return Statistics(at, unsure, least, widest, growth, turn, spread)
 
 
-def within_sweep(sight: Sight, sure: Array, most: Array, place: Array, moves: Array) -> Array:
+def within_sweep(now: Statistics, sure: Array, most: Array, place: Array, moves: Array) -> Array:
     """Of the next arms in turn, how many can surely be pulled before an overlap ``sure`` of one arm is used up: int32.
 
-    Each mean moves by at most ``most``, and the threshold by ``Sight.spread`` times the arms' root mean square move.
+    Each mean moves by at most ``most``, and the threshold by ``now.spread`` times the arms' root mean square move.
     ``place``: how many arms come before the one whose overlap it is; ``moves``: what its own pulls may take, times
     ``most``.
     """
-    n = sight.at.overlap.shape[-1]
-    spread = sight.spread
-    still = (sure / most - sight.at.theta_radius - sight.turn) / spread
-    still = jnp.where((sight.at.sigma > 0) & (most > sight.at.sigma), 0, still)
+    n = now.at.overlap.shape[-1]
+    spread = now.spread
+    still = (sure / most - now.at.theta_radius - now.turn) / spread
+    still = jnp.where((now.at.sigma > 0) & (most > now.at.sigma), 0, still)
     own = still - moves / spread
     before, after = (whole(jnp.float32(n) * jnp.square(jnp.maximum(x, 0))) for x in (still, own))
     return jnp.maximum(jnp.minimum(before, place), after)
 
 
-def active(of: Interval, seen: Seen, sight: Sight, unit: float, matters: Array) -> Array:
+def active(of: Interval, seen: Seen, now: Statistics, unit: float, matters: Array) -> Array:
     """Which arms are active (Eq. 2), bool (n,): right where float32 is sure, and everywhere where ``matters``."""
     careful = rarely(lambda of, seen: of.active(seen, unit))
-    found: Array = careful(matters, sight.at.overlap > 0, of, seen)
+    found: Array = careful(matters, now.at.overlap > 0, of, seen)
     return found
 
 
 def outliers(of: Interval, seen: Seen, unit: float, matters: Array | bool = True) -> Array:
     """The set of Eq. 3: bool (n,), right where it ``matters``. None where all means are equal."""
-    sight = look(of, seen, jnp.float32(1), unit)
-    close = jnp.any(jnp.abs(sight.at.excess) <= sight.unsure) & (sight.at.sigma > 0) & matters
+    now = evaluate(of, seen, jnp.float32(1), unit)
+    close = jnp.any(jnp.abs(now.at.excess) <= now.unsure) & (now.at.sigma > 0) & matters
     careful = rarely(lambda of, seen: of.outliers(seen, unit))
-    found: Array = careful(close, (sight.at.excess > 0) & (sight.at.sigma > 0), of, seen)
+    found: Array = careful(close, (now.at.excess > 0) & (now.at.sigma > 0), of, seen)
     return found
 
 

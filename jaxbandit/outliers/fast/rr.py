@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.grammar import Execution, accelerated
-from jaxbandit.outliers.fast.leap import active, cyclic, look, outliers, select, whole, within_sweep
+from jaxbandit.outliers.fast.leap import active, cyclic, evaluate, outliers, select, whole, within_sweep
 from jaxbandit.outliers.fast.tables import Table, tabulated
 from jaxbandit.outliers.problem import MOST, OutlierArms, Sums, View
 from jaxbandit.outliers.record import Seen, answer
@@ -63,16 +63,16 @@ class LeapingRR:
 
     def _plan(self, view: View, seen: Seen, cursor: Array, moved: Array) -> tuple[Array, Array, Array]:
         n, of = self.n, self.rule.of
-        sight = look(of, seen, self.table.at(jnp.maximum(seen.total, 1)), view.unit)
-        overlap, sigma = sight.at.overlap, sight.at.sigma
+        now = evaluate(of, seen, self.table.at(jnp.maximum(seen.total, 1)), view.unit)
+        overlap, sigma = now.at.overlap, now.at.sigma
         best = jnp.max(overlap)
-        goes_on = jnp.any(active(of, seen, sight, view.unit, moved & (jnp.abs(best) <= sight.unsure)))
-        sure = jnp.maximum(best - sight.unsure, 0)
-        x = sure / sight.growth
+        goes_on = jnp.any(active(of, seen, now, view.unit, moved & (jnp.abs(best) <= now.unsure)))
+        sure = jnp.maximum(best - now.unsure, 0)
+        x = sure / now.growth
         x = jnp.where(sigma > 0, jnp.minimum(x, sigma), x)
-        sweeps = jnp.minimum(whole(x * sight.least), MOST)
+        sweeps = jnp.minimum(whole(x * now.least), MOST)
         witness = jnp.min(jnp.where(overlap == best, cyclic(n, cursor), n - 1))
-        extra = within_sweep(sight, sure, 1 / (sight.least + 1), witness, 2 + best) + 1
+        extra = within_sweep(now, sure, 1 / (now.least + 1), witness, 2 + best) + 1
         return sweeps, jnp.minimum(extra, n), goes_on
 
     def done(self, view: View, state: State) -> Array:
@@ -89,4 +89,4 @@ def _(rule: RR, problem: Any) -> Any:
     if not isinstance(problem, OutlierArms):
         return rule
     n = problem.source.arms
-    return LeapingRR(rule, tabulated(lambda total: rule.of.log_term(n, total)), n)
+    return LeapingRR(rule, tabulated(rule.of, n), n)

@@ -1,9 +1,9 @@
 """Log terms as a function of T, tabulated on the host: they are smooth in log T, and costly to compute.
 
-A row of Chebyshev coefficients is an octave of T. It is for float32 alone: a careful look computes what it needs.
+A row of Chebyshev coefficients is an octave of T. It is for float32 alone: the rule itself computes what it needs.
 """
 
-from collections.abc import Callable
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +34,17 @@ class Table:
         return x * later - last + row[0]
 
 
-def tabulated(log_term: Callable[[Array], Array]) -> Table:
-    """The table of a function of T, which computes in float64."""
+def tabulated(of: Any, n: int) -> Table:
+    """The table of ``of.log_term`` for ``n`` arms, which computes in float64."""
 
     def values(x: Any) -> Any:
         with jax.enable_x64(True):
-            return np.asarray(log_term(jnp.asarray(np.exp2(np.arange(_OCTAVES)) * (x[:, None] + 3) / 2)))
+            return np.asarray(_log_terms(of, n, np.exp2(np.arange(_OCTAVES)) * (x[:, None] + 3) / 2))
 
     return Table(jnp.asarray(np.polynomial.chebyshev.chebinterpolate(values, _DEGREE).T, jnp.float32))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _log_terms(of: Any, n: int, totals: Array) -> Array:
+    found: Array = of.log_term(n, totals)
+    return found

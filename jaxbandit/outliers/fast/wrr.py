@@ -1,11 +1,11 @@
 """WRR in walks: ``tests/test_outlier_policies.py::test_wrr_is_its_oracle`` ties it to ``jaxbandit.outliers.wrr``.
 
-Which arm is pulled next depends on the last pull, but little of that takes a look at all arms. A pull changes a few
-sums over arms by what its own arm adds to them, and from these follow mu, sigma, the threshold's radius and whether
+Which arm is pulled next depends on the last pull, but little of that needs an evaluation of all arms. A pull changes a
+few sums over arms by what its own arm adds to them, and from these follow mu, sigma, the threshold's radius and whether
 the arm is active. So a walk makes pulls one by one, each of them in a time that does not depend on n. Sums drift, and
 radii that grow with T are not added up anew: a walk ends at a pull after which it is not clear whether its arm, or any
-arm, is active. The look at the end of a walk decides that. Medians are no sums: with the robust rule each pull is
-looked at.
+arm, is active. The evaluation at its end decides that. Medians are no sums: with the robust rule each pull is
+evaluated.
 """
 
 import functools
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.grammar import Execution, accelerated
-from jaxbandit.outliers.fast.leap import active, clear, cyclic, look, low_bits, outliers, select
+from jaxbandit.outliers.fast.leap import active, clear, cyclic, evaluate, low_bits, outliers, select
 from jaxbandit.outliers.fast.tables import Table, tabulated
 from jaxbandit.outliers.intervals import width_of_threshold
 from jaxbandit.outliers.problem import Once, OutlierArms, Pull, View
@@ -31,7 +31,7 @@ from jaxbandit.random.trials import over_lanes
 class State(NamedTuple):
     """``cursor``: the turn (0 to n - 1, in the order of a round) of the arm that is pulled next; ``counter``: of the
     arms not yet visited in this round, the one at ``cursor`` included; ``best``: the arm that was most active at the
-    last look, which decides nothing; ``active``: whether any arm is."""
+    last evaluation, which decides nothing; ``active``: whether any arm is."""
 
     seen: Seen
     cursor: Array
@@ -91,21 +91,21 @@ class WalkingWRR:
         return State(Seen.nothing(self.n), zero, Counter(zero, zero), zero, jnp.bool_(True))
 
     def advance(self, view: View, state: State, sample: Callable[[Any], Array]) -> State:
-        """Walks as far as is clear, looks, and decides about the last pull where it was not."""
+        """Walks as far as is clear, evaluates, and decides about the last pull where it was not."""
         n, of, goes = self.n, self.rule.of, ~self.done(view, state)
         first = state.seen.total == 0
         arms = jnp.arange(n, dtype=jnp.int32)
         way = self._walk(view, state, sample)
         once = jnp.broadcast_to(first.astype(jnp.int32), (n,))
         seen = select(first, state.seen.add(once, sample(Once(once, state.seen.pulls))), way.seen)
-        sight = look(of, seen, self.table.at(jnp.maximum(seen.total, 1)), view.unit)
-        overlap = sight.at.overlap
+        now = evaluate(of, seen, self.table.at(jnp.maximum(seen.total, 1)), view.unit)
+        overlap = now.at.overlap
         best = jnp.max(overlap)
         here = arms == self._arm(way.cursor)
         own = jnp.sum(jnp.where(here, overlap, 0))
         unclear = ((way.way == _UNCLEAR) | first) & goes
-        close = (jnp.abs(best) <= sight.unsure) | (jnp.abs(own) <= sight.unsure)
-        on = active(of, seen, sight, view.unit, close & unclear)
+        close = (jnp.abs(best) <= now.unsure) | (jnp.abs(own) <= now.unsure)
+        on = active(of, seen, now, view.unit, close & unclear)
         due = way.counter.after(1, self.rule.share).ceiling()
         ended = unclear & ~first & ~jnp.any(here & on & (seen.pulls < due))
         cursor, counter = self._onward(way.cursor, way.counter, ended.astype(jnp.int32))
@@ -358,4 +358,4 @@ def _(rule: WRR, problem: Any) -> Any:
     if not isinstance(problem, OutlierArms) or not problem.rewards.whole:
         return rule
     n = problem.source.arms
-    return WalkingWRR(rule, tabulated(lambda total: rule.of.log_term(n, total)), n)
+    return WalkingWRR(rule, tabulated(rule.of, n), n)
