@@ -576,8 +576,7 @@ def _width(lane: _Lane, policy: Policy, mesh: Mesh) -> int:
     platform, execution = mesh.devices.flat[0].platform, execution_of(policy)
     room = _STATE_BYTES.get(platform, 1 << 33)
     if execution.in_cache:
-        # One that makes several steps at once works on a part of its arrays most of the time.
-        room = _CACHE_BYTES.get(platform, room) * (1 + hasattr(policy, "advance"))
+        room = _CACHE_BYTES.get(platform, room) * execution.in_cache
     most = execution.most_lanes if platform == "cpu" else 1 << 16
     return max(1, min(most, room // max(_bytes(lane), execution.step_bytes)))
 

@@ -74,8 +74,9 @@ class Execution:
 
     Attributes:
         stride: steps that all lanes make before the engine looks which of them are over.
-        in_cache: whether a step goes over the whole state, so that there should be no more lanes at once than a
-            processor's cache holds.
+        in_cache: 1 (true) where a step goes over the whole state, so that there should be no more lanes at once than a
+            processor's cache holds; 2 for twice as many, where a step works on a part of the state most of the time; 0
+            for any number.
         step_bytes: bytes of a lane that a step works on, where that is more than its state.
         most_lanes: lanes at once that are enough on a CPU.
         scratch: fields of the state whose contents do not matter when a run begins: the engine leaves those of the
@@ -88,7 +89,7 @@ class Execution:
     """
 
     stride: int = 32
-    in_cache: bool = False
+    in_cache: int = 0
     step_bytes: int = 0
     most_lanes: int = 4096
     scratch: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """Every top-K rule against its oracle on shared tapes, and the laws that all of them obey."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, get_args
 
@@ -11,11 +12,14 @@ import pytest
 from jax import lax
 
 from jaxbandit import simulate
-from jaxbandit.arms.problem import Pull, arms, given
+from jaxbandit.arms.models import Model
+from jaxbandit.arms.problem import Arms, Instance, Pull, arms, given
 from jaxbandit.arms.records import replay
-from jaxbandit.arms.rewards import Bernoulli, Bounded
+from jaxbandit.arms.rewards import Bernoulli, Bounded, Rewards
 from jaxbandit.grammar import Implementation, accelerated
 from jaxbandit.random import stream, words
+from jaxbandit.registry import parse
+from jaxbandit.topk.family import FAMILY, Setting
 from jaxbandit.topk.fast.lucb import Walk
 from jaxbandit.topk.halving import sequential_halving
 from jaxbandit.topk.lucb import ODD, Lucb, lucb
@@ -251,7 +255,7 @@ def test_arrays_that_shrink_change_nothing(rule: str, rewards: str) -> None:
     if rewards == "records":
         model = replay(paying, again=False)
     problem = arms(budget, *model, on_tape=True, show_chosen=True)
-    policy = accelerated((optmai if rule == "optmai" else sar)(n, 20, budget), problem)
+    policy: Any = accelerated((optmai if rule == "optmai" else sar)(n, 20, budget), problem)
     found = simulate(problem, policy, runs=5, lanes=3)
     for run in range(5):
         alone = record(problem, policy, np.uint32(run), 64)
@@ -356,6 +360,38 @@ def test_a_run_shows_what_it_chose() -> None:
     units = answers["regret_high"][0] * 4096.0 + answers["regret_low"][0]
     np.testing.assert_allclose(regret, units / 2**24, atol=1e-6)
     assert chosen[:, -1].mean() > 0.5 > chosen[:, 0].mean()
+
+
+def parts_of(thing: Any) -> Iterator[Any]:
+    """The thing and all that it holds."""
+    yield thing
+    held: Any = ()
+    if is_dataclass(thing):
+        held = [getattr(thing, each.name) for each in fields(thing)]
+    elif isinstance(thing, dict):
+        held = thing.values()
+    elif isinstance(thing, tuple | list):
+        held = thing
+    for each in held:
+        yield from parts_of(each)
+
+
+@pytest.mark.parametrize("name", FAMILY.policies)
+def test_no_policy_meets_the_truth(name: str) -> None:
+    """Neither the means nor the key of the rewards is in what it sees, is told or keeps."""
+    setting = Setting(30, 3, Model(MEANS, Bernoulli()))
+    problem, kind = setting.problem(), FAMILY.policies[name]
+    rule, _ = kind.build(setting, **parse("policy", kind.parameters, {}))
+    instance = problem.draw(stream(0, 5))
+    view = problem.view(stream(0, 5), instance)
+    state = rule.init(view)
+    pull = rule.ask(view, state)
+    outcome = problem.pull(stream(0, 5), instance, pull)
+    met = view, pull, outcome, rule.tell(view, state, pull, outcome), accelerated(rule, problem).init(view)
+    for part in parts_of(met):
+        assert not isinstance(part, Arms | Instance | Rewards)
+        for truth in (instance.means, *instance.outcomes):
+            assert not (isinstance(part, jax.Array) and np.array_equal(part, truth))
 
 
 def test_pulls_are_of_arms_that_exist() -> None:

@@ -18,9 +18,17 @@ CONFIDENCE, OVERLAP = real(1e-9, 1 - 1e-6), real(0, 1)
 """The ranges of delta and epsilon."""
 
 
-def exploration(divergence: str, x: Array) -> Array:
-    """The exploration rate of x = ln(k1 n t^alpha / delta): sqrt(x / 2) for "hoeffding", x + ln x for "kl"."""
+def exploration(divergence: str, start: Array, alpha: Array, round_: Array) -> Array:
+    """The exploration rate of a round: sqrt(x / 2) for "hoeffding", x + ln x for "kl", with x = ln(start t^alpha), t
+    being the round's number (int32) and ``start`` k1 n / delta."""
+    x = jnp.log(start) + alpha * jnp.log(jnp.maximum(round_, 1).astype(jnp.float32))
     return jnp.sqrt(x * jnp.float32(0.5)) if divergence == "hoeffding" else x + jnp.log(x)
+
+
+def stops(divergence: str, epsilon: Array, round_: Array, overlap: Array) -> Array:
+    """Whether bounds overlap by less than epsilon (2012); by at most that much, and not in the first round, for
+    KL-LUCB (2013)."""
+    return overlap < epsilon if divergence == "hoeffding" else (overlap <= epsilon) & (round_ > 1)
 
 
 def width(divergence: str, pulls: Array) -> Array:

@@ -3,12 +3,10 @@ KL-LUCB: Kaufmann and Kalyanakrishnan, "Information complexity in bandit subset 
 
 First every arm is pulled once. Then a round pulls two arms: of the K largest means the one with the lowest lower bound,
 and of the others the one with the highest upper bound. It ends at the budget (section 6 of Zhou, Chen and Li 2014), or
-where these two bounds overlap by less than epsilon. The answer is the K largest means. Nothing is planned for the
-budget: if it cuts a round in two and is raised later (``simulate``'s checkpoints), the round's second pull comes first.
-So without a stopping rule, a run with checkpoints has the bits of runs with these budgets.
+where these two bounds overlap by less than epsilon. The answer is the K largest means. Where the budget cuts a round in
+two and is raised later (``simulate``'s checkpoints), the round's second pull comes first.
 
-Ties go to the lower arm, at the cut as among bounds: a random order, drawn once a run (``Given.shuffled``). One drawn
-in each round would cost regret (0.059 and not 0.014 on crowd workers at Q = 10 n, docs/reproduction.md).
+Ties go to the lower arm, at the cut as among bounds: a random order, drawn once a run (``Given.shuffled``).
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +20,7 @@ from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import one_of
-from jaxbandit.topk.confidence import CONFIDENCE, OVERLAP, RATES, exploration, lower_bound, width
+from jaxbandit.topk.confidence import CONFIDENCE, OVERLAP, RATES, exploration, lower_bound, stops, width
 from jaxbandit.topk.empirical import largest
 
 ODD = ("weak", "strong", "skip")
@@ -76,27 +74,24 @@ class Lucb:
         """Each arm once, and then the two arms of a round."""
         arm = jnp.arange(view.arms, dtype=jnp.int32)
         opening = (arm >= state.spent) & (arm < view.budget)
-        weak, strong = self.takes(view.budget - state.spent, self._cut(view, state.spent))
+        weak, strong = self.takes(view, state.spent)
         pair = (weak & (arm == state.round.weak)) | (strong & (arm == state.round.strong))
         times = jnp.where(state.round.number == 0, opening, pair).astype(jnp.int32)
         return Pull(arm, state.pulls, times, jnp.int32(view.arms))
 
-    def _cut(self, view: View, spent: Array) -> Array:
-        """Whether the budget cut a round in two: one of its arms was pulled."""
-        return (spent - view.arms) % 2 == 1
-
-    def takes(self, left: Array, cut: Array) -> tuple[Array, Array]:
-        """Whether the weak arm and the strong arm are pulled, with ``left`` pulls (int32) and in a round that may be
-        ``cut`` in two (bool): both, but for the last pull that has no pair, and for the one that follows it later."""
+    def takes(self, view: View, spent: Array) -> tuple[Array, Array]:
+        """Whether the weak arm and the strong arm are pulled after ``spent`` pulls: both, but for a last pull that has
+        no pair; and where that cut a round in two, the other one, if there is more to spend later."""
+        pair, cut = view.budget - spent > 1, (spent - view.arms) & 1 == 1
         weak, strong = self.odd == ODD.index("weak"), self.odd == ODD.index("strong")
-        return jnp.where(cut, strong, (left > 1) | weak), jnp.where(cut, weak, (left > 1) | strong)
+        return jnp.where(cut, strong, pair | weak), jnp.where(cut, weak, pair | strong)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """The rewards are added up; where the round is over, the next one's arms are chosen."""
         total, pulls = state.total + outcome.total, state.pulls + outcome.made
         spent = state.spent + jnp.sum(pull.times, dtype=jnp.int32)
         following = self._following(view, total, pulls, state.round)
-        over = (spent >= view.arms) & ~self._cut(view, spent)
+        over = (spent >= view.arms) & ((spent - view.arms) & 1 == 0)
         stuck = state.stuck | (over & (following.before == state.round.before))
         round_ = Round(*(jnp.where(over, new, old) for new, old in zip(following, state.round, strict=True)))
         return State(total, pulls, spent, round_, stuck)
@@ -105,7 +100,8 @@ class Lucb:
         """The next round, whose arms are, of the K largest means, that of the lowest lower bound, and of the others
         that of the highest upper bound."""
         number, mean = last.number + 1, view.mean(total, pulls)
-        top, wide, rate = largest(mean, self.want), width(self.divergence, pulls), self.rate(view.arms, number)
+        rate = exploration(self.divergence, self.k1 * view.arms / self.delta, self.alpha, number)
+        top, wide = largest(mean, self.want), width(self.divergence, pulls)
         lower = lower_bound(self.divergence, mean, wide, rate)
         above = lower_bound(self.divergence, UNITS - mean, wide, rate)  # 1 less the upper bound
         weak = jnp.argmin(jnp.where(top, lower, jnp.inf)).astype(jnp.int32)
@@ -113,34 +109,21 @@ class Lucb:
         overlap = (1 - above[strong]) - lower[weak]
         return Round(number, weak, strong, overlap, jnp.sum(pulls, dtype=jnp.int32))
 
-    def rate(self, arms: int, round_: Array) -> Array:
-        """The exploration rate of a round, by x = ln(k1 n t^alpha / delta)."""
-        grows = self.alpha * jnp.log(jnp.maximum(round_, 1).astype(jnp.float32))
-        return exploration(self.divergence, jnp.log(self.k1 * arms / self.delta) + grows)
-
-    def close(self, round_: Array, overlap: Array) -> Array:
-        """Whether the bounds overlap by so little that the rule stops: by less than epsilon (2012); by at most that
-        much, and not in the first round, for KL-LUCB (2013)."""
-        if self.divergence == "hoeffding":
-            return overlap < self.epsilon
-        return (overlap <= self.epsilon) & (round_ > 1)
-
     def over(self, view: View, spent: Array, round_: Array) -> Array:
         """Whether the budget is spent, or there is nothing to choose."""
-        left = view.budget - spent
-        skipped = (left == 1) & (self.odd == ODD.index("skip")) & (round_ > 0)
-        return (left <= 0) | skipped | (self.want >= view.arms)
+        skipped = (self.odd == ODD.index("skip")) & (round_ > 0)
+        return (view.budget - spent <= skipped.astype(jnp.int32)) | (self.want >= view.arms)
 
     def done(self, view: View, state: State) -> Array:
         """The budget is spent, the bounds are close enough, or nothing is left to tell apart."""
-        close = self.close(state.round.number, state.round.overlap)
+        close = stops(self.divergence, self.epsilon, state.round.number, state.round.overlap)
         return self.over(view, state.spent, state.round.number) | close | state.stuck
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """The K largest means. ``stopped``: 1 where the stopping rule ended the run."""
         chosen = largest(view.mean(state.total, state.pulls), self.want)
-        stopped = self.close(state.round.number, state.round.overlap).astype(jnp.int32)
-        return {"chosen": chosen, "arm_pulls": state.pulls, "stopped": stopped}
+        close = stops(self.divergence, self.epsilon, state.round.number, state.round.overlap)
+        return {"chosen": chosen, "arm_pulls": state.pulls, "stopped": close.astype(jnp.int32)}
 
 
 def lucb(
@@ -151,8 +134,7 @@ def lucb(
 
     Args:
         want: K, at least 1.
-        delta: the confidence, above 0 and below 1. With ``epsilon`` None it is a parameter of the index alone; 0.1
-            where nothing else is said, as Zhou et al. do not give theirs.
+        delta: the confidence, above 0 and below 1; a parameter of the bounds alone where ``epsilon`` is None.
         epsilon: stop when the bounds overlap by less than this, 0 to 1; None to go on to the budget.
         divergence: "hoeffding" or "kl", which needs rewards in [0, 1].
         k1, alpha: of the exploration rate; those of ``RATES`` where None.

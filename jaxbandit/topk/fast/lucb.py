@@ -20,7 +20,7 @@ from jaxbandit.arms.problem import Arms, Outcome, Single, View
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.random.fence import lane_by_lane, where_due
 from jaxbandit.random.trials import UNITS, over_lanes
-from jaxbandit.topk.confidence import width
+from jaxbandit.topk.confidence import exploration, stops, width
 from jaxbandit.topk.fast.blocks import EMPTY, NONE, ROW, Blocks, Slots, at, compared, empty, evaluated, put
 from jaxbandit.topk.lucb import Lucb
 
@@ -109,6 +109,10 @@ class Walk:
         blocks = (self.rule.want + (self.block - 1)) // self.block
         return blocks * self.block
 
+    def _rate(self, arms: int, round_: Array) -> Array:
+        rule = self.rule
+        return exploration(rule.divergence, rule.k1 * arms / rule.delta, rule.alpha, round_)
+
     def _opened(self, view: View, state: State, sample: _Sample) -> State:
         """The first pulls; when all arms have theirs, the K largest means are the top."""
         arms, upto = jnp.arange(view.arms, dtype=jnp.int32), jnp.minimum(view.budget, view.arms)
@@ -128,7 +132,7 @@ class Walk:
         side_mean, wide = jnp.where(top, mean, UNITS - mean), width(self.rule.divergence, made)
         values, blanks = Slots(arms, total, made, side_mean, wide), (view.arms, 0, 0, EMPTY, 0)
         slots = Slots(*map(placed, state.slots, values, blanks))
-        rate, after = (self.rule.rate(view.arms, jnp.int32(number)) for number in (1, 2))
+        rate, after = (self._rate(view.arms, jnp.int32(number)) for number in (1, 2))
         return state._replace(
             slots=slots, place=jnp.append(place, 0), turn=jnp.where(begun, _EVALUATE, _PULL), strong=self._rest(),
             round=begun.astype(jnp.int32), rate=rate, after=after, spent=upto,
@@ -154,8 +158,7 @@ class Walk:
     def _done_now(self, view: View, state: State, sample: _Sample) -> _Pair:
         """The weak and the strong arm as the turn leaves them. What is written hangs together with all that was read
         before it: else XLA copies arrays."""
-        slots, cut = state.slots, (state.spent - view.arms) & 1 == 1
-        takes = self.rule.takes(view.budget - state.spent, cut)
+        slots, takes = state.slots, self.rule.takes(view, state.spent)
 
         def same() -> _Pair:
             weak, strong = (
@@ -188,7 +191,7 @@ class Walk:
         round_ = state.round + over.astype(jnp.int32)
         return state._replace(
             spent=spent, round=round_, rate=jnp.where(over, state.after, state.rate),
-            after=self.rule.rate(view.arms, round_ + 1), dry=jnp.where(pulls, nothing, state.dry),
+            after=self._rate(view.arms, round_ + 1), dry=jnp.where(pulls, nothing, state.dry),
             stuck=state.stuck | (over & nothing & (state.dry | ~cut)),
         )  # fmt: skip
 
@@ -202,10 +205,10 @@ class Walk:
         strong = jnp.where(sides.swap, early, jnp.where(doubtful & (slot >= rest), slot, strong))
         turn = jnp.where(sides.swap, _SWAP, jnp.where(doubtful, _EVALUATE, _PULL))
         lower, above = sides.bound
-        close = self.rule.close(state.round, (1 - above) - lower) & (turn == _PULL) & ~kept
+        close = stops(self.rule.divergence, self.rule.epsilon, state.round, (1 - above) - lower)
         return state._replace(
             turn=jnp.where(kept, _PULL, turn), weak=jnp.where(kept, state.weak, weak),
-            strong=jnp.where(kept, state.strong, strong), stopped=state.stopped | close,
+            strong=jnp.where(kept, state.strong, strong), stopped=state.stopped | (close & (turn == _PULL) & ~kept),
         )  # fmt: skip
 
     def done(self, view: View, state: State) -> Array:

@@ -84,8 +84,8 @@ class Rounds:
     accept: str = field(default="rank", metadata={"static": True})
     ties: str = field(default="lowest", metadata={"static": True})
 
-    # All steps are made at once.
-    execution = Execution(stride=1, in_cache=True, masked=True)
+    # All steps are made at once, on a part of the arrays most of the time.
+    execution = Execution(stride=1, in_cache=2, masked=True)
 
     __repr__ = brief
 
