@@ -203,12 +203,12 @@ def test_a_bootstrap_variance_is_that_of_all_resamples():
     samples = [{1: 2, 2: 1}, {1: 40, 2: 15, 3: 6, 7: 2, 20: 1}]
     rng = np.random.default_rng(1)
 
-    def variance(samples):
+    def variances(samples):
         own = stream(np.uint32(3), np.arange(len(samples), dtype=np.uint32))
         again, _ = resampled(own, dense(samples), jnp.arange(1, CLASSES + 1), COPIES, 4 * CLASSES)
         return np.asarray(spread(jnp.moveaxis(est.chao92_shen(again, 10), 1, 0))[1])
 
-    found = variance(samples)
+    found = variances(samples)
     order = np.r_[0, 1, rng.permutation(np.arange(2, CLASSES))]
     moved, fits = resampled(
         stream(np.uint32([3]), np.uint32([2])), dense(samples[1:])[:, order], jnp.asarray(order + 1), COPIES, 96
@@ -223,7 +223,7 @@ def test_a_bootstrap_variance_is_that_of_all_resamples():
         squares = (gain - gain.mean()) ** 2
         assert abs(variance - squares.mean()) < 4.5 * squares.std() * math.sqrt(1.25 / COPIES), f
     # A sample that can only come out as it is has none; nor has an empty one.
-    assert variance([{5: 1}, {}]).tolist() == [0, 0]
+    assert variances([{5: 1}, {}]).tolist() == [0, 0]
 
 
 def test_few_answers_are_resampled_in_bits_as_in_columns():
