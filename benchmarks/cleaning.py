@@ -75,7 +75,7 @@ def _policies(budget: int, entities: int, paired: bool) -> dict[str, Policy]:
     }
 
 
-def _timed(side: Side, seed: int) -> tuple[Answers, float, float]:
+def timed(side: Side, seed: int) -> tuple[Answers, float, float]:
     """The answers, and the pulls a second by the clock and by the CPU time of all threads."""
     cpu, start = time.process_time(), time.perf_counter()
     answers = side(seed)
@@ -84,7 +84,7 @@ def _timed(side: Side, seed: int) -> tuple[Answers, float, float]:
     return answers, pulls / wall, pulls / cpu
 
 
-def _check(policy: str, generator: str, budget: int, ours: list[Answers], theirs: list[Answers]) -> float:
+def check(policy: str, generator: str, budget: int, ours: list[Answers], theirs: list[Answers]) -> float:
     """The largest distance between the two sides' means in joint standard errors."""
     worst = 0.0
     for name, unit in (("removed", budget), ("finished", 1), ("cleans", 1)):
@@ -117,7 +117,7 @@ def measure(policy: str, paired: bool, runs: int, repeats: int, seconds: float, 
             return numba_cleaning.simulate(policy, generator, runs=count, seed=seed, budget=budget, entities=entities)
 
         loops(0, 16)
-        _, speed, _ = _timed(lambda seed, loops=loops: loops(seed, 200), 0)
+        _, speed, _ = timed(lambda seed, loops=loops: loops(seed, 200), 0)
         sizes[generator] = max(200, int(speed * seconds / budget))
         sides[generator] = loops
     for side in sides.values():
@@ -129,7 +129,7 @@ def measure(policy: str, paired: bool, runs: int, repeats: int, seconds: float, 
     order = list(sides)
     for repeat in range(repeats):
         for name in order:
-            answer, speed, effort = _timed(sides[name], 1 + repeat)
+            answer, speed, effort = timed(sides[name], 1 + repeat)
             answers[name].append(answer)
             speeds[name].append(speed)
             efforts[name].append(effort)
@@ -141,7 +141,7 @@ def measure(policy: str, paired: bool, runs: int, repeats: int, seconds: float, 
     row |= {"repeats": repeats, "runs": sizes["jaxbandit"], "pulls_per_s": median(speeds["jaxbandit"])}
     row["pulls_per_cpu_s"] = median(efforts["jaxbandit"])
     for name, short in SHORT.items():
-        row[f"{short}_law_distance"] = _check(policy, name, budget, answers["jaxbandit"], answers[name])
+        row[f"{short}_law_distance"] = check(policy, name, budget, answers["jaxbandit"], answers[name])
         row[f"{short}_runs"] = sizes[name]
         row[f"{short}_pulls_per_s"] = median(speeds[name])
         row[f"{short}_pulls_per_cpu_s"] = median(efforts[name])

@@ -430,19 +430,20 @@ _WORDS = {"np.random": (_twister_word, _twister_two), "xoroshiro128+": (_xoroshi
 _BUILD: dict[str, Callable[..., Jitted]] = {
     "known-sc": _known_sc, "random": _random, "greedy": _greedy, "epsilon-greedy": _epsilon_greedy, "ee": _ee,
 }  # fmt: skip
-_KNOBS = {"epsilon-greedy": (0.5,), "ee": (3, 3)}
 
 
 @cache
-def _compiled(policy: str, generator: str) -> Jitted:
-    run = _BUILD[policy](*_WORDS[generator], *_KNOBS.get(policy, ()))
+def _compiled(policy: str, generator: str, epsilon: float) -> Jitted:
+    knobs = {"epsilon-greedy": (epsilon,), "ee": (3, 3)}
+    run = _BUILD[policy](*_WORDS[generator], *knobs.get(policy, ()))
     return _spread(run, policy == "epsilon-greedy")
 
 
 def simulate(
-    policy: str, generator: str, *, runs: int, seed: int = 0, budget: int = 10_000, entities: int = 50_000
-) -> dict[str, np.ndarray]:
-    """Independent runs of a policy: epsilon is 0.5, EE's (t, need) = (3, 3) with early stopping.
+    policy: str, generator: str, *, runs: int, seed: int = 0, budget: int = 10_000, entities: int = 50_000,
+    epsilon: float = 0.5,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Independent runs of a policy: EE's (t, need) = (3, 3) with early stopping.
 
     Args:
         policy: one of ``POLICIES``.
@@ -451,11 +452,12 @@ def simulate(
         seed: 0 to 2^32 - 1. The results depend on the number of threads too.
         budget: operations, 1 to 2^31 - 1.
         entities: those without a false value counted in, 1 to 2^31 - 1.
+        epsilon: of epsilon-greedy; each is compiled.
 
     Returns:
         ``cleans``, ``removed`` and ``finished``: int64, (runs,) each.
     """
     ambiguous = np.random.default_rng(seed).binomial(entities, MOST / (MOST + 1), runs)
     ranks = _ranks(budget) if policy == "epsilon-greedy" else np.zeros((1, 1), np.int32)
-    answers = _compiled(policy, generator)(seed, budget, ambiguous, ranks, numba.get_num_threads())
+    answers = _compiled(policy, generator, epsilon)(seed, budget, ambiguous, ranks, numba.get_num_threads())
     return {"cleans": answers[:, 0], "removed": answers[:, 1], "finished": answers[:, 2]}

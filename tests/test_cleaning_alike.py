@@ -16,7 +16,16 @@ from jax import Array
 from scipy import special, stats
 
 from jaxbandit import engine as engine_module
-from jaxbandit.cleaning import RandomAlike, crowd, epsilon_greedy, epsilon_greedy_alike, of_table, synthetic
+from jaxbandit.cleaning import (
+    EpsilonGreedy,
+    EpsilonGreedyAlike,
+    RandomAlike,
+    crowd,
+    epsilon_greedy,
+    epsilon_greedy_alike,
+    of_table,
+    synthetic,
+)
 from jaxbandit.cleaning.alike import UNKNOWN, VISITS, Alias, alias, moments, tables_for, unpack
 from jaxbandit.cleaning.crowd import Ticked
 from jaxbandit.cleaning.family import POLICIES, PROBLEMS, Setting
@@ -48,6 +57,15 @@ def leaping(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def unpaired(**changes: Any) -> Setting:
     given = {"budget": 300, "entities": 200, "weights": uniform_false_values(0, 5), "sc_pdf": UNIFORM} | changes
     return Setting(**given, paired=False)
+
+
+def counting(kind: Any, setting: Setting) -> Any:
+    """The policy that counts, for a problem of any size; the family takes it where that is fast."""
+    if kind.name == "random":
+        return RandomAlike()
+    if kind.name == "epsilon-greedy":
+        return epsilon_greedy_alike(0.5, setting.memory, setting.weights)
+    return built(kind, setting)
 
 
 @pytest.fixture(params=COUNTING)
@@ -99,8 +117,7 @@ def law(
 def test_small_runs_have_the_exact_law(kind: Any, entities: int, weights: list[float], pdf: Beta, budget: int) -> None:
     setting = unpaired(budget=budget, entities=entities, weights=np.array(weights, float), sc_pdf=pdf)
     # Up to 15 operations may be made on a crowd of any size.
-    policy = RandomAlike() if kind.name == "random" else built(kind, setting)
-    answers = simulate(setting.problem(), policy, runs=RUNS, seed=21)
+    answers = simulate(setting.problem(), counting(kind, setting), runs=RUNS, seed=21)
     agrees(answers, law(kind.name, entities, weights, pdf, budget))
 
 
@@ -148,15 +165,15 @@ def test_the_law_is_that_of_policies_that_hold_entities(kind: Any, changes: dict
     if kind.name == "random":
         setting = replace(setting, entities=4 * setting.budget)
     held = replace(setting, paired=True)
-    assert type(built(kind, held)) is not type(built(kind, setting))
-    counted = simulate(setting.problem(), built(kind, setting), runs=RUNS, seed=31)
+    assert type(built(kind, held)) is not type(counting(kind, setting))
+    counted = simulate(setting.problem(), counting(kind, setting), runs=RUNS, seed=31)
     one_by_one = simulate(held.problem(), built(kind, held), runs=4000, seed=32)
     close(counted, one_by_one)
 
 
 def test_lanes_and_cuts_change_nothing(kind: Any) -> None:
     setting = unpaired(budget=290, entities=700)
-    problem, policy = setting.problem(), built(kind, setting)
+    problem, policy = setting.problem(), counting(kind, setting)
     whole = simulate(problem, policy, runs=60, seed=5)
     assert len(np.unique(whole["removed"])) > 5
     parts = [simulate(problem, policy, runs=20, seed=5, first_run=first, lanes=7) for first in (0, 20, 40)]
@@ -169,10 +186,10 @@ import sys, jax, numpy as np
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_enable_x64", True)
 from jaxbandit import simulate
-from tests.test_cleaning_alike import COUNTING, POLICIES, built, unpaired
+from tests.test_cleaning_alike import COUNTING, POLICIES, counting, unpaired
 setting = unpaired(budget=290, entities=700)
 for kind in (kind for kind in POLICIES if kind.name in COUNTING):
-    np.savez(f"{sys.argv[1]}/{kind.name}.npz", **simulate(setting.problem(), built(kind, setting), runs=60, seed=5))
+    np.savez(f"{sys.argv[1]}/{kind.name}.npz", **simulate(setting.problem(), counting(kind, setting), runs=60, seed=5))
 """
 
 
@@ -187,7 +204,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_devices_and_x64_change_nothing(kind: Any, elsewhere: Path) -> None:
     setting = unpaired(budget=290, entities=700)
-    here = simulate(setting.problem(), built(kind, setting), runs=60, seed=5)
+    here = simulate(setting.problem(), counting(kind, setting), runs=60, seed=5)
     assert same(here, dict(np.load(elsewhere / f"{kind.name}.npz")))
 
 
@@ -195,7 +212,7 @@ def test_devices_and_x64_change_nothing(kind: Any, elsewhere: Path) -> None:
 def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
     """Neither where the run is over nor where the problem says to ask again."""
     setting = unpaired(budget=290, entities=700)
-    problem, policy, key = setting.problem(), built(kind, setting), stream(3, 5)
+    problem, policy, key = setting.problem(), counting(kind, setting), stream(3, 5)
     instance = problem.draw(key)
     view, zero = problem.view(key, instance), jnp.int32(0)
 
@@ -223,7 +240,7 @@ def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
 def test_checkpoints_do_not_bend_the_law(kind: Any) -> None:
     setting = unpaired(entities=600 if kind.name == "random" else 100, weights=uniform_false_values(1, 5))
     at = [7, 40, *range(60, 300, 20)]
-    problem, policy = setting.problem(), built(kind, setting)
+    problem, policy = setting.problem(), counting(kind, setting)
     curve = simulate(problem, policy, runs=6000, seed=2, checkpoints=at)
     for budget in (40, 140, 300):
         smaller = replace(setting, budget=budget)
@@ -250,7 +267,7 @@ def test_a_sweep_compiles_once(kind: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
     def run(sc_pdf: Law, budget: int, entities: int, low: int) -> None:
         setting = unpaired(sc_pdf=sc_pdf, budget=budget, entities=entities, weights=uniform_false_values(low, 5))
-        simulate(setting.problem(), built(kind, setting), runs=10)
+        simulate(setting.problem(), counting(kind, setting), runs=10)
 
     # The longest first: a chunk's second call is another entry of the cache, though nothing is compiled for it.
     run(Beta(1, 1), 320, 900, 0)
@@ -385,7 +402,7 @@ def test_what_is_refused() -> None:
         with pytest.raises(BadInput) as error:
             synthetic(**(given | changes), paired=False)
         assert error.value.field == field
-    paired, policy = synthetic(**given), built(POLICIES[2], unpaired())
+    paired, policy = synthetic(**given), counting(POLICIES[2], unpaired())
     with pytest.raises(TypeError, match="paired = False"):
         simulate(paired, policy, runs=1)
     with pytest.raises(TypeError, match="paired = False"):
@@ -409,3 +426,16 @@ def test_keys_of_study_files(kind: Any) -> None:
     columns = {"budget": 10, "path": "a.csv", "entity": "a", "value": "b"}
     with pytest.raises(BadInput, match=r"problem\.paired = False: true for a table, whose entities are not alike"):
         parse("problem", table.parameters, columns | {"paired": False})
+
+
+def test_counting_is_for_where_it_is_fast() -> None:
+    """Where entities are few or epsilon is low, most operations fall on entities with a record of their own."""
+    kind = next(kind for kind in POLICIES if kind.name == "epsilon-greedy")
+    many = unpaired(entities=20 * 300)
+    for setting, epsilon, expected in (
+        (many, 0.5, EpsilonGreedyAlike),
+        (many, 0.1, EpsilonGreedy),
+        (unpaired(), 0.5, EpsilonGreedy),
+        (replace(many, paired=True), 0.5, EpsilonGreedy),
+    ):
+        assert type(kind.build(setting, epsilon=epsilon)[0]) is expected
