@@ -52,6 +52,11 @@ class Policy(Protocol):
     step works on, where that is more: there are no more lanes at once than a processor's cache holds. One may
     also say how many ``lanes`` at once are enough on a CPU.
 
+    One whose steps are a few operations on scalars and on single rows of its ``scratch`` may have ``in_turn``, true. On
+    a CPU a lane then makes many steps before the next lane does, all in one kernel, to which the scratch arrays of all
+    lanes are one array, lane after lane. So its state has a field ``run`` (int32, 0 from ``init``): the number of the
+    lane whose part of these arrays the state means. ``stride`` counts calls of the kernel.
+
     One that can make several steps at less cost than one by one may have a method ``steps``, of (view, step, state):
     the state after some of them. ``step(state)`` asks, pulls and tells, also of states of other shapes than ``init``'s.
     """

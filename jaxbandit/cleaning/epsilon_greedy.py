@@ -132,7 +132,7 @@ class State(NamedTuple):
     see ``Ties``; ``sizes``: how many a part has; ``met``: how many were met. ``part`` and ``slot``: the place of the
     entity that is next, and ``at`` itself; ``last``: the last one of its part, which fills its place when it leaves.
 
-    ``run``: where the arrays are those of many runs, one behind the other, the number of this one; else 0."""
+    ``run``: see ``in_turn`` of ``engine.Policy``."""
 
     rows: Array
     best: Array
