@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.common import ROOT
 
-NAMES = ("cleaning", "gamma", "samplers", "memory", "startup", "studies", "outliers", "topk", "extraction")
+NAMES = ("cleaning", "scaling", "gamma", "samplers", "memory", "startup", "studies", "outliers", "topk", "extraction")
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 """What a pull costs as each parameter moves over decades, against a scalar numba loop.
 
-    python -m benchmarks.scaling [--out FILE.json] [--quick] [--policy ee ...] [--axis epsilon ...] [--pulls N]
+    python -m benchmarks.scaling [--out FILE.json] [--quick] [--policy ee ...] [--axis epsilon ...]
+                                [--paired yes|no|both] [--pulls N]
 
 One parameter moves at a time, the others stay at the paper's setting (Cheng et al. 2010, section 6: 50,000 entities,
 false values uniform on 0 ... 19, uniform sc-pdf, budget 10,000, epsilon 0.5). Costs are CPU time of all threads, in
@@ -110,6 +111,9 @@ def main() -> None:
     policies = [*FAMILY.policies]
     options.add_argument("--policy", nargs="+", choices=policies, default=policies)
     options.add_argument("--axis", nargs="+", choices=[*AXES["cleaning"]], default=[*AXES["cleaning"]])
+    options.add_argument(
+        "--paired", choices=("yes", "no", "both"), default="both", help="which rows of those that count"
+    )
     options.add_argument("--pulls", type=int, default=1_000_000, help="pulls a call, about (1,000,000)")
     given = options.parse_args()
     head = facts("scaling", given.quick)
@@ -123,7 +127,8 @@ def main() -> None:
         for policy in given.policy:
             if axis == "epsilon" and policy != "epsilon-greedy":
                 continue
-            for paired in (True, False) if policy in COUNTING else (True,):
+            kinds = {"yes": (True,), "no": (False,), "both": (True, False)}[given.paired]
+            for paired in kinds if policy in COUNTING else (True,):
                 for value in values[:2] if given.quick else values:
                     pulls = 50_000 if given.quick else given.pulls
                     rows.append(measure("cleaning", policy, paired, axis, value, pulls, 2 if given.quick else 3))

@@ -229,7 +229,8 @@ def _in_turn(
         return whole, jax.tree.map(lambda all_, x: lax.dynamic_update_index_in_dim(all_, x, number, 0), rest, lane)
 
     flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in scratch.items()}
-    flat, rest = as_one_kernel(lambda: lax.fori_loop(0, lanes.job.shape[0], one, (flat, without(lanes))))
+    ends = jnp.int32(0), jnp.int32(lanes.job.shape[0])
+    flat, rest = as_one_kernel(lambda: lax.fori_loop(*ends, one, (flat, without(lanes))))
     state = rest.state._replace(**{name: flat[name].reshape(array.shape) for name, array in scratch.items()})
     after: _Lane = rest._replace(state=state)
     return after

@@ -1,7 +1,7 @@
 """Every cleaning policy against its oracle on shared tapes, and the laws that all of them obey."""
 
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -313,17 +313,19 @@ def by_levels(r: list[int], budget: int, allowed: np.ndarray, tape: Tape) -> lis
     return made
 
 
-ALLOWED = allowed_failures(Uniform().cells(0.001), ladder(0.5), 6)
+@cache
+def allowed_at_levels() -> np.ndarray:
+    return allowed_failures(Uniform().cells(0.001), ladder(0.5), 6)
 
 
 @settings(max_examples=40, deadline=None)
 @given(false_values, budgets, runs)
 def test_index_goes_down_its_levels(r: list[int], budget: int, run: int) -> None:
-    problem = table(r, budget)
+    problem, allowed = table(r, budget), allowed_at_levels()
     tape = Tape(problem, run)
-    pulls, outcomes, over, _ = record(problem, Index(jnp.asarray(ALLOWED), MEMORY), 0, np.uint32(run), steps=2 * STEPS)
+    pulls, outcomes, over, _ = record(problem, Index(jnp.asarray(allowed), MEMORY), 0, np.uint32(run), steps=2 * STEPS)
     assert bool(over)
-    assert expand(pulls, outcomes, tape) == by_levels(r, budget, ALLOWED, tape)
+    assert expand(pulls, outcomes, tape) == by_levels(r, budget, allowed, tape)
 
 
 def small(**changes: Any) -> Setting:
@@ -428,7 +430,9 @@ def chances(name: str, records: list[tuple[int, int, int]], epsilon: float = 0.5
     return share * dirty / dirty.sum() + (1 - share) * best / best.sum()
 
 
-def law(name: str, r: list[int], p: list[float], budget: int) -> dict[tuple[int, int, int], float]:
+def law(
+    name: str, r: list[int], p: list[float], budget: int, epsilon: float = 0.5
+) -> dict[tuple[int, int, int], float]:
     """The distribution of (cleans, removed, finished), by all ways that a run can take."""
     states = {tuple((0, 0, left) for left in r): 1.0}
     ended: dict[tuple[int, int, int], float] = {}
@@ -444,7 +448,7 @@ def law(name: str, r: list[int], p: list[float], budget: int) -> dict[tuple[int,
             if not any(left for _, _, left in records):
                 end(records, mass)
                 continue
-            for entity, chance in enumerate(chances(name, list(records))):
+            for entity, chance in enumerate(chances(name, list(records), epsilon)):
                 tried, gained, left = records[entity]
                 for success, part in ((1, p[entity]), (0, 1 - p[entity])):
                     if chance * part > 0:
@@ -484,6 +488,15 @@ def test_small_runs_have_the_exact_law(name: str, r: list[int], p: list[float], 
     problem = of_table(budget=budget, false_values=np.array(r), sc_probabilities=np.array(p))
     policy = {"random": Random(512), "greedy": Greedy(512), "epsilon-greedy": epsilon_greedy(0.5, 512)}[name]
     agrees(simulate(problem, policy, runs=100_000, seed=21), law(name, r, p, budget))
+
+
+@pytest.mark.parametrize("epsilon", [0, 0.1, 0.9])
+def test_epsilon_greedy_has_the_exact_law_at_any_epsilon(epsilon: float) -> None:
+    """Most estimates are between 0 and 1, and some are tied there."""
+    r, p, budget = [3, 2, 2], [0.25, 0.5, 0.4], 9
+    problem = of_table(budget=budget, false_values=np.array(r), sc_probabilities=np.array(p))
+    answers = simulate(problem, epsilon_greedy(epsilon, 512), runs=100_000, seed=23)
+    agrees(answers, law("epsilon-greedy", r, p, budget, epsilon))
 
 
 def test_long_runs_of_random_have_the_exact_law() -> None:

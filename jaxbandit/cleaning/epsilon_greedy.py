@@ -24,7 +24,7 @@ from jaxbandit.random.stream import words
 EXPLORE = 2
 """What a word of the policy's stream is for: the first of a pair is the coin, the second the choice."""
 
-CERTAIN, BETWEEN, ZERO, NOWHERE = range(4)
+CERTAIN, BETWEEN, ZERO, NOWHERE = map(np.int32, range(4))
 """The parts; an entity that was not met, or is clean, is in none."""
 
 
@@ -133,7 +133,7 @@ class State(NamedTuple):
     see ``Ties``; ``sizes``: how many a part has; ``met``: how many were met. ``part`` and ``slot``: the place of the
     entity that is next, and ``at`` itself; ``last``: the last one of its part, which fills its place when it leaves.
 
-    ``run``: where the arrays are those of many runs, one behind the other, the number of this one; else 0."""
+    ``run``: see ``Execution.in_turn``."""
 
     rows: Array
     best: Array
@@ -203,8 +203,8 @@ class EpsilonGreedy:
 
     def ask(self, view: View, state: State) -> Tries:
         """One operation."""
-        made = jnp.where(self.done(view, state), 0, 1)
-        return Tries(state.at.entity, state.at.tried, state.at.left, made)
+        over = self.done(view, state).astype(jnp.int32)
+        return Tries(state.at.entity, state.at.tried, state.at.left, 1 - over)
 
     def tell(self, view: View, state: State, pull: Tries, outcome: Outcome) -> State:
         """Move the entity to those of its new estimate, or out if it is clean, and draw the next."""

@@ -65,7 +65,7 @@ class Walk(NamedTuple):
 class State(NamedTuple):
     """``at``: the entity at hand, and ``slot`` its row. ``rows``: int32, (memory + PADDING, 5), a row for each entity
     met: a ``Known``, and 1 + the row that is before it in its list, 0 for none; ``met``: how many they are. ``ends``:
-    int32, (levels,), 1 + the row at the end of each level's list. ``run``: see ``engine.Policy``."""
+    int32, (levels,), 1 + the row at the end of each level's list. ``run``: see ``Execution.in_turn``."""
 
     walk: Walk
     at: Known
