@@ -83,10 +83,10 @@ class Execution:
             lane's last run there.
         masked: whether ``tell`` and ``advance`` leave the state of a run that is over bit for bit as it is. Where they
             do not say so, the engine sees to it, at the cost of a selection of the whole state in each step.
-        in_turn: whether a CPU makes many steps of one lane before it goes to the next, all in one kernel: for rules whose
-            steps are a few operations on scalars and on single rows of ``scratch``. To that kernel the scratch arrays
-            of all lanes are one array, lane after lane; the field ``run`` of the state (int32, 0 from ``init``) is the
-            number of the lane whose part of them the state means. ``stride`` counts calls of the kernel.
+        in_turn: whether a CPU makes many steps of one lane before it goes to the next, all in one kernel: for rules
+            whose steps are a few operations on scalars and on single rows of ``scratch``. To that kernel the scratch
+            arrays of all lanes are one array, lane after lane; the field ``run`` of the state (int32, 0 from ``init``)
+            is the number of the lane whose part of them the state means. ``stride`` counts calls of the kernel.
     """
 
     stride: int = 32

@@ -42,17 +42,17 @@ def no_samples(view: View) -> Samples:
     return Samples(view.nothing((view.arms,)), none, none)
 
 
-def places(eligible: Array, *keys: Array) -> Array:
-    """The place of each eligible arm (int32, shape (arms,)), from 0: by the first key (int32, above -2^31), largest
+def ranks(eligible: Array, *keys: Array) -> Array:
+    """The rank of each eligible arm (int32, shape (arms,)), from 0: by the first key (int32, above -2^31), largest
     first; where that ties, by the next; and at last the lower arm first. The other arms come after them."""
     order = jnp.lexsort([-key for key in reversed(keys)] + [~eligible])
-    place: Array = jnp.zeros_like(order).at[order].set(jnp.arange(order.size, dtype=order.dtype))
-    return place
+    rank: Array = jnp.zeros_like(order).at[order].set(jnp.arange(order.size, dtype=order.dtype))
+    return rank
 
 
 def largest(mean: Array, count: Array) -> Array:
     """Which arms have the ``count`` largest means (bool, shape (arms,)), ties to the lower arm."""
-    return places(jnp.ones(mean.shape, bool), mean) < count
+    return ranks(jnp.ones(mean.shape, bool), mean) < count
 
 
 def empirical_gaps(active: Array, mean: Array, need: Array) -> tuple[Array, Array]:
@@ -64,11 +64,11 @@ def empirical_gaps(active: Array, mean: Array, need: Array) -> tuple[Array, Arra
         need: int32 scalar, from 1 to one less than the number of active arms.
 
     Returns:
-        The gaps, and the arms' places by their means: both int32 of shape (arms,).
+        The gaps, and the arms' ranks by their means: both int32 of shape (arms,).
     """
-    place = places(active, mean)
-    before, after = (jnp.sum(jnp.where(place == at, mean, 0)) for at in (need - 1, need))
-    return jnp.maximum(mean - after, before - mean), place
+    rank = ranks(active, mean)
+    before, after = (jnp.sum(jnp.where(rank == at, mean, 0)) for at in (need - 1, need))
+    return jnp.maximum(mean - after, before - mean), rank
 
 
 def tie_order(view: View, ties: str) -> Array:
@@ -79,10 +79,10 @@ def tie_order(view: View, ties: str) -> Array:
     them unseen until no place is left, and "random" goes on sampling.
     """
     arm = jnp.arange(view.arms, dtype=jnp.int32)
-    return -arm if ties == "lowest" else random_places(view, arm)
+    return -arm if ties == "lowest" else random_numbers(view, arm)
 
 
-def random_places(view: View, arm: Array) -> Array:
+def random_numbers(view: View, arm: Array) -> Array:
     """A random number of each of these arms, int32 from 0."""
     number: Array = (words(view.choices, _TIE, arm)[0] >> jnp.uint32(2)).astype(jnp.int32)
     return number

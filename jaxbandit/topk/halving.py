@@ -14,7 +14,7 @@ from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
-from jaxbandit.topk.empirical import Samples, no_samples, places
+from jaxbandit.topk.empirical import Samples, no_samples, ranks
 
 
 class State(NamedTuple):
@@ -50,7 +50,7 @@ class SequentialHalving:
         """The better half stays, rounded up, and at least K."""
         samples = state.samples.after(outcome, self.reuse)
         keep = jnp.maximum(self.want, (jnp.sum(state.active) + 1) // 2)
-        active = state.active & (places(state.active, samples.mean(view)) < keep)
+        active = state.active & (ranks(state.active, samples.mean(view)) < keep)
         return State(active, samples, state.round + 1)
 
     def done(self, view: View, state: State) -> Array:

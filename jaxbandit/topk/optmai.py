@@ -17,7 +17,7 @@ from jax import Array
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
-from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, places, tie_order
+from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, ranks, tie_order
 from jaxbandit.topk.shares import optmai_shares
 
 
@@ -73,22 +73,22 @@ class OptMAI:
     def _quartile_elimination(self, state: State, mean: Array) -> Array:
         """S without a quarter of the smallest means (Algorithm 2); the quarter is rounded up."""
         size = jnp.sum(state.active)
-        return state.active & (places(state.active, mean) < size - _quarter(size))
+        return state.active & (ranks(state.active, mean) < size - _quarter(size))
 
     def _accept_reject(self, view: View, state: State, mean: Array) -> tuple[Array, Array]:
         """S and T after a quarter of the largest gaps went (Algorithm 3); or all of S, in the stage of Remark 4.1."""
         need = self._need(state)  # K'
-        gap, place = empirical_gaps(state.active, mean, need)
+        gap, rank = empirical_gaps(state.active, mean, need)
         goes = jnp.sum(state.active)
         if self.last == "ar":
             goes = _quarter(goes)
-        gone = state.active & (places(state.active, gap, tie_order(view, self.ties)) < goes)
+        gone = state.active & (ranks(state.active, gap, tie_order(view, self.ties)) < goes)
         if self.accept == "rank" or self.last == "uniform":
-            fits = gone & (place < need)
+            fits = gone & (rank < need)
         else:
-            at_cut = place == (need - 1 if self.accept == "kth" else need)
+            at_cut = rank == (need - 1 if self.accept == "kth" else need)
             fits = gone & (mean >= jnp.sum(jnp.where(at_cut, mean, 0)))
-            fits = fits & (places(fits, gap) < need)
+            fits = fits & (ranks(fits, gap) < need)
         return state.active & ~gone, state.accepted | fits
 
     def _need(self, state: State) -> Array:

@@ -16,7 +16,7 @@ from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
-from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, places, tie_order
+from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, ranks, tie_order
 
 _DIGITS = 60
 
@@ -55,9 +55,9 @@ class Sar:
         """The arm of the largest empirical gap goes."""
         samples = state.samples.after(outcome, jnp.bool_(True))
         need = self._need(state)
-        gap, place = empirical_gaps(state.active, samples.mean(view), need)
-        gone = state.active & (places(state.active, gap, tie_order(view, self.ties)) == 0)
-        return State(state.active & ~gone, state.accepted | (gone & (place < need)), samples, state.phase + 1)
+        gap, rank = empirical_gaps(state.active, samples.mean(view), need)
+        gone = state.active & (ranks(state.active, gap, tie_order(view, self.ties)) == 0)
+        return State(state.active & ~gone, state.accepted | (gone & (rank < need)), samples, state.phase + 1)
 
     def _need(self, state: State) -> Array:
         return self.want - jnp.sum(state.accepted)

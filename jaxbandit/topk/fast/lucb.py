@@ -140,7 +140,7 @@ class Walk:
 
     def _turn(self, view: View, state: State, sample: _Sample) -> State:
         """A pull of two arms, or an evaluation of two blocks, or a swap of two arms, and what is next."""
-        weak, strong, gave = self._done_now(view, state, sample)
+        weak, strong, gave = self._acted(view, state, sample)
         pulls, state = state.turn == _PULL, self._clocked(view, state, gave)
         over = (state.spent - view.arms) & 1 == 0
         slots, place, blocks = state.slots, state.place, state.blocks
@@ -155,7 +155,7 @@ class Walk:
             blocks = Blocks(*(put(x, value, block) for x, value in zip(blocks, found, strict=True)))
         return self._next(state._replace(slots=slots, place=place, blocks=blocks), pulls & ~over)
 
-    def _done_now(self, view: View, state: State, sample: _Sample) -> _Pair:
+    def _acted(self, view: View, state: State, sample: _Sample) -> _Pair:
         """The weak and the strong arm as the turn leaves them. What is written hangs together with all that was read
         before it: else XLA copies arrays."""
         slots, takes = state.slots, self.rule.takes(view, state.spent)

@@ -23,7 +23,7 @@ from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.fence import where_due
 from jaxbandit.random.trials import MOST_CHAINED, over_lanes
-from jaxbandit.topk.empirical import random_places
+from jaxbandit.topk.empirical import random_numbers
 
 _NUMBER = (1 << 20) - 1
 _REJECTED = -(1 << 31)
@@ -199,7 +199,7 @@ class Rounds:
         if self.ties == "lowest":
             return picked
         above, level = there & (key > least), there & (key == least)
-        chance = random_places(view, order & _NUMBER)
+        chance = random_numbers(view, order & _NUMBER)
         place = jnp.arange(key.shape[0], dtype=jnp.int32)
         room = many - jnp.sum(above, dtype=jnp.int32)
         return above | best(jnp.where(by_gap, chance, -place), room, level)[0]
