@@ -342,6 +342,14 @@ def rules() -> list[Any]:
     return [RR(of), WRR(of, share), NRR(of, jnp.int32(20)), IB(of, scale), gold_policy("bounded", 30.0, 1, 1, False)]
 
 
+@pytest.mark.parametrize("number", [0, 4])
+def test_a_run_at_a_checkpoint_is_one_with_that_budget(number: int) -> None:
+    """A leap is cut where the budget ends, and goes on from there."""
+    answers = both(arms([0.1, 0.2, 0.15, 0.3, 0.97, 0.25]), rules()[number], runs=4, seed=2, checkpoints=[3, 61, 300])
+    assert np.array_equal(answers["pulls"][0, :, :3], [[N, 61, 300]] * 4)  # each arm is pulled once in any case
+    assert (answers["code"][0, :, :3] > DECIDED).all()
+
+
 def leaves(thing: Any) -> Iterator[Any]:
     """All that can be reached from an object that a rule was given."""
     if isinstance(thing, list | tuple):
