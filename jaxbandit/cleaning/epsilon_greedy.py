@@ -15,6 +15,7 @@ from jax import Array, lax
 
 from jaxbandit.cleaning.pool import PADDING
 from jaxbandit.cleaning.problem import Outcome, Totals, Tries, View
+from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import scale, uniform
@@ -158,6 +159,8 @@ class EpsilonGreedy:
     memory: int = field(metadata={"static": True})
 
     execution = Execution(most_lanes=32, scratch=("rows", "best", "many"), masked=True, in_turn=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """Nothing met."""

@@ -18,6 +18,7 @@ from jaxbandit.cleaning.epsilon_greedy import share
 from jaxbandit.cleaning.mixed import BEST, BYTE, CLEAN, DIRTY, FAILED, NEW, NOTHING, Counts, Mix, Mixed, estimate, width
 from jaxbandit.cleaning.pool import PADDING, below
 from jaxbandit.cleaning.problem import Totals, View
+from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.stream import Stream
 
@@ -112,6 +113,8 @@ class EpsilonGreedyAlike:
     width: int = field(metadata={"static": True})
 
     execution = Execution(stride=4, most_lanes=128, scratch=("rows",), masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """Nothing met."""

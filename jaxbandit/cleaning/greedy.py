@@ -15,6 +15,7 @@ from jax import Array
 from jaxbandit.cleaning.pool import PADDING, Entry, below, select
 from jaxbandit.cleaning.problem import Chase, Outcome, Totals, View
 from jaxbandit.cleaning.random import PICK
+from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.fence import once
 
@@ -41,6 +42,8 @@ class Greedy:
     memory: int = field(metadata={"static": True})
 
     execution = Execution(scratch=("rows",), masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """Nothing met."""

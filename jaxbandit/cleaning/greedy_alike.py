@@ -16,6 +16,7 @@ from jaxbandit.cleaning.alike import RARE, UNKNOWN, VISITS, Meet, Met, pack, unp
 from jaxbandit.cleaning.pool import PADDING, below
 from jaxbandit.cleaning.problem import Totals, View
 from jaxbandit.cleaning.random import PICK, RUN
+from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import uniform
 from jaxbandit.random.fence import once
@@ -49,6 +50,8 @@ class GreedyAlike:
     memory: int = field(metadata={"static": True})
 
     execution = Execution(stride=16, most_lanes=512, scratch=("rows",), masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """Nothing met."""

@@ -19,6 +19,7 @@ from jax import Array, lax
 
 from jaxbandit.cleaning.pool import PADDING
 from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
+from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.fence import once
 from jaxbandit.random.race import UNLIMITED
@@ -88,6 +89,8 @@ class Index:
     memory: int = field(metadata={"static": True})
 
     execution = Execution(most_lanes=64, scratch=("rows",), masked=True, in_turn=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """At the first entity with the most false values."""

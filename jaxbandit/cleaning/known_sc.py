@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.cleaning.problem import InformedPull, Outcome, Totals, View
+from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.race import UNLIMITED
 
@@ -31,6 +32,8 @@ class KnownSc:
     """It has no parameters."""
 
     execution = Execution(masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """At the best entity."""

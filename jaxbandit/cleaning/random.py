@@ -15,6 +15,7 @@ from jax import Array, lax
 
 from jaxbandit.cleaning.pool import Entry, below, row_at
 from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, Totals, Tries, View, Walk
+from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import uniform
 from jaxbandit.random.fence import once
@@ -73,6 +74,8 @@ class Random:
     memory: int = field(metadata={"static": True})
 
     execution = Execution(scratch=("rows",), masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """Nothing met."""

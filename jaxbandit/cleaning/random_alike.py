@@ -9,6 +9,7 @@ from jax import Array
 
 from jaxbandit.cleaning.crowd import CLASSES, Ticked, Ticks
 from jaxbandit.cleaning.problem import Totals, View
+from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 
 
@@ -25,6 +26,8 @@ class RandomAlike:
     """For problems that are not ``paired``, and budgets for which a crowd ``fits``."""
 
     execution = Execution(stride=1, most_lanes=512, masked=True)
+
+    __repr__ = brief
 
     def init(self, view: View) -> State:
         """Nothing met."""
