@@ -232,9 +232,9 @@ def test_few_answers_are_resampled_in_bits_as_in_columns():
     f, sizes = dense(samples), jnp.broadcast_to(jnp.arange(1, CLASSES + 1), (len(samples), CLASSES))
     own = stream(np.uint32(3), np.arange(len(samples), dtype=np.uint32))
     rng = np.random.default_rng(2)
-    word = [jnp.asarray(rng.integers(0, 2**32, (16, len(samples)), dtype=np.uint32)) for _ in range(5)]
+    pair = [jnp.asarray(rng.integers(0, 2**32, (3, 16, len(samples)), dtype=np.uint32)) for _ in range(2)]
     elsewhere = jnp.asarray(rng.integers(0, 3, len(samples)), jnp.int32)
-    totals, listed, pool = jax.jit(few_resampled, static_argnums=5)(own, f, sizes, word, elsewhere, 16)
+    totals, listed, pool = jax.jit(few_resampled, static_argnums=5)(own, f, sizes, pair, elsewhere, 16)
     again, fits = jax.jit(resampled, static_argnums=(3, 4))(own, f, sizes, 16, FEW)
     assert fits.all()
     for name, values in est.totals(again)._asdict().items():
@@ -245,7 +245,7 @@ def test_few_answers_are_resampled_in_bits_as_in_columns():
         times = Counter(np.repeat(np.arange(1, FEW + 1), again[row, copy]).tolist())
         taken = Counter(int(i) for i in listed[:, copy, row] if i > 0)
         assert not taken - times
-        assert sum(times.values()) - sum(taken.values()) <= max(int(pool[copy, row]) - len(word), 0)
+        assert sum(times.values()) - sum(taken.values()) <= max(int(pool[copy, row]) - len(listed), 0)
 
 
 def test_an_exclude_list_of_few_answers_is_uniform():
@@ -253,9 +253,9 @@ def test_an_exclude_list_of_few_answers_is_uniform():
     f = dense([{1: 1, 2: 1, 3: 1}])
     sizes = jnp.arange(1, CLASSES + 1)[None]
     own = stream(np.uint32([3]), np.uint32([1]))
-    word = [jnp.asarray(np.random.default_rng(5).integers(0, 2**32, (COPIES, 1), dtype=np.uint32))]
-    found, listed, _ = few_resampled(own, f, sizes, word, jnp.zeros(1, jnp.int32), COPIES)
-    entity = np.stack(drawn(own, f, sizes, COPIES))[:6, :, 0]
+    pair = [jnp.asarray(np.random.default_rng(5).integers(0, 2**32, (1, COPIES, 1), dtype=np.uint32))] * 2
+    found, listed, _ = few_resampled(own, f, sizes, pair, jnp.zeros(1, jnp.int32), COPIES)
+    entity = np.asarray(drawn(own, f, sizes, COPIES))[:6, :, 0]
     times = np.stack([(entity == e).sum(axis=0) for e in range(3)])
     whole = (times > 0).all(axis=0)
     assert (found.distinct[whole, 0] == 3).all()

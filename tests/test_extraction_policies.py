@@ -90,7 +90,7 @@ def again(choices, node, f, sizes):
 @jax.jit
 def draws(choices, node, f, sizes):
     """The entities, by rank, that the resamples of a node of few answers draw, (FEW, COPIES)."""
-    return jnp.stack(drawn(substream(choices, RESAMPLE, node[None]), f[None], sizes[None], COPIES))[:, :, 0]
+    return drawn(substream(choices, RESAMPLE, node[None]), f[None], sizes[None], COPIES)[:, :, 0]
 
 
 class Domain:

@@ -9,7 +9,8 @@
 """
 
 import functools
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -99,13 +100,13 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
     return found, fits
 
 
-def drawn(key: Stream, f: Array, sizes: Array, copies: int) -> list[Array]:
+def drawn(key: Stream, f: Array, sizes: Array, copies: int) -> Array:
     """Bootstrap samples of some samples of at most ``FEW`` answers, draw by draw: the same as those of ``resampled``,
     where the arguments are explained.
 
     Returns:
-        Of each of ``FEW`` draws, int32 (copies, samples): the entity that it falls to, by its rank in the order of the
-        columns; a number of its own from ``FEW`` on, where there are fewer draws.
+        int32 (FEW, copies, samples): the entity that each draw falls to, by its rank in the order of the columns;
+        ``FEW`` where there are fewer draws.
     """
     n = jnp.sum(f * sizes, axis=1)
     # A word has a bit for each answer: those with which an entity begins, every i-th within a column of size i.
@@ -117,47 +118,58 @@ def drawn(key: Stream, f: Array, sizes: Array, copies: int) -> list[Array]:
     for part, word in enumerate(words(key, n, index)):
         number = 2 * jnp.arange(index.shape[0], dtype=jnp.int32)[:, None, None] + part
         rank = lax.population_count(first & ((2 << scale(word, n)) - 1)) - 1
-        halves.append(fenced(jnp.where(number < n, rank, FEW + number)))
-    return [halves[number % 2][number // 2] for number in range(FEW)]
+        halves.append(fenced(jnp.where(number < n, rank, FEW)))
+    return jnp.stack(halves, axis=1).reshape(-1, copies, f.shape[0])[:FEW]
 
 
 def few_resampled(
-    key: Stream, f: Array, sizes: Array, word: Sequence[Array], elsewhere: Array, copies: int
+    key: Stream, f: Array, sizes: Array, pair: tuple[Array, Array], elsewhere: Array, copies: int
 ) -> tuple[Totals, Array, Array]:
     """The totals of ``drawn`` resamples, and what exclude lists take out of them.
 
     Args:
         key, f, sizes, copies: as in ``resampled``.
-        word: uint32 (copies, samples), as many as a list has entities.
+        pair: uint32 (l / 2, copies, samples) each, the words of a list's draws 0, 2, 4 ... and 1, 3, 5 ....
         elsewhere: int32 (samples,), further entities that a list may have.
 
     Returns:
-        The totals, int32 (copies, samples); int32 (len(word), copies, samples), how often each entity of a list came
-        up; int32 (copies, samples), of how many entities it is drawn.
+        The totals, int32 (copies, samples); int32 (l or one more, copies, samples), how often each entity of a list
+        came up; int32 (copies, samples), of how many entities it is drawn.
     """
     entity = drawn(key, f, sizes, copies)
-    present, again, same = jnp.zeros((3, *entity[0].shape), jnp.int32)
-    for number, one in enumerate(entity):
-        bit = jnp.where(one < FEW, 1 << one, 0)
-        again |= present & bit
-        present |= bit
-        for other in entity[:number]:
-            same += (one == other).astype(jnp.int32)
-    left = fenced(present)
-    many = lax.population_count(left)
-    once, same = fenced(lax.population_count(present & ~again)), fenced(same)
-    n = jnp.broadcast_to(jnp.sum(f * sizes, axis=1), many.shape)
-    whole = Totals(n, many, once, jnp.zeros_like(once), 2 * same)
+
+    def counted(number: Array, digits: tuple[Array, ...]) -> tuple[Array, ...]:
+        """One draw more: the counts of all entities, a binary digit of all of them in a word."""
+        one = entity[number]
+        carry = jnp.where(one < FEW, 1 << one, 0)
+        more = []
+        for digit in digits:
+            more.append(digit ^ carry)
+            carry &= digit
+        return tuple(more)
+
+    none = jnp.zeros(entity.shape[1:], jnp.int32)
+    digits = lax.fori_loop(0, FEW, counted, (none,) * FEW.bit_length())
+    present, large = functools.reduce(jnp.bitwise_or, digits), functools.reduce(jnp.bitwise_or, digits[1:])
+    left, many = fenced(present), fenced(lax.population_count(present))
+    squares = jnp.zeros_like(none)
+    for (i, one), (j, other) in itertools.combinations_with_replacement(enumerate(digits), 2):
+        squares += lax.population_count(one & other) << (i + j + (i != j))
+    n = jnp.broadcast_to(jnp.sum(f * sizes, axis=1), none.shape)
+    whole = Totals(n, many, fenced(lax.population_count(present & ~large)), none, fenced(squares - n))
     pool = many + elsewhere
-    size = []
-    for number, each in enumerate(word):
-        rank = scale(each, jnp.maximum(pool - number, 0))
+    halves = [fenced(scale(some, jnp.maximum(pool - 2 * jnp.arange(some.shape[0])[:, None, None] - part, 0)))
+              for part, some in enumerate(pair)]  # fmt: skip
+    ranks = jnp.stack(halves, axis=1).reshape(2 * halves[0].shape[0], *pool.shape)
+
+    def listed(left: Array, rank: Array) -> tuple[Array, Array]:
+        """One entity more of each list; those elsewhere have the last ranks."""
         place = fenced(_nth_bit(left, rank))
         held = rank < lax.population_count(left)
-        times = functools.reduce(jnp.add, [(one == place).astype(jnp.int32) for one in entity])
-        size.append(fenced(jnp.where(held, times, 0)))
-        left = fenced(jnp.where(held, left & ~(1 << place), left))
-    return whole, jnp.stack(size) if size else jnp.zeros((0, *many.shape), jnp.int32), pool
+        times = functools.reduce(jnp.add, [((digit >> place) & 1) << i for i, digit in enumerate(digits)])
+        return jnp.where(held, left & ~(1 << place), left), jnp.where(held, times, 0)
+
+    return whole, lax.scan(listed, left, ranks)[1], pool
 
 
 def _nth_bit(mask: Array, rank: Array) -> Array:

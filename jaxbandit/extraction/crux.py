@@ -491,10 +491,9 @@ class Crux:
         (node, f, _past), (sizes, size, choices) = read, lane
         n = jnp.sum(f * sizes, axis=1)
         pair = _list_words(choices, RELIST, node, n, view.l_max, self.bootstrap)
-        word = [pair[j % 2][j // 2] for j in range(view.l_max)]
         elsewhere = self._elsewhere(size, jnp.sum(f, axis=1))
         key = substream(choices, RESAMPLE, node)
-        gains = self._of_totals(view, *few_resampled(key, f, sizes, word, elsewhere, self.bootstrap))
+        gains = self._of_totals(view, *few_resampled(key, f, sizes, pair, elsewhere, self.bootstrap))
         return self._spread(rows, gains, rows[2])
 
     def _by_resamples(self, columns: int, view: View, rows: list[Array], read: Any, lane: Any, _: Any) -> list[Array]:
