@@ -158,7 +158,7 @@ class EpsilonGreedy:
 
     scratch = ("rows", "best", "many")
     in_turn = True
-    lanes = 32
+    lanes = 16
 
     def init(self, view: View) -> State:
         """Nothing met."""
