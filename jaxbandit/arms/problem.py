@@ -62,10 +62,6 @@ class Single(NamedTuple):
     attempt: Array
 
 
-class Tape(NamedTuple):
-    """Pulls that follow one from another: the outcome is what a family's problem says."""
-
-
 class Instance(NamedTuple):
     """One run's own draws. ``means``: int32, shape (arms,), on the scale of ``Arms``; ``rows``: the user's row of each
     arm (int32, shape (arms,)), where rewards depend on it or the choice is shown; ``outcomes``: the key of the

@@ -158,7 +158,7 @@ class EpsilonGreedy:
     epsilon: Array
     memory: int = field(metadata={"static": True})
 
-    execution = Execution(most_lanes=32, scratch=("rows", "best", "many"), masked=True, in_turn=True)
+    execution = Execution(most_lanes=16, scratch=("rows", "best", "many"), masked=True, in_turn=True)
 
     __repr__ = brief
 
