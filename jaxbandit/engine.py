@@ -23,8 +23,9 @@ from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem, Tree, accelerated, execution_of
 from jaxbandit.progress import Progress, Status, shown
-from jaxbandit.random.fence import as_one_kernel, where_due
 from jaxbandit.random.stream import Stream, stream
+from jaxbandit.xla.fence import as_one_kernel, where_due
+from jaxbandit.xla.options import CPU_OPTIONS
 
 _log = logging.getLogger("jaxbandit")
 
@@ -289,15 +290,6 @@ def _empty_lanes(
     return blank, _Queue(start, jnp.zeros(devices, jnp.int32), kept, jnp.zeros(devices * per_device, bool))
 
 
-_CPU_OPTIONS = {
-    # A step's kernels are too short to be worth dividing among threads; the devices are what runs in parallel.
-    "xla_cpu_multi_thread_eigen": False,
-    "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
-    # XLA uses half of a wide vector unit unless told; a processor without one splits the vectors again.
-    "xla_cpu_prefer_vector_width": 512,
-}
-
-
 @functools.lru_cache(maxsize=64)
 def _compiled(cut: _Cut, mesh: Mesh, stride: int) -> Any:
     """The chunk function for one structure: compiled once a shape, whatever the values."""
@@ -312,7 +304,7 @@ def _compiled(cut: _Cut, mesh: Mesh, stride: int) -> Any:
     mapped = jax.shard_map(
         local, mesh=mesh, in_specs=(split, split, *[whole] * 9), out_specs=(split, split), check_vma=False
     )
-    options = _CPU_OPTIONS if on_cpu else None
+    options = CPU_OPTIONS if on_cpu else None
     return jax.jit(mapped, donate_argnums=(0, 1), compiler_options=options)
 
 

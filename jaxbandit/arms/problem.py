@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import added, best, highest, in_blocks
 from jaxbandit.arms.pulls import counted
 from jaxbandit.arms.rewards import Rewards, Scale
 from jaxbandit.contract import Used, brief
@@ -23,7 +22,9 @@ from jaxbandit.errors import BadInput
 from jaxbandit.laws import Quantiles
 from jaxbandit.random import position, words
 from jaxbandit.random.stream import Stream, substream
-from jaxbandit.random.trials import UNITS, over_lanes
+from jaxbandit.random.trials import UNITS
+from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.prefix import added, best, highest, in_blocks
 
 MEAN, ORDER, OUTCOME, CHOICE = range(1, 5)
 """What a word is for: the first half of its counter."""

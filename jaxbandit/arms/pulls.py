@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.arms.prefix import added, best
 from jaxbandit.registry import Metric
+from jaxbandit.xla.prefix import added, best
 
 _SHARES = (0, 10, 25, 50, 75, 90, 100)
 

@@ -16,7 +16,8 @@ from jaxbandit.random.counts import _until_accepted, pinned
 from jaxbandit.random.draws import exponential, scale, uniform
 from jaxbandit.random.permutation import position
 from jaxbandit.random.stream import Stream, substream, words
-from jaxbandit.random.trials import MOST_CHAINED, UNITS, many_successes, over_lanes, successes
+from jaxbandit.random.trials import MOST_CHAINED, UNITS, many_successes, successes
+from jaxbandit.xla.batch import over_lanes
 
 _LARGE = 2.0**29
 

@@ -24,9 +24,9 @@ from jaxbandit.cleaning.mixed import Chances, chances
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
 from jaxbandit.random.draws import scale
-from jaxbandit.random.fence import once, side_by_side
 from jaxbandit.random.stream import Stream, words
-from jaxbandit.random.trials import sum_over_lanes
+from jaxbandit.xla.batch import sum_over_lanes
+from jaxbandit.xla.fence import once, side_by_side
 
 Floats = NDArray[np.float64]
 

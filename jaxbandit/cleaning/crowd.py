@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from jaxbandit.random.counts import binomial
 from jaxbandit.random.draws import bernoulli, scale
-from jaxbandit.random.fence import once
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.fence import once
 
 UNMET, LEVEL, ADJUST, FATE, LONE, MET, ONE = range(8, 15)
 """What a word of the outcomes' stream is for."""

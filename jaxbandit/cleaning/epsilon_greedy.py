@@ -19,8 +19,8 @@ from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import scale, uniform
-from jaxbandit.random.fence import once
 from jaxbandit.random.stream import words
+from jaxbandit.xla.fence import once
 
 EXPLORE = 2
 """What a word of the policy's stream is for: the first of a pair is the coin, the second the choice."""

@@ -17,7 +17,7 @@ from jaxbandit.cleaning.problem import Chase, Outcome, Totals, View
 from jaxbandit.cleaning.random import PICK
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
-from jaxbandit.random.fence import once
+from jaxbandit.xla.fence import once
 
 
 class State(NamedTuple):

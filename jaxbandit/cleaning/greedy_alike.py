@@ -19,8 +19,8 @@ from jaxbandit.cleaning.random import PICK, RUN
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import uniform
-from jaxbandit.random.fence import once
 from jaxbandit.random.stream import words
+from jaxbandit.xla.fence import once
 
 ANY, UNCOMMON, AGAIN, ON = range(4)
 """What is next: a visit to any entity; one to an unmet entity, see ``alike.RARE``; one to an entity tried before; more

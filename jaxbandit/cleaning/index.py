@@ -21,8 +21,8 @@ from jaxbandit.cleaning.pool import PADDING
 from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
-from jaxbandit.random.fence import once
 from jaxbandit.random.race import UNLIMITED
+from jaxbandit.xla.fence import once
 
 _NONE = 2**31 - 1
 

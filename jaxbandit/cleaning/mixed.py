@@ -16,8 +16,8 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from jaxbandit.random.draws import bernoulli, scale
-from jaxbandit.random.fence import as_one_kernel, once_in_blocks
 from jaxbandit.random.stream import Stream, words
+from jaxbandit.xla.fence import as_one_kernel, once_in_blocks
 
 MIXED = 15
 """What a word of the outcomes' stream is for."""

@@ -8,8 +8,8 @@ from jax.typing import ArrayLike
 
 from jaxbandit.cleaning.problem import Outcome
 from jaxbandit.random.draws import wide_product
-from jaxbandit.random.fence import computed_once
 from jaxbandit.random.stream import Stream, words
+from jaxbandit.xla.fence import computed_once
 
 PADDING = 8
 """Rows added to a power of two, or the same row of all lanes would share a few lines of the processor's caches."""

@@ -22,9 +22,9 @@ from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Quantiles, Uniform
 from jaxbandit.random import binomial, categorical, exponential, position, thresholds
-from jaxbandit.random.fence import once, side_by_side
 from jaxbandit.random.race import chase_at, chase_on_tape, race_at, race_on_tape, trial, trial_at
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.fence import once, side_by_side
 
 # What a word is for: the first half of its counter.
 ENTITY, COUNT, ORDER, OUTCOME, CHOICE, RANK = range(1, 7)

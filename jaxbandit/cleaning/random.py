@@ -18,8 +18,8 @@ from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, Totals, Tri
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import uniform
-from jaxbandit.random.fence import once
 from jaxbandit.random.stream import words
+from jaxbandit.xla.fence import once
 
 PICK, RUN = 1, 4
 

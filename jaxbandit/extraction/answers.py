@@ -21,8 +21,8 @@ from jax import Array, lax
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Domain
 from jaxbandit.random import exponential, scale
-from jaxbandit.random.fence import rarely
 from jaxbandit.random.stream import Stream, words
+from jaxbandit.xla.fence import rarely
 
 MODELS = ("proportional", "k-largest")
 

@@ -29,7 +29,7 @@ from jaxbandit.extraction.retrieved import (
 )
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import integers
-from jaxbandit.random.trials import over_lanes
+from jaxbandit.xla.batch import over_lanes
 
 DEAR = ("stop", "skip")
 

@@ -21,9 +21,9 @@ from jax.typing import ArrayLike
 
 from jaxbandit.extraction.estimators import Totals
 from jaxbandit.random.draws import LARGEST, scale
-from jaxbandit.random.fence import once_in_blocks as fenced
 from jaxbandit.random.stream import Stream, words
-from jaxbandit.random.trials import over_lanes
+from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.fence import once_in_blocks as fenced
 
 _DRAWS, _ENTITIES = 32, 64
 """Draws and entities that are compared at a time."""

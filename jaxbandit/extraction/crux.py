@@ -22,8 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.packed import in_turn, packed
-from jaxbandit.arms.prefix import highest, lowest, marked, nth, places
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import retrieved
@@ -55,10 +53,12 @@ from jaxbandit.extraction.retrieved import (
     ranks_without_replacement,
 )
 from jaxbandit.grammar import Execution
-from jaxbandit.random.fence import once_in_blocks as fenced
-from jaxbandit.random.fence import where_due
 from jaxbandit.random.stream import Stream, substream, words
-from jaxbandit.random.trials import over_lanes
+from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.fence import once_in_blocks as fenced
+from jaxbandit.xla.fence import where_due
+from jaxbandit.xla.packed import in_turn, packed
+from jaxbandit.xla.prefix import highest, lowest, marked, nth, places
 
 READINGS = {
     "removal": ("lasting", "fresh", "none"),

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import marked, nth
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
 from jaxbandit.random.draws import scale
-from jaxbandit.random.fence import once
 from jaxbandit.random.stream import substream, words
-from jaxbandit.random.trials import over_lanes
+from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.fence import once
+from jaxbandit.xla.prefix import marked, nth
 
 OK, OVERFLOW = range(2)
 """Result codes: OVERFLOW is a run that met more than its capacities hold, and left out what did not fit."""

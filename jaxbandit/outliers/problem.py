@@ -12,8 +12,9 @@ from jaxbandit.arms.rewards import Bernoulli, Rewards
 from jaxbandit.contract import brief
 from jaxbandit.outliers.truth import OUTLYING, Arms, Source
 from jaxbandit.random import Stream, substream, uniform, words
-from jaxbandit.random.fence import computed_once
-from jaxbandit.random.trials import UNITS, over_lanes
+from jaxbandit.random.trials import UNITS
+from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.fence import computed_once
 
 OUTCOME, COIN = 1, OUTLYING + 1
 """What words are for: rewards, and how they are rounded."""

@@ -11,8 +11,8 @@ The binomial (no wall but trials) and the negative binomial (no wall but success
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.random.fence import computed_once
 from jaxbandit.random.stream import Stream, words
+from jaxbandit.xla.fence import computed_once
 
 LONGEST_RACE = 16
 """The most trials that one word decides."""

@@ -10,12 +10,12 @@ batch; ``over_lanes`` makes that bound a scalar, so that under ``vmap`` a branch
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.random.counts import binomial
 from jaxbandit.random.stream import Stream, words
+from jaxbandit.xla.batch import over_lanes
 
 UNITS = 1 << 24
 """Probabilities here are whole multiples of 1 / UNITS: exact as float32, with their complements."""
@@ -23,31 +23,6 @@ UNITS = 1 << 24
 MOST_CHAINED = 1024
 
 _DIRECT, _CHAIN = 6, 16
-
-
-@jax.custom_batching.custom_vmap
-def over_lanes(x: Array) -> Array:
-    """``x``; under ``vmap``, the elementwise maximum over the batch, the same for all of it.
-
-    For bounds on work (how wide, how often), whose value may not change what is computed.
-    """
-    return x
-
-
-@over_lanes.def_vmap
-def _(size: int, batched: list[bool], x: Array) -> tuple[Array, bool]:
-    return (jnp.max(x, axis=0) if batched[0] else x), False
-
-
-@jax.custom_batching.custom_vmap
-def sum_over_lanes(x: Array) -> Array:
-    """The same, but the elementwise sum over the batch."""
-    return x
-
-
-@sum_over_lanes.def_vmap
-def _(size: int, batched: list[bool], x: Array) -> tuple[Array, bool]:
-    return (jnp.sum(x, axis=0, dtype=x.dtype) if batched[0] else x * size), False
 
 
 class _Chain(NamedTuple):

@@ -23,7 +23,7 @@ from jaxbandit.outliers.fast.tables import Table, tabulated
 from jaxbandit.outliers.gold import GOLD, NEVER, communities
 from jaxbandit.outliers.problem import OutlierArms, Singles, View
 from jaxbandit.outliers.record import Seen, answer, means_of
-from jaxbandit.random.fence import rarely
+from jaxbandit.xla.fence import rarely
 
 SWEEPS = 32
 """The most sweeps in a leap."""

@@ -21,7 +21,7 @@ from jaxbandit.outliers.ib import IB, Move
 from jaxbandit.outliers.problem import MOST, Chosen, OutlierArms, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.outliers.twofold import in_float64
-from jaxbandit.random.fence import computed_once, rarely
+from jaxbandit.xla.fence import computed_once, rarely
 
 CANDIDATES = 8
 """The arms in a walk. How often each was pulled takes 8 bits of an int32, of which there are two."""

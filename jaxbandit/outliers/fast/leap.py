@@ -22,7 +22,7 @@ from jax import Array
 
 from jaxbandit.outliers.intervals import Estimates, Interval
 from jaxbandit.outliers.record import Seen
-from jaxbandit.random.fence import rarely
+from jaxbandit.xla.fence import rarely
 
 S = TypeVar("S")
 

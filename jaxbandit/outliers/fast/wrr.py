@@ -24,8 +24,8 @@ from jaxbandit.outliers.intervals import width_of_threshold
 from jaxbandit.outliers.problem import Once, OutlierArms, Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.wrr import WRR, Counter
-from jaxbandit.random.fence import as_one_kernel, computed_once
-from jaxbandit.random.trials import over_lanes
+from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.fence import as_one_kernel, computed_once
 
 
 class State(NamedTuple):

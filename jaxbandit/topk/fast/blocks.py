@@ -16,9 +16,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import lowest
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import lower_bound, unit
+from jaxbandit.xla.prefix import lowest
 
 NONE = 2**31 - 1
 """A number above all others, and that of no arm and no block."""

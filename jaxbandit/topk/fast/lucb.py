@@ -15,14 +15,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import best, places
 from jaxbandit.arms.problem import Arms, Outcome, Single, View
 from jaxbandit.grammar import Execution, accelerated
-from jaxbandit.random.fence import lane_by_lane, where_due
-from jaxbandit.random.trials import UNITS, over_lanes
+from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import exploration, stops, width
 from jaxbandit.topk.fast.blocks import EMPTY, NONE, ROW, Blocks, Slots, at, compared, empty, evaluated, put
 from jaxbandit.topk.lucb import Lucb
+from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.fence import lane_by_lane, where_due
+from jaxbandit.xla.prefix import best, places
 
 _PULL, _EVALUATE, _SWAP = range(3)
 

@@ -16,14 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import added, best, highest, kept_first, ladder, put
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
-from jaxbandit.random.fence import where_due
-from jaxbandit.random.trials import MOST_CHAINED, over_lanes
+from jaxbandit.random.trials import MOST_CHAINED
 from jaxbandit.topk.empirical import random_numbers
+from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.fence import where_due
+from jaxbandit.xla.prefix import added, best, highest, kept_first, ladder, put
 
 _NUMBER = (1 << 20) - 1
 _REJECTED = -(1 << 31)

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.arms.prefix import added, best
 from jaxbandit.arms.problem import Arms, View
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.topk.uniform import State, Uniform
+from jaxbandit.xla.prefix import added, best
 
 
 @jax.tree_util.register_dataclass

@@ -1,5 +1,10 @@
-"""What XLA computes once, and what it computes for few lanes alone."""
+"""What XLA computes once, and what it computes for few lanes alone.
 
+With the environment variable ``JAXBANDIT_PLAIN=1`` all of it but ``rarely`` does nothing: the same results, bit for bit
+where arithmetic is on integers, from programs that are as XLA would have them.
+"""
+
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,14 +16,18 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 T = TypeVar("T")
 
+PLAIN = os.environ.get("JAXBANDIT_PLAIN", "0") not in ("", "0")
+
 
 def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
     """``function`` of arrays of one shape, to one array of that shape, computed once however often it is used.
 
     The computation becomes a branch, always taken, of a condition that XLA cannot decide; under ``vmap`` that of the
     batch. Else the CPU backend repeats it in each kernel that uses its result: it drops ``lax.optimization_barrier``
-    before it fuses. The last argument must be an int32 that is never negative.
+    before it fuses. The last argument must be of integers.
     """
+    if PLAIN:
+        return function
     plain = jax.custom_batching.custom_vmap(lambda *operands: _in_a_branch(function, *operands))
 
     @plain.def_vmap
@@ -33,11 +42,12 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _in_a_branch(function: Callable[..., Array], *operands: Any) -> Array:
-    """``function(*operands)``, in a branch that is always taken, as no number of the last operand is negative."""
+    """``function(*operands)``, in a branch that is always taken: no integer has more bits set than it has, but XLA does
+    not know that. The last operand must be of integers."""
     if not jnp.size(operands[-1]):
         return function(*operands)
     shape = jax.eval_shape(function, *operands)
-    some = jnp.ravel(operands[-1])[0] >= 0
+    some = lax.population_count(jnp.ravel(operands[-1])[0]) <= 64
     found: Array = lax.cond(some, function, lambda *_: jnp.zeros(shape.shape, shape.dtype), *operands)
     return found
 
@@ -52,6 +62,8 @@ def side_by_side(count: int) -> Callable[[Callable[..., Array]], Callable[..., t
 
     def decorate(function: Callable[..., Array]) -> Callable[..., tuple[Array, ...]]:
         numbers = np.arange(count, dtype=np.int32)  # no array of JAX, whose backend an import must not start
+        if PLAIN:
+            return lambda *operands: tuple(function(number, *operands) for number in numbers)
 
         @jax.custom_batching.custom_vmap
         def plain(*operands: Any) -> tuple[Array, ...]:
@@ -71,7 +83,7 @@ def side_by_side(count: int) -> Callable[[Callable[..., Array]], Callable[..., t
 
 @computed_once
 def once(x: Array) -> Array:
-    """``x`` (int32, never negative), computed once however often it is used."""
+    """``x`` (integers), computed once however often it is used."""
     return x
 
 
@@ -86,6 +98,8 @@ def as_one_kernel(function: Callable[[], T]) -> T:
     than most of them run. For loops of few operations on small arrays: it uses no threads in them, and they may have
     neither ``lax.sort`` nor scatters nor products of matrices, nor use large arrays that are constants of the program.
     """
+    if PLAIN:
+        return function()
     closed, shape = jax.make_jaxpr(function, return_shape=True)()
 
     def anywhere(*operands: Array) -> list[Array]:
@@ -114,6 +128,8 @@ def lane_by_lane(function: Callable[..., T]) -> Callable[..., T]:
     Under ``vmap``, on CPUs, one lane after the other in one kernel: for long walks of scalars and short rows of larger
     arrays, where lanes side by side would all wait for all that any of them does. Elsewhere as ever.
     """
+    if PLAIN:
+        return function
 
     def alone(*operands: Any) -> T:
         # What the function has from around it becomes an operand too: it may differ from lane to lane.
@@ -175,6 +191,9 @@ def _mark(operands: tuple[Array, ...]) -> Array:
 def where_due(due: Array, function: Callable[[T], T], state: T) -> T:
     """``function(state)`` where it is due (bool scalar, one for all lanes), else ``state``: as a loop of one turn or
     none, since XLA changes a loop's arrays in place, but copies those that pass through a branch, taken or not."""
+    if PLAIN:
+        chosen: T = lax.cond(due, function, lambda same: same, state)
+        return chosen
     found: tuple[Array, T] = lax.while_loop(
         lambda carry: carry[0], lambda carry: (jnp.bool_(False), function(carry[1])), (due, state)
     )

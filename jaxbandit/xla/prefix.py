@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.random.trials import over_lanes
+from jaxbandit.xla.batch import over_lanes
 
 _NARROW, _NARROWEST = 40, 8
 BLOCK = 64

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.arms.prefix import marked, nth
+from jaxbandit.xla.prefix import marked, nth
 
 
 def in_turn(
