@@ -49,9 +49,9 @@ UNIFORM = Beta(1, 1)
 def leaping(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Even few ticks are drawn many at once."""
     monkeypatch.setattr(crowd, "_LEAST", 1)
-    engine_module._compiled.cache_clear()
+    engine_module.compiled.cache_clear()
     yield
-    engine_module._compiled.cache_clear()
+    engine_module.compiled.cache_clear()
 
 
 def unpaired(**changes: Any) -> Setting:
@@ -254,13 +254,13 @@ def test_checkpoints_do_not_bend_the_law(kind: Any) -> None:
 
 def test_a_sweep_compiles_once(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over sc-pdfs, distributions of r, entities and budgets, up to the size of the tables."""
-    original, chunks = engine_module._compiled, {}
+    original, chunks = engine_module.compiled, {}
 
     def noted(*key: Any) -> Any:
         chunks[key] = original(*key)
         return chunks[key]
 
-    monkeypatch.setattr(engine_module, "_compiled", noted)
+    monkeypatch.setattr(engine_module, "compiled", noted)
 
     def compilations() -> int:
         return sum(chunk._cache_size() for chunk in chunks.values())

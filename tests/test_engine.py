@@ -215,21 +215,21 @@ def test_devices_and_x64_change_nothing(tmp_path: Any) -> None:
 
 
 def compilations() -> int:
-    return sum(chunk._cache_size() for chunk in (engine_module._compiled(*key) for key in _COMPILED))
+    return sum(chunk._cache_size() for chunk in (engine_module.compiled(*key) for key in _COMPILED))
 
 
 _COMPILED: list[Any] = []
 
 
 def test_a_sweep_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = engine_module._compiled
+    original = engine_module.compiled
 
     def noted(*key: Any) -> Any:
         if key not in _COMPILED:
             _COMPILED.append(key)
         return original(*key)
 
-    monkeypatch.setattr(engine_module, "_compiled", noted)
+    monkeypatch.setattr(engine_module, "compiled", noted)
     simulate(problem(), ee(2, 0.5), runs=64)
     before = compilations()
     for t in range(1, 8):
@@ -297,7 +297,7 @@ def test_bad_problems_and_policies(field: str, make: Any) -> None:
 def test_a_lane_of_ee_does_not_grow_with_the_entities() -> None:
     def size(entities: int) -> int:
         cut, shared, knobs, _ = engine_module._groups([(problem(entities=entities), ee(3, 0.667))])[0]
-        return engine_module._bytes(engine_module._shapes_of(cut, shared, knobs, np.zeros(0, np.int32))[0])
+        return engine_module.bytes_of(engine_module.shapes_of(cut, shared, knobs, np.zeros(0, np.int32))[0])
 
     assert size(10) == size(100_000_000) < 128
     assert isinstance(ee(1, 0.5), EE)

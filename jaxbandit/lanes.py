@@ -1,0 +1,294 @@
+"""Lanes: the loop on a device in which many runs of a policy on a problem advance together, whatever the family.
+
+A lane is one run of one configuration. The batch loop steps all lanes at once, the step vmapped inside it; lanes that
+are done stay as they are, until the next refill gives them another run. Nothing that a lane computes depends on its
+place, so a study's results have the same bits however it is cut.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import Mesh, PartitionSpec
+
+from jaxbandit.contract import Contract
+from jaxbandit.grammar import Tree, execution_of
+from jaxbandit.random.stream import Stream, stream
+from jaxbandit.xla.fence import as_one_kernel, where_due
+from jaxbandit.xla.options import CPU_OPTIONS
+
+
+class _Curve(NamedTuple):
+    """A lane's way along the checkpoints: how many it has passed, the budget that it may spend until the next, and
+    its answers there, each of shape (checkpoints, ...)."""
+
+    passed: Array
+    budget: Array
+    answers: dict[str, Array]
+
+
+class Lane(NamedTuple):
+    """``rounds`` is how many rounds of steps the run has made; ``curve`` is None where there are no checkpoints."""
+
+    job: Array
+    rounds: Array
+    key: Stream
+    knobs: list[Array]
+    instance: Tree
+    state: Tree
+    curve: _Curve | None
+
+
+class Queue(NamedTuple):
+    """A device's share of the jobs: numbers ``next``, ``next + step`` ... below ``end``; by slot the answers, and which
+    runs made as many steps as they may (``endless``)."""
+
+    next: Array
+    open: Array
+    answers: dict[str, Array]
+    endless: Array
+
+
+class Cut(NamedTuple):
+    """Which leaves of (problem, policy) differ between configurations, and how to put the pair together again."""
+
+    treedef: Any
+    stacked: tuple[bool, ...]
+
+    def join(self, shared: Sequence[Array], knobs: Sequence[Array]) -> tuple[Any, Any]:
+        common, own = iter(shared), iter(knobs)
+        pair: tuple[Any, Any] = jax.tree.unflatten(
+            self.treedef, [next(own) if s else next(common) for s in self.stacked]
+        )
+        return pair
+
+
+AXIS = "lanes"
+_NOWHERE = 2**31 - 1
+
+
+def _begin(
+    cut: Cut, shared: Sequence[Array], stacked: Sequence[Array], checkpoints: Array, configuration: Array, key: Stream
+) -> Lane:
+    """A lane before its first pull; its job is not known here."""
+    knobs = [leaf[configuration] for leaf in stacked]
+    problem, policy = cut.join(shared, knobs)
+    many = checkpoints.shape[0]
+    if many:
+        problem = replace(problem, budget=checkpoints[0])
+    run = Contract(problem, policy)
+    instance = run.draw(key)
+    view = run.view(key, instance)
+    state = run.init(view)
+    curve = None
+    if many:
+        blank = {
+            name: jnp.zeros((many, *jnp.shape(value)), jnp.result_type(value))
+            for name, value in run.answer(view, instance, state).items()
+        }
+        curve = _Curve(jnp.int32(0), checkpoints[0], blank)
+    return Lane(jnp.int32(-1), jnp.int32(0), key, knobs, instance, state, curve)
+
+
+def _chunk(
+    cut: Cut, devices: int, stride: int, on_cpu: bool, lanes: Lane, queue: Queue, shared: list[Array],
+    stacked: list[Array], checkpoints: Array, seed: Array, first_run: Array, runs: Array, jobs: Array,
+    most_rounds: Array, rounds: Array,
+) -> tuple[Lane, Queue]:  # fmt: skip
+    """At most ``rounds`` rounds of ``stride`` steps and a refill, on one device's lanes; a run may take
+    ``most_rounds`` of them."""
+    many = checkpoints.shape[0]
+
+    execution = execution_of(cut.join(shared, [leaf[0] for leaf in stacked])[1])
+
+    def begin(job: Array) -> Lane:
+        key = stream(seed, first_run + (job % runs).astype(jnp.uint32))
+        return _begin(cut, shared, stacked, checkpoints, job // runs, key)._replace(job=job)
+
+    def pair(lane: Lane) -> Contract:
+        problem, policy = cut.join(shared, lane.knobs)
+        return Contract(replace(problem, budget=lane.curve.budget) if lane.curve else problem, policy)
+
+    def step(lane: Lane) -> Lane:
+        run = pair(lane)
+        view = run.view(lane.key, lane.instance)
+        state = run.step(view, lane.key, lane.instance, lane.state)
+        if not execution.masked:
+            over = run.done(view, lane.state)
+            state = jax.tree.map(lambda new, old: jnp.where(over, old, new), state, lane.state)
+        return lane._replace(state=state)
+
+    def finish(lane: Lane) -> tuple[Array, dict[str, Array]]:
+        run = pair(lane)
+        view = run.view(lane.key, lane.instance)
+        return run.done(view, lane.state) & (lane.job >= 0), run.answer(view, lane.instance, lane.state)
+
+    def record(lane: Lane) -> _Curve:
+        """Keeps the answers of a lane that has spent what it may until the next checkpoint, and lets it go on."""
+        assert lane.curve is not None
+        passed, budget, kept = lane.curve
+        problem, _ = cut.join(shared, lane.knobs)
+        over, answers = finish(lane)
+        due = over & (passed < many)
+        here = due & (jnp.arange(many, dtype=jnp.int32) == passed)
+        kept = {name: jnp.where(_column(here, rows), answers[name][None], rows) for name, rows in kept.items()}
+        following = jnp.where(passed + 1 < many, checkpoints[jnp.minimum(passed + 1, many - 1)], problem.budget)
+        return _Curve(passed + due.astype(jnp.int32), jnp.where(due, following, budget), kept)
+
+    def over(lanes: Lane) -> tuple[Array, dict[str, Array]]:
+        """Which lanes are at the end of their run, and their answers there; at the checkpoints before it too."""
+        ends, answers = jax.vmap(finish)(lanes)
+        if lanes.curve is None:
+            return ends, answers
+        rows = {name: jnp.concatenate([lanes.curve.answers[name], answers[name][:, None]], 1) for name in answers}
+        return ends & (lanes.curve.passed == many), rows
+
+    def is_endless(lanes: Lane) -> Array:
+        return (lanes.rounds >= most_rounds) & (lanes.job >= 0)
+
+    def refill(lanes: Lane, queue: Queue) -> tuple[Lane, Queue]:
+        ended, answers = over(lanes)
+        endless = is_endless(lanes)
+        # An endless run goes on until the refill, so its answers would depend on when that comes: they stay zeros.
+        slot = jnp.where(ended & ~endless, lanes.job // devices, _NOWHERE)
+        kept = {name: queue.answers[name].at[slot].set(value, mode="drop") for name, value in answers.items()}
+        slot = jnp.where(endless, lanes.job // devices, _NOWHERE)
+        marked = queue.endless.at[slot].set(True, mode="drop")
+        ended |= endless
+        free = ended | (lanes.job < 0)
+        job = queue.next + (jnp.cumsum(free, dtype=jnp.int32) - 1) * devices
+        job = jnp.where(free & (job < jobs), job, -1)
+        fresh = jax.vmap(begin)(jnp.maximum(job, 0))._replace(job=job)
+        fresh = fresh._replace(state=_but_scratch(execution.scratch, fresh.state, lanes.state))
+        lanes = jax.tree.map(lambda new, old: jnp.where(_column(free, old), new, old), fresh, lanes)
+        taken = jnp.sum(job >= 0, dtype=jnp.int32)
+        return lanes, Queue(queue.next + taken * devices, jnp.sum(lanes.job >= 0, dtype=jnp.int32), kept, marked)
+
+    def round_(carry: tuple[Array, Lane, Queue]) -> tuple[Array, Lane, Queue]:
+        number, lanes, queue = carry
+        if on_cpu and execution.in_turn:
+            lanes = _in_turn(step, lambda lane: ~finish(lane)[0] & (lane.job >= 0), execution.scratch, lanes)
+        else:
+            lanes = lax.fori_loop(0, stride, lambda _, some: jax.vmap(step)(some), lanes)
+        at_end = jax.vmap(finish)(lanes)[0]
+        if lanes.curve is not None:
+            waiting = at_end & (lanes.curve.passed < many)
+            curve = lax.cond(jnp.any(waiting), jax.vmap(record), lambda same: same.curve, lanes)
+            lanes = lanes._replace(curve=curve)
+            at_end = at_end & ~waiting
+        # It counts rounds behind which the run was not over, so the run's own end comes before the limit's, or never.
+        lanes = lanes._replace(rounds=lanes.rounds + (~at_end).astype(jnp.int32))
+        at_end = at_end | is_endless(lanes)
+        running = jnp.sum(~at_end & (lanes.job >= 0), dtype=jnp.int32)
+        # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
+        due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
+        lanes, queue = where_due(due, lambda both: refill(*both), (lanes, queue))
+        return number + 1, lanes, queue
+
+    def unfinished(carry: tuple[Array, Lane, Queue]) -> Array:
+        number, _, queue = carry
+        return (number < rounds) & ((queue.open > 0) | (queue.next < jobs))
+
+    _, lanes, queue = lax.while_loop(unfinished, round_, (jnp.int32(0), lanes, queue))
+    return lanes, queue
+
+
+def _in_turn(step: Callable[[Lane], Lane], going: Callable[[Lane], Array], names: Sequence[str], lanes: Lane) -> Lane:
+    """All lanes after many steps, or the end of their runs, one lane after the other in a kernel: see ``Execution``."""
+    scratch = {name: getattr(lanes.state, name) for name in names}
+    # As many steps as the kernel's arrays have entries, at least: it is given a copy of them.
+    steps = max(1 << 12, *(array.shape[1] for array in scratch.values()))
+
+    def without(lane: Lane) -> Lane:
+        return lane._replace(state=lane.state._replace(**dict.fromkeys(names)))
+
+    def one(number: Array, carry: tuple[Tree, Lane]) -> tuple[Tree, Lane]:
+        whole, rest = carry
+        own = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, number, keepdims=False), rest)
+        lane = own._replace(state=own.state._replace(run=number, **whole))
+        _, lane = lax.while_loop(
+            lambda state: (state[0] < steps) & going(state[1]),
+            lambda state: (state[0] + 1, step(state[1])),
+            (jnp.int32(0), lane),
+        )
+        whole = {name: getattr(lane.state, name) for name in names}
+        lane = without(lane._replace(state=lane.state._replace(run=jnp.int32(0))))
+        return whole, jax.tree.map(lambda all_, x: lax.dynamic_update_index_in_dim(all_, x, number, 0), rest, lane)
+
+    flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in scratch.items()}
+    ends = jnp.int32(0), jnp.int32(lanes.job.shape[0])
+    flat, rest = as_one_kernel(lambda: lax.fori_loop(*ends, one, (flat, without(lanes))))
+    state = rest.state._replace(**{name: flat[name].reshape(array.shape) for name, array in scratch.items()})
+    after: Lane = rest._replace(state=state)
+    return after
+
+
+def _but_scratch(names: tuple[str, ...], fresh: Any, old: Any) -> Any:
+    """The state of runs that begin, but for ``Execution.scratch``: writing all of it would cost many steps."""
+    return fresh._replace(**{name: getattr(old, name) for name in names}) if names else fresh
+
+
+def _column(mask: Array, like: Array) -> Array:
+    return mask.reshape(mask.shape + (1,) * (like.ndim - 1))
+
+
+@functools.lru_cache(maxsize=256)
+def _shapes(
+    cut: Cut, shared: tuple[jax.ShapeDtypeStruct, ...], stacked: tuple[jax.ShapeDtypeStruct, ...],
+    checkpoints: jax.ShapeDtypeStruct,
+) -> Any:  # fmt: skip
+    """The shapes of a lane and of its answers, from tracing a run's beginning and end."""
+
+    def sample(shared: list[Array], stacked: list[Array], checkpoints: Array) -> tuple[Lane, dict[str, Array]]:
+        lane = _begin(cut, shared, stacked, checkpoints, jnp.int32(0), stream(0, 0))
+        run = Contract(*cut.join(shared, lane.knobs))
+        answers = run.answer(run.view(lane.key, lane.instance), lane.instance, lane.state)
+        if lane.curve is not None:
+            answers = {name: jnp.stack([value] * (1 + checkpoints.shape[0])) for name, value in answers.items()}
+        return lane, answers
+
+    return jax.eval_shape(sample, list(shared), list(stacked), checkpoints)
+
+
+def shapes_of(cut: Cut, shared: list[Array], stacked: list[Array], checkpoints: Array) -> tuple[Lane, dict[str, Array]]:
+    structs = [
+        tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
+        for leaves in (shared, stacked, [checkpoints])
+    ]
+    shapes: tuple[Lane, dict[str, Array]] = _shapes(cut, structs[0], structs[1], structs[2][0])
+    return shapes
+
+
+def bytes_of(tree: Tree) -> int:
+    return sum(int(leaf.size) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def empty_lanes(lane: Lane, answers: dict[str, Array], lanes: int, per_device: int, devices: int) -> tuple[Lane, Queue]:
+    """Lanes without a job, and room for the answers, on all devices."""
+    blank = jax.tree.map(lambda leaf: jnp.zeros((devices * lanes, *leaf.shape), leaf.dtype), lane)
+    blank = blank._replace(job=jnp.full(devices * lanes, -1, jnp.int32))
+    kept = {name: jnp.zeros((devices * per_device, *leaf.shape), leaf.dtype) for name, leaf in answers.items()}
+    start = jnp.arange(devices, dtype=jnp.int32)
+    return blank, Queue(start, jnp.zeros(devices, jnp.int32), kept, jnp.zeros(devices * per_device, bool))
+
+
+@functools.lru_cache(maxsize=64)
+def compiled(cut: Cut, mesh: Mesh, stride: int) -> Any:
+    """The chunk function for one structure: compiled once a shape, whatever the values."""
+    devices, on_cpu = mesh.size, mesh.devices.flat[0].platform == "cpu"
+    split, whole = PartitionSpec(AXIS), PartitionSpec()
+
+    def local(lanes: Lane, queue: Queue, *rest: Any) -> tuple[Lane, Queue]:
+        alone = queue._replace(next=queue.next[0], open=queue.open[0])
+        lanes, alone = _chunk(cut, devices, stride, on_cpu, lanes, alone, *rest)
+        return lanes, alone._replace(next=alone.next[None], open=alone.open[None])
+
+    mapped = jax.shard_map(
+        local, mesh=mesh, in_specs=(split, split, *[whole] * 9), out_specs=(split, split), check_vma=False
+    )
+    options = CPU_OPTIONS if on_cpu else None
+    return jax.jit(mapped, donate_argnums=(0, 1), compiler_options=options)
