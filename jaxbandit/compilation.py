@@ -22,7 +22,7 @@ _log = logging.getLogger("jaxbandit")
 OFF = ("off", "0")
 """Values of ``JAXBANDIT_CACHE`` that turn the cache off; any other names its folder."""
 MOST_BYTES = 1 << 29
-_LEAST_SECONDS = 0.3  # of compilation, below which a program is not kept; JAX's own default is 1
+_LEAST_SECONDS = 0.02  # of compilation, below which loading gains little; JAX's own default is 1
 _DIGEST = hashlib.sha256().digest_size
 
 

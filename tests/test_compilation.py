@@ -120,7 +120,7 @@ def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: py
     assert place is not None
     assert place.parent == tmp_path / "given"
     assert jax.config.values["jax_compilation_cache_dir"] == str(place)
-    assert jax.config.values["jax_persistent_cache_min_compile_time_secs"] == 0.3
+    assert jax.config.values["jax_persistent_cache_min_compile_time_secs"] == 0.02
     assert jaxbandit.cache(tmp_path / "another") == place  # the first call stands
     jax.config.update("jax_compilation_cache_dir", None)
     named = jaxbandit.cache()
