@@ -150,6 +150,7 @@ def _fingerprint() -> str:
 
 
 def _is_private(place: Path) -> bool:
+    """Whether this user owns the folder and nobody else may write there."""
     if not hasattr(os, "getuid"):
         return True
     found = place.stat()
