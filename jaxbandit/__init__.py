@@ -14,6 +14,7 @@ A tour::
   ``table`` show it, and ``paired_differences``, ``ranks`` and ``quantiles`` compare its policies.
 - A ``Problem`` and a ``Policy`` of one's own are classes of a few methods, and ``Execution`` says how the engine runs
   one best. ``check`` finds what is wrong with them, ``register_policy`` makes one known to study files.
+- ``cache`` keeps compiled programs on disk for the next process, as the command line does.
 - ``BadInput`` is the error that a user's input can cause, one line that says where, what and what is allowed.
 
 ``help(jaxbandit.simulate)`` tells more, and so does each of the others. On the command line: ``jaxbandit list``.
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from jaxbandit.errors import BadInput
 
 if TYPE_CHECKING:
+    from jaxbandit.compilation import cache
     from jaxbandit.conformance import check
     from jaxbandit.engine import simulate
     from jaxbandit.grammar import Execution, Policy, Problem
@@ -41,12 +43,13 @@ __version__ = "0.1.0"
 _FAMILIES = ("cleaning", "extraction", "outliers", "topk")
 
 __all__ = [
-    "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "check", "experiment", "load_study",
+    "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "cache", "check", "experiment", "load_study",
     "open_results", "paired_differences", "plot", "quantiles", "ranks", "register_policy", "run_study", "simulate",
     "table",
 ]  # fmt: skip
 
 _HOMES = {
+    "compilation": ("cache",),
     "conformance": ("check",),
     "engine": ("simulate",),
     "grammar": ("Execution", "Policy", "Problem"),

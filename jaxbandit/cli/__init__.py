@@ -1,4 +1,4 @@
-"""The command line: ``jaxbandit run``, ``show``, ``compare``, ``reproduce``, ``tune``, ``describe`` and ``list``.
+"""The command line: ``jaxbandit run``, ``show``, ``compare``, ``reproduce``, ``tune``, ``describe``, and more.
 
 Tables go to stdout, all else to stderr. Bad input is one line there and exit status 2, an interruption 130, SIGTERM
 143. JAX and Matplotlib are imported once the arguments are known to be right. Each verb has a module of its own.

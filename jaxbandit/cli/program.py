@@ -17,6 +17,7 @@ from jaxbandit.cli import interruption
 from jaxbandit.cli.compare import Compare
 from jaxbandit.cli.console import say
 from jaxbandit.cli.describe import Describe
+from jaxbandit.cli.doctor import Doctor
 from jaxbandit.cli.listing import List
 from jaxbandit.cli.reproduce import Reproduce
 from jaxbandit.cli.run import Run
@@ -25,7 +26,7 @@ from jaxbandit.cli.tune import Tune
 from jaxbandit.errors import BadInput
 
 VERBS: dict[str, Callable[..., Any]] = {
-    verb.__name__.lower(): verb for verb in (Run, Show, Compare, Reproduce, Tune, Describe, List)
+    verb.__name__.lower(): verb for verb in (Run, Show, Compare, Reproduce, Tune, Describe, List, Doctor)
 }
 
 
@@ -80,6 +81,10 @@ def run(argv: Sequence[str]) -> int:
             from jaxbandit.devices import use_all_cores
 
             use_all_cores()  # before a plugin makes an array
+        if isinstance(verb, Run | Reproduce | Tune | Doctor):
+            from jaxbandit.compilation import cache
+
+            cache()
         for plugin in getattr(verb, "plugin", ()):
             from jaxbandit.study import plugins
 

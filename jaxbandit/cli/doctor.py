@@ -1,0 +1,106 @@
+"""``jaxbandit doctor``."""
+
+import collections
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import jax
+
+_MIB = 1 << 20
+
+_PROBE = """
+import jax, jaxbandit, numpy
+jaxbandit.cache()
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+events = []
+jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
+def doctor_of_jaxbandit(x):
+    return x * 271 + 828
+jax.jit(doctor_of_jaxbandit)(numpy.int32(1)).block_until_ready()
+print("hits" if "/jax/compilation_cache/cache_hits" in events else "missed")
+"""
+"""A program that is compiled or loaded, in a process of its own."""
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Print what there is here: versions, devices, the cache of compiled programs and whether it works, settings."""
+
+    def __call__(self) -> None:
+        """Prints it, a line each."""
+        for name, value in _findings():
+            print(f"{name:10}{value}")
+
+
+def _findings() -> Iterator[tuple[str, str]]:
+    import jax
+    import numpy
+    from jaxlib.version import __version__ as jaxlib_version
+
+    from jaxbandit import __version__
+
+    yield (
+        "versions",
+        (
+            f"jaxbandit {__version__}, JAX {jax.__version__}, jaxlib {jaxlib_version}, NumPy {numpy.__version__}, "
+            f"Python {platform.python_version()}, {platform.platform()}"
+        ),
+    )
+    yield "cache", _cache()
+    if jax.config.values["jax_compilation_cache_dir"]:
+        yield "hits", _hits()  # before JAX starts here and takes the memory of a GPU
+    kinds = collections.Counter((device.device_kind, _memory(device)) for device in jax.local_devices())
+    yield "devices", "; ".join(f"{count} x {kind}{memory}" for (kind, memory), count in kinds.items())
+    if hasattr(os, "sysconf"):
+        yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / _MIB:,.0f} MiB"
+    given = [f"{name}={os.environ[name]}" for name in sorted(os.environ) if name.startswith(("JAX", "XLA_"))]
+    yield "settings", " ".join(given) or "none"
+
+
+def _memory(device: "jax.Device") -> str:
+    """What an accelerator has of its own."""
+    most = (device.memory_stats() or {}).get("bytes_limit")
+    return f" with {most / _MIB:,.0f} MiB" if most else ""
+
+
+def _cache() -> str:
+    """Where compiled programs are kept, and how many; or why none are."""
+    import jax
+
+    from jaxbandit.compilation import MOST_BYTES, OFF, stored
+
+    place = jax.config.values["jax_compilation_cache_dir"]
+    if os.environ.get("JAXBANDIT_CACHE", "").lower() in OFF and not place:
+        return "off, by JAXBANDIT_CACHE"
+    if not jax.config.values["jax_enable_compilation_cache"]:
+        return "off, by jax_enable_compilation_cache"
+    if not place:
+        return "off: its folder cannot be made, or others may write there; JAXBANDIT_CACHE=FOLDER names another"
+    folder = Path(place)
+    if not folder.name.startswith("programs-"):
+        return f"{place}, by JAX's own settings"
+    everything = stored(folder.parent)
+    programs = sum(file.parent == folder and file.suffix == ".program" for _, _, file in everything)
+    size = sum(size for _, size, _ in everything) / _MIB
+    note = "" if os.access(folder, os.W_OK) else ", which cannot be written"
+    bounded = f"{size:,.1f} of at most {MOST_BYTES / _MIB:,.0f} MiB with those of other versions"
+    return f"{place}{note}: {programs:,} programs; {bounded}"
+
+
+def _hits() -> str:
+    """Whether a program that one process has compiled is loaded by another."""
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True)
+        if done.returncode:
+            return f"not known, as the test failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
+    if done.stdout.split()[-1:] == ["hits"]:
+        return "yes: a process loads what another has compiled"
+    return "no: what a process compiles, the next one compiles again"
