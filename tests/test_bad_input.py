@@ -240,6 +240,7 @@ def test_head(refused: Callable[..., str]) -> None:
     problem = SYNTHETIC + "budget = 10"
     assert refused(problem, head="").startswith("runs = missing: a whole number from 1 to 2147483647")
     assert refused(problem, head="runs = 0").startswith("runs = 0: a whole number from 1")
+    assert refused(problem, head='runs = "20"').startswith('runs = "20": a whole number from 1')
     assert refused(problem, head="runs = 1\nseed = -1").startswith("seed = -1: a whole number from 0 to 4294967295")
     assert refused(problem, head="runs = 1\nrun = 1").startswith("run = 1: no such key; there are seed, runs, problem")
     assert refused(problem, head="runs = ").startswith("STUDY = study.toml: a TOML file (")

@@ -344,6 +344,9 @@ def test_show_where_nothing_can_be_written(
     (tmp_path / "finished.json").unlink()
     assert cli.main(["show", str(tmp_path)]) == 0
     assert "goes on, or was interrupted" in capsys.readouterr().err
+    (tmp_path / "summary.json").unlink()
+    assert cli.main(["show", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(f"jaxbandit: DIR = {tmp_path}: a finished study; the command that began")
 
 
 def full(*_: Any) -> None:

@@ -127,8 +127,12 @@ def test_describe_a_study_and_a_table(study: Path, tmp_path: Path, capsys: pytes
         "claims.csv: 13 rows, 3 columns", '  flight: 5 different values, 0 empty cells, such as "a"',
     ]  # fmt: skip
     assert "--entity" in lines[-1]
+    assert cli.main(["describe", str(claims), "--entity", "flight", "--value", "dep", "--value", "price"]) == 0
+    again = capsys.readouterr().out
     assert cli.main(["describe", str(claims), "--entity", "flight", "--value", "dep", "price"]) == 0
-    assert capsys.readouterr().out.splitlines()[4:] == description(load(study))[1:]
+    told = capsys.readouterr().out
+    assert told == again
+    assert told.splitlines()[4:] == description(load(study))[1:]
     with closing(sqlite3.connect(tmp_path / "claims.db")) as base, base:
         base.execute("CREATE TABLE one (k TEXT, v TEXT)")
         base.execute("CREATE TABLE two (k TEXT, v TEXT)")
@@ -152,6 +156,7 @@ def test_describe_a_study_and_a_table(study: Path, tmp_path: Path, capsys: pytes
         (["describe", "CLAIMS", "--entity", "flight", "--value", "dep", "--normalise", "up"], "normalise = up: "),
         (["describe", "STUDY", "--value", "dep"], "--value = dep: for a table alone"),
         (["run", "STUDY", "--out", "OUT", "--target", "90"], "--target = 90.0: a share of all false values, above 0"),
+        (["run", "STUDY", "--out", "OUT", "--target", "most"], "--target = most: a number"),
         (["run", "STUDY", "--out", "OUT", "--target", "0"], "--target = 0.0: a share of all false values, above 0"),
         (["run", "STUDY", "--out", "OUT", "--target", "nan"], "--target = nan: a share of all false values"),
         (["run", "DRAWN", "--out", "OUT", "--target", "0.9"], "--target = 0.9: none for cleaning/synthetic"),
@@ -259,6 +264,9 @@ def test_conclusions() -> None:
         "no policy and budget that were run remove 95 % with a confidence of 95 %; the most is 93.0 % [91.0, 95.0], by "
         "ee with a budget of 200"
     )
+    # Policies that cost the same: the one that removes more.
+    equal = _curves(random=[(100, 0.92, 0.91, 0.93)], index=[(100, 0.95, 0.94, 0.96)])
+    assert conclude(30, 12, equal, 0.9)[-2].startswith("to remove 90 %, the cheapest that was run is index with")
     assert "--target 0.9" in conclude(30, 12, curves, None)[-1]
     assert "known-sc was run" in conclude(30, 12, _curves(known_sc=[(5, 0.5, 0.4, 0.6)]), 0.9)[-1]
     one = conclude(30, 12, _curves(random=[(5, 0.5, None, None)]), 0.1)

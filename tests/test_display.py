@@ -99,7 +99,7 @@ def test_table(out: Path) -> None:
     [
         (lambda out: plot(out, "tails"), "metric = tails: one of heads, never, thrown"),
         (lambda out: table(out, ["heads", "tails"]), "metric = tails: one of heads"),
-        (lambda out: plot(out, x="sides"), "x = sides: a param with several values: budget, odds, share, throws"),
+        (lambda out: plot(out, x="sides"), "x = sides: a param that differs between rows: budget, odds, share, throws"),
         (lambda out: plot(out / "none"), "DIR = "),
         (lambda out: plot([]), "results = 0 items: rows as summary.json has them"),
         (lambda out: plot([{"policy": 1}]), "results = 1 items: rows as"),
@@ -131,7 +131,7 @@ def test_show_draws_what_is_asked_for(out: Path, capsys: pytest.CaptureFixture[s
     assert (out / "figure.png").read_bytes() != other
     for wrong, line in (
         (["--metric", "tails"], "metric = tails: one of heads, never, thrown"),
-        (["--x", "sides"], "x = sides: a param with several values: budget, odds, share, throws"),
+        (["--x", "sides"], "x = sides: a param that differs between rows: budget, odds, share, throws"),
         (["--format", "gif"], "--format = gif: one of text, markdown, latex, csv, json, png, pdf, svg"),
     ):
         before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}

@@ -50,7 +50,8 @@ def _at(budget: int, curves: Curves, entities: int) -> str:
         more = f" (which finishes {finished:,.0f} of {entities:,} entities)" if place == 0 else ""
         parts.append(f"{_share(found[policy])} by {policy}{more}")
     if len(order) > _SHOWN:
-        parts.append(f"less by {len(order) - _SHOWN} more")
+        others = order[_SHOWN:]
+        parts.append(f"less by {others[0] if len(others) == 1 else f'{len(others)} more'}")
     parts += [f"{_share(found[policy])} by {policy}, which is out of reach" for policy in found if _reference(policy)]
     return "; ".join(parts)
 
@@ -77,7 +78,7 @@ def _aimed(curves: Curves, target: float | None) -> list[str]:
             f"no policy and budget that were run remove {100 * target:g} % with a confidence of 95 %; the most is "
             f"{_share(most)}, by {best} with a budget of {most[0]:,}"
         ]
-    policy = min(enough, key=lambda each: (enough[each][0], _mean(curves["cleans"], each, enough[each][0])))
+    policy = min(enough, key=lambda each: (*_cost(curves, each, enough[each][0]), -enough[each][1]))
     point = enough[policy]
     spent = _mean(curves["cleans"], policy, point[0])
     of_it = f", of which it spends {spent:,.0f}" if spent < 0.99 * point[0] else ""
@@ -94,6 +95,11 @@ def _aimed(curves: Curves, target: float | None) -> list[str]:
     if below:
         lines.append(f"{policy} with {below[-1][0]:,} removes {_share(below[-1])}; budgets in between were not run")
     return lines
+
+
+def _cost(curves: Curves, policy: str, budget: int) -> tuple[int, float]:
+    """A budget, and what a policy spends of it on average."""
+    return budget, _mean(curves["cleans"], policy, budget)
 
 
 def _budget(point: Point) -> float:

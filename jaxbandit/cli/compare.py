@@ -40,6 +40,7 @@ class Compare:
         elif compare.in_pairs(data) or self.differences or self.baseline is not None:
             differences = compare.paired_differences(data, self.metric, self.baseline)
             tables = [compare.ranks(data, self.metric), differences]
+            say("the intervals of the differences hold together, all with 95 %, so each is wider than one alone")
         else:
             tables = [compare.by_rank(compare.ranks(data, self.metric)), compare.leaders(data, self.metric)]
             say("the second table has the best policy under each setting, and those that the runs cannot tell from it")

@@ -9,6 +9,12 @@ import tyro
 from jaxbandit.cli.arguments import Plugins
 from jaxbandit.errors import BadInput
 
+Columns = Annotated[
+    tuple[tuple[str, ...], ...],  # by occurrence: --value A B and --value A --value B name the same columns
+    tyro.conf.UseAppendAction,
+    tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="(default: none)"),
+]
+
 
 @dataclass(frozen=True)
 class Describe:
@@ -16,9 +22,9 @@ class Describe:
 
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """A study file (.toml), or a table: a CSV file or an SQLite database."""
-    entity: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="(default: none)")] = ()
+    entity: Columns = ()
     """Of a table of claims, the columns that name the entity."""
-    value: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="(default: none)")] = ()
+    value: Columns = ()
     """The columns of claimed values, each of them an entity of its own."""
     table: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the only one)")] = None
     """The table of an SQLite database."""
@@ -34,7 +40,8 @@ class Describe:
         from jaxbandit.study.describe import description
         from jaxbandit.study.spec import load
 
-        for name, given in (("--entity", self.entity), ("--value", self.value), ("--table", self.table)):
+        entity, value = _named(self.entity), _named(self.value)
+        for name, given in (("--entity", entity), ("--value", value), ("--table", self.table)):
             if given:
                 shown = given if isinstance(given, str) else " ".join(given)
                 raise BadInput(name, shown, "for a table alone; a study file names its columns")
@@ -47,8 +54,9 @@ class Describe:
         from jaxbandit.cleaning.describe import describe
         from jaxbandit.cleaning.extract import ambiguity
 
-        if bool(self.entity) != bool(self.value):
-            missing, there = ("--value", "--entity") if self.entity else ("--entity", "--value")
+        entity, value = _named(self.entity), _named(self.value)
+        if bool(entity) != bool(value):
+            missing, there = ("--value", "--entity") if entity else ("--entity", "--value")
             raise BadInput(missing, "missing", f"to be given together with {there}, or neither")
         names = tables.header(self.file, self.table)
         rows = [cells for _, cells in tables.columns(self.file, {"columns": names}, self.table)]
@@ -60,7 +68,12 @@ class Describe:
                 f"  {name}: {len(different):,} different values, {values.count(''):,} empty cells"
                 + (f', such as "{example}"' if example else "")
             )
-        if not self.entity:
+        if not entity:
             return [*lines, "for what its claims disagree on, name the columns: --entity COLUMN ... --value COLUMN ..."]
-        found = ambiguity(self.file, self.entity, self.value, self.table, normalise=self.normalise)
+        found = ambiguity(self.file, entity, value, self.table, normalise=self.normalise)
         return [*lines, *describe(found)]
+
+
+def _named(columns: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """All columns that an option names, in whichever occurrence of it."""
+    return tuple(name for names in columns for name in names)

@@ -69,6 +69,8 @@ def _complaint(argv: Sequence[str], box: str) -> BadInput:
         return BadInput(found[2], found[1], f"one of {found[3]}".replace("'", ""))
     if found := re.search(r"Error parsing (\S+): .*invalid literal for int\(\) with base 10: '(.*?)'", text):
         return BadInput(found[1], found[2], "a whole number")
+    if found := re.search(r"Error parsing (\S+): .*could not convert string to float: '(.*?)'", text):
+        return BadInput(found[1], found[2], "a number")
     return BadInput("arguments", " ".join(argv), usage)
 
 

@@ -39,6 +39,10 @@ class Show:
         kind = self.format if self.format in ("png", "pdf", "svg") else "png"
         form = cast("Format", self.format) if self.format in get_args(Format) else "text"
         if (self.folder / RESULTS).exists() and not (self.folder / folder.FINISHED).exists():
+            if not (self.folder / folder.SUMMARY).exists():
+                raise BadInput(
+                    "DIR", str(self.folder), "a finished study; the command that began this one continues it"
+                )
             say(f"the study in {self.folder} goes on, or was interrupted: this is what it had before")
         more = folder.read(self.folder / folder.TIMINGS) if (self.folder / folder.TIMINGS).exists() else []
         chosen = bool(self.metric or self.x)

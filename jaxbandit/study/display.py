@@ -68,7 +68,7 @@ def drawing(results: "Results", metric: str | None = None, x: str | None = None)
     rows = _chosen(rows, metrics(rows)[:1] if metric is None else [metric])
     params = varying(rows)
     if x is not None and x not in params:
-        raise BadInput("x", x, f"a param with several values: {', '.join(params) or 'there is none'}")
+        raise BadInput("x", x, f"a param that differs between rows: {', '.join(params) or 'there is none'}")
     given = [name for name in params if all(name in row["params"] for row in rows)]
     title = Path(results).resolve().name if isinstance(results, str | Path) else ""
     return picture.of_rows(rows, about.get("swept", given), title, about.get("labels_of_axes", {}), x)

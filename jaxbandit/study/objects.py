@@ -101,7 +101,8 @@ def experiment(
     used = {each.name for kind in kinds.values() for each in kind.parameters} | set(made_by or ())
     for name in swept:
         if name not in used:
-            raise BadInput("sweep", name, "a parameter of a function that makes the problem or a policy")
+            takes = f"a policy's takes the problem first: lambda problem, {name}: ..."
+            raise BadInput("sweep", name, f"a parameter of a function that makes the problem or a policy; {takes}")
     measured = _measured(metrics)
     if not isinstance(checkpoints, list | tuple | np.ndarray):
         raise BadInput("checkpoints", checkpoints, "a list of budgets")
