@@ -73,7 +73,7 @@ def test_checkpoints_are_runs_with_smaller_budgets(kind: str, on_tape: bool) -> 
     for column, budget in enumerate([*at, 300]):
         alone = simulate(problem(budget=budget, on_tape=on_tape), policy, runs=200, seed=2)
         if on_tape or column == 0:
-            for answer in alone:
+            for answer in alone.keys() - {"endless"}:
                 assert np.array_equal(curve[answer][:, :, column], alone[answer]), (budget, answer)
         else:
             difference = curve["removed"][0, :, column].astype(float) - alone["removed"][0]
