@@ -87,7 +87,10 @@ def inspect(role: str, instance: Any) -> None:
 @functools.cache
 def _inspect_class(role: str, kind: Any) -> None:
     name = f"{role} {kind.__name__}"
+    walks = callable(getattr(kind, "advance", None))  # then nothing else asks and tells
     for method in _METHODS[role]:
+        if walks and method in ("ask", "tell"):
+            continue
         if not callable(getattr(kind, method, None)):
             raise BadInput(f"{name}.{method}", "missing", f"a method; a {role} has {_listed(_METHODS[role])}; {PAGE}")
     if kind.__module__.partition(".")[0] == "jaxbandit":

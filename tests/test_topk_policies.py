@@ -335,8 +335,8 @@ def test_lucb_with_checkpoints_gives_the_bits_of_smaller_budgets(rewards: str) -
     curve = simulate(arms(most, means, law), policies, runs=40, checkpoints=checkpoints)
     for place, budget in enumerate((*checkpoints, most)):
         alone = simulate(arms(budget, means, law), policies, runs=40)
-        for name, values in alone.items():
-            np.testing.assert_array_equal(curve[name][:, :, place], values, f"{name} at {budget}")
+        for name in alone.keys() - {"endless"}:
+            np.testing.assert_array_equal(curve[name][:, :, place], alone[name], f"{name} at {budget}")
     assert curve["pulls"][:, :, -1].max() > 77
 
 

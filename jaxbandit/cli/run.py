@@ -35,6 +35,7 @@ class Run:
 
         study = load(self.study)
         check_target(study, self.target)
+        study.configurations()  # what does not fit is said before all else
         for line in description(study) if reads_files(study) else ():
             say(line)
         with workers(self.scheduler) as (executor, in_flight), progress_shown(self.out) as progress:
