@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.cleaning.pool import Entry, below, row_at
-from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, Totals, Tries, View, Walk
+from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, Totals, View, Walk
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import uniform
@@ -35,11 +35,6 @@ def run_length(word: Array, unmet: Array, alive: Array, first: Array) -> Array:
         share = share * (jnp.where(first, 1, chance) if done == 0 else chance)
         length = length + (u < share).astype(jnp.int32)
     return length
-
-
-def single(view: View, at: Entry, over: Array) -> Tries:
-    """One operation on an entity; none where the run is over."""
-    return Tries(at.entity, at.tried, once(view.false_values(at.entity) - at.gained), jnp.where(over, 0, 1))
 
 
 def _written(rows: Array, start: Array, some: Array) -> Array:
