@@ -44,12 +44,11 @@ class Tune:
         from jaxbandit.study.describe import description, reads_files
         from jaxbandit.study.spec import load
         from jaxbandit.tuning import claimed
-        from jaxbandit.tuning.plan import Plan
+        from jaxbandit.tuning.plan import leaves_open
 
         study = load(self.study)
-        plan = Plan.of(study)
         by_formula = not study.tune and study.family.tune is not None
-        by_simulation = bool(study.tune) or (self.out is not None and any(each.axes for each in plan.policies))
+        by_simulation = bool(study.tune) or (self.out is not None and leaves_open(study))
         if not by_formula and not by_simulation:
             allowed = "a study with a table [tune], or with policies whose parameters are left open: see docs/tuning.md"
             raise BadInput("STUDY", str(self.study), allowed)

@@ -95,6 +95,16 @@ class Plan:
         return -1.0 if self.metric.lower_is_better else 1.0
 
 
+def leaves_open(study: Study) -> bool:
+    """Whether a policy of the study is not given a parameter that says where its best value is to be looked for."""
+    kinds = study.family.policies
+    return any(
+        each.search is not None and each.name not in table
+        for table in study.policies
+        for each in kinds[table["kind"]].parameters
+    )
+
+
 def _number(field: str, value: Any, low: float, high: float) -> float:
     sound = isinstance(value, int | float) and not isinstance(value, bool) and low <= value < high
     if not sound:
