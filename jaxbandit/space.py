@@ -21,14 +21,14 @@ class Range:
     whole: bool = False
 
     def at(self, share: float) -> float | int:
-        """The number at a share of the way from ``low`` to ``high``, 0 to 1."""
+        """The number at a share of the way from ``low`` to ``high``, 0 to 1, of four digits."""
         low, high = (self.low - 0.5, self.high + 0.5) if self.whole else (self.low, self.high)
         if self.log:
             low = max(low, self.low / 2)
             value = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
         else:
             value = low + share * (high - low)
-        value = min(max(value, self.low), self.high)
+        value = min(max(float(f"{value:.4g}"), self.low), self.high)
         return min(max(round(value), int(self.low)), int(self.high)) if self.whole else value
 
     def spread(self, count: int) -> list[Any]:

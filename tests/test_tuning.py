@@ -115,6 +115,7 @@ def test_domains() -> None:
     assert Range(1, 100, log=True).spread(3) == pytest.approx([1, 10, 100])
     assert Range(1, 4, whole=True).spread(10) == [1, 2, 3, 4]
     assert {Range(1, 12, log=True, whole=True).at(share) for share in np.linspace(0, 1, 100)} == set(range(1, 13))
+    assert Range(0.01, 0.9, log=True).at(1 / 3) == 0.04481
     assert Choice(("a", "b")).at(1.0) == "b"
     wrong = [{"from": 1}, {"from": 2, "to": 1}, {"from": 0, "to": 1, "log": True}, "words", [], {"to": 1, "from": "x"}]
     for given in wrong:
