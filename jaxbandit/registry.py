@@ -87,7 +87,8 @@ class PolicyKind:
     """``build`` takes the setting and the parsed parameters, and returns the policy and the parameters to report.
 
     ``anytime``: whether the policy does the same whatever its budget, until that is spent. Its runs can be recorded at
-    checkpoints, which are smaller budgets.
+    checkpoints, which are smaller budgets. ``reference``: whether it knows the truth, so that it shows how well a
+    policy could do, and is none to take.
     """
 
     name: str
@@ -97,6 +98,7 @@ class PolicyKind:
     anytime: bool = False
     fingerprint: str = ""
     """Of the source of a plugin that it comes from."""
+    reference: bool = False
 
 
 def measured(metric: Metric, setting: Any, answers: Mapping[str, np.ndarray]) -> np.ndarray:

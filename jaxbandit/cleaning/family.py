@@ -317,7 +317,7 @@ def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
 POLICIES = (
     PolicyKind(
         "known-sc", "knows every sc-probability: the reference (section 3.3)", (), lambda setting: (KnownSc(), {}),
-        anytime=True,
+        anytime=True, reference=True,
     ),
     PolicyKind(
         "random", "an entity at random for each operation (section 4.1)", (),

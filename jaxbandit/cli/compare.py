@@ -43,5 +43,8 @@ class Compare:
             say("the intervals of the differences hold together, all with 95 %, so each is wider than one alone")
         else:
             tables = [compare.by_rank(compare.ranks(data, self.metric)), compare.leaders(data, self.metric)]
-            say("the second table has the best policy under each setting, and those that the runs cannot tell from it")
+            say(
+                f"the second table has the best policy under each setting{compare.besides(data) or ','} and those that "
+                "the runs cannot tell from it"
+            )
         sys.stdout.write("\n".join(render(table, self.format) for table in tables))

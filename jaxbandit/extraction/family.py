@@ -218,7 +218,7 @@ POLICIES = (
     PolicyKind("root-chao", "the root's queries alone, by Chao92 and Shen", (), _root_chao),
     PolicyKind("gs-exact", "crux with the true gain and no sigma: how well it could do",
                (Parameter("reach", one_of(*REACH), "the nodes to choose from: those below nodes asked, or all",
-                          REACH[0]),), _gs_exact),
+                          REACH[0]),), _gs_exact, reference=True),
     PolicyKind("bfs", "one query a node, breadth first, not below an empty answer",
                (Parameter("configuration", _pair, "the pair [k, l] to ask; drawn at each node where left out", None,
                           swept=False),
