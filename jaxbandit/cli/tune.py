@@ -2,6 +2,8 @@
 
 import json
 import sys
+import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,8 @@ from jaxbandit.errors import BadInput
 from jaxbandit.progress import Display, Status
 
 _TUNED = "tuned.json"
+_LONG = 5.0
+"""Seconds after which a policy's result is worth a line before the table."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Tune:
         """Prints the table of tuned parameters."""
         from jaxbandit.study import folder
         from jaxbandit.study.describe import description, reads_files
+        from jaxbandit.study.families import FAMILIES
         from jaxbandit.study.run import facts
         from jaxbandit.study.spec import load
         from jaxbandit.study.summary import Row, dumps, identity, show
@@ -44,7 +49,11 @@ class Tune:
 
         study = load(self.study)
         if study.family.tune is None:
-            raise BadInput("problem.kind", study.problem["kind"], "a problem of a family whose policies can be tuned")
+            tuned_ones = " or ".join(name for name, family in FAMILIES.items() if family.tune is not None)
+            allowed = (
+                f"a problem of {tuned_ones}, where parameters are searched for; elsewhere run compares lists of them"
+            )
+            raise BadInput("problem.kind", study.problem["kind"], allowed)
         for line in description(study) if reads_files(study) else ():
             say(line)
         settings = list(study.settings())
@@ -55,18 +64,19 @@ class Tune:
             tuned = self._tuned_before()
             rows: list[Row] = []
             for number, (setting, params) in enumerate(settings):
-                display(Status(number, len(settings), f"tuning for {show(params) if params else 'the problem'}"))
+                status = Status(number, len(settings), f"tuning for {show(params) if params else 'the problem'}")
+                display(status)
                 key = identity(params)
                 if key not in tuned:
-                    tuned[key] = []
-                    for row in study.family.tune(setting):
-                        tuned[key].append({**row, "params": {**params, **row["params"]}})
-                        display.say(f"jaxbandit: {row['policy']}, {row['metric']} = {row['mean']:.6g}")
+                    found = _told(study.family.tune(setting), status, display)
+                    tuned[key] = [{**row, "params": {**params, **row["params"]}} for row in found]
                     if self.out is not None:
                         folder.write(self.out / _TUNED, json.dumps(tuned).encode())
                 rows += tuned[key]
             if self.out is not None:
                 folder.write(self.out / folder.SUMMARY, dumps(rows))
+        if self.out is not None:
+            say(f"results in {self.out}")
         sys.stdout.write(render(rows))
 
     def _tuned_before(self) -> dict[str, list[Any]]:
@@ -77,3 +87,25 @@ class Tune:
             return {}
         tuned: dict[str, list[Any]] = folder.read(self.out / _TUNED)
         return tuned
+
+
+def _told(rows: Iterable[dict[str, Any]], status: Status, display: Display) -> list[dict[str, Any]]:
+    """The rows of a setting, as a list. What they were tuned for is said as they come: of each policy that took long, a
+    line, since its other rows come with the first one and are in the table."""
+    from jaxbandit.study.summary import identity, show
+
+    found: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    since = time.monotonic()
+    for row in rows:
+        found.append(row)
+        which = identity([row["policy"], row["params"]])
+        if which not in seen:
+            seen.add(which)
+            took, since = time.monotonic() - since, time.monotonic()
+            if took >= _LONG:
+                what = f"{row['policy']} ({show(row['params'])}): {row['metric']} {row['mean']:,.6g}"
+                display.say(f"jaxbandit: {what}, after {took:.0f} s")
+        done = ", ".join(dict.fromkeys(each["policy"] for each in found))
+        display(status._replace(doing=f"{status.doing}, {done} done"))
+    return found
