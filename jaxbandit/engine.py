@@ -28,6 +28,15 @@ def _as_list(value: P | Sequence[P]) -> list[P]:
     return list(value) if isinstance(value, list | tuple) else [value]  # type: ignore[list-item]
 
 
+def count_programs(pairs: Sequence[tuple[Problem, Policy]]) -> int:
+    """About how many programs ``simulate_pairs`` compiles for these configurations, at one size."""
+    shapes = set()
+    for problem, policy in pairs:
+        leaves, treedef = jax.tree.flatten((problem, accelerated(policy, problem)))
+        shapes.add((treedef, *(np.shape(leaf) for leaf in leaves)))
+    return len(shapes)
+
+
 def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Cut, list[Array], list[Array], list[int]]]:
     """Configurations that run together: one structure, equal arrays; their differing scalars are stacked."""
     found: dict[Any, list[int]] = {}
