@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from jaxbandit.contract import brief, place, raised_in
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Policy, Problem
 
 
@@ -196,15 +196,10 @@ def whole(low: int, high: int) -> Callable[[str, Any], int]:
 
     def check(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise BadInput(name, _quoted(value), f"a whole number from {low} to {high}")
+            raise BadInput(name, quoted(value), f"a whole number from {low} to {high}")
         return value
 
     return check
-
-
-def _quoted(value: Any) -> Any:
-    """A text that reads as a number in quotation marks: "20" is wrong for being a text, which 20 would not show."""
-    return f'"{value}"' if isinstance(value, str) and value.strip("+-.0123456789e_") == "" else value
 
 
 def real(low: float, high: float) -> Callable[[str, Any], float]:
@@ -212,7 +207,7 @@ def real(low: float, high: float) -> Callable[[str, Any], float]:
 
     def check(name: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise BadInput(name, _quoted(value), f"a number from {low:g} to {high:g}")
+            raise BadInput(name, quoted(value), f"a number from {low:g} to {high:g}")
         return float(value)
 
     return check

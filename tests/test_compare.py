@@ -332,6 +332,27 @@ def test_a_policy_that_knows_the_truth_is_no_answer(tmp_path: Path, capsys: pyte
     assert "<h2>The best, besides the reference best, and what the runs cannot tell from it</h2>" in report(tmp_path)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_metric_without_values_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a line, and by no warning of NumPy's; its picture is empty."""
+    mapping = {
+        "runs": 9,
+        "problem": {"kind": "toy/coins", "budget": 4},
+        "policy": [{"kind": "best"}, {"kind": "mixed"}],
+    }
+    run(Study.of(mapping), tmp_path)
+    for asked in (["compare"], ["compare", "--quantiles", "0.5"], ["show"]):
+        assert cli.main([*asked[:1], str(tmp_path), "--metric", "never", *asked[1:]]) == 0
+        shown, said = capsys.readouterr()
+        assert "–" in shown
+        line = "jaxbandit: never is not a number in runs of best, mixed, which are not compared there\n"
+        assert (line in said) == (asked[0] == "compare")
+    data = open_results(tmp_path)
+    data["never"] = data["never"].copy(data=np.full(data["never"].shape, np.nan))
+    assert leaders(data, "never") == []
+    assert [row["mean"] for row in [*ranks(data, "never"), *quantiles(data, [0.5], "never")]] == [None] * 8
+
+
 def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's word for it, from a file system of 256 KiB where one can be made, else put in its place."""
     study = tmp_path / "study.toml"

@@ -35,6 +35,10 @@ class Compare:
         from jaxbandit.study.table import render
 
         data = open_results(self.folder)
+        metric = self.metric or data.attrs["metrics"].split()[0]
+        if without := compare.lacking(data, metric):
+            some = ", ".join(without[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
+            say(f"{metric} is not a number in runs of {some}, which are not compared there")
         if self.quantiles:
             tables = [compare.quantiles(data, self.quantiles, self.metric)]
         elif compare.in_pairs(data) or self.differences or self.baseline is not None:

@@ -59,7 +59,8 @@ def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: 
     rows = []
     for params, values in points:
         for one, other in pairs:
-            difference = values[one] - values[other]
+            with np.errstate(invalid="ignore"):  # of runs that have no value
+                difference = values[one] - values[other]
             mean, half = float(difference.mean()), _half_width(difference, level, planned)
             found = _finite(mean)
             low, high = (None, None) if found is None or half is None else (mean - half, mean + half)
@@ -242,13 +243,28 @@ def quantiles(data: "xr.Dataset", probabilities: Sequence[float], metric: str | 
                         policy=str(label),
                         params=params,
                         metric=f"{metric}, {probability:g} quantile",
-                        mean=_finite(float(np.quantile(own, probability))),
+                        mean=_quantile(own, probability),
                         ci_low=_finite(float(own[low])) if sure else None,
                         ci_high=_finite(float(own[high])) if sure else None,
                         runs=runs,
                     )
                 )
     return rows
+
+
+def _quantile(ordered: np.ndarray, probability: float) -> float | None:
+    return float(np.quantile(ordered, probability)) if np.isfinite(ordered).all() else None
+
+
+def lacking(data: "xr.Dataset", metric: str | None = None) -> list[str]:
+    """The policies with runs in which the metric is not a number: they have no mean, and so no rank and no difference.
+
+    Raises:
+        BadInput: for a metric that is not in the data, and missing runs.
+    """
+    found = (values for _, values in _points(data, _checked(data, metric)))
+    without = [~np.isfinite(values).all(axis=1) for values in found]
+    return [str(label) for label, gone in zip(data["policy"].values, np.any(without, axis=0), strict=True) if gone]
 
 
 def _finite(value: float) -> float | None:
