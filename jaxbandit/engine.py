@@ -14,7 +14,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.contract import briefly, inspect
 from jaxbandit.devices import use_all_cores
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, execution_of
 from jaxbandit.lanes import AXIS, Cut, Lane, bytes_of, compiled, empty_lanes, shapes_of
 from jaxbandit.progress import Progress, Status, shown
@@ -26,6 +26,15 @@ P = TypeVar("P")
 
 def _as_list(value: P | Sequence[P]) -> list[P]:
     return list(value) if isinstance(value, list | tuple) else [value]  # type: ignore[list-item]
+
+
+def count_programs(pairs: Sequence[tuple[Problem, Policy]]) -> int:
+    """About how many programs ``simulate_pairs`` compiles for these configurations, at one size."""
+    shapes = set()
+    for problem, policy in pairs:
+        leaves, treedef = jax.tree.flatten((problem, accelerated(policy, problem)))
+        shapes.add((treedef, *(np.shape(leaf) for leaf in leaves)))
+    return len(shapes)
 
 
 def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Cut, list[Array], list[Array], list[int]]]:
@@ -102,13 +111,17 @@ def simulate(
     if {len(problems), len(policies)} - {1, count}:
         raise BadInput("policy", f"{len(policies)} of them", f"1, or as many as problems ({len(problems)})")
     for name, value, low, high in (
-        ("runs", runs, 1, 2**31 - 1), ("seed", seed, 0, 2**32 - 1), ("first_run", first_run, 0, 2**32 - runs),
+        ("runs", runs, 1, 2**31 - 1), ("seed", seed, 0, 2**32 - 1), ("first_run", first_run, 0, 2**32 - 1),
         ("max_steps", 1 if max_steps is None else max_steps, 1, 2**62),
+        ("lanes", 1 if lanes is None else lanes, 1, 2**31 - 1),
     ):  # fmt: skip
-        if not isinstance(value, int | np.integer) or not low <= value <= high:
-            raise BadInput(name, value, f"a whole number from {low} to {high}")
-    if lanes is not None and lanes < 1:
-        raise BadInput("lanes", lanes, "at least 1")
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+            raise BadInput(name, quoted(value), f"a whole number from {low} to {high}")
+    if first_run + runs > 2**32:
+        raise BadInput("first_run", first_run, f"a whole number from 0 to {2**32 - runs}")
+    budgets = np.asarray(checkpoints)
+    if budgets.ndim != 1 or (budgets.size and not np.issubdtype(budgets.dtype, np.number)):
+        raise BadInput("checkpoints", checkpoints, "a list of budgets")
     for role, given in (("problem", problems), ("policy", policies)):
         for each in given:
             inspect(role, each)

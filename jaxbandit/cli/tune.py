@@ -3,6 +3,8 @@
 import json
 import sys
 import tempfile
+import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,8 @@ from jaxbandit.errors import BadInput
 from jaxbandit.progress import Display, Status
 
 _TUNED = "tuned.json"
+_LONG = 5.0
+"""Seconds after which a policy's result is worth a line before the table."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +92,18 @@ class Tune:
         rows: list[Row] = []
         with Display("tuning", "problems") as display:
             for number, (setting, params) in enumerate(settings):
-                display(Status(number, len(settings), f"tuning for {show(params) if params else 'the problem'}"))
+                status = Status(number, len(settings), f"tuning for {show(params) if params else 'the problem'}")
+                display(status)
                 key = identity(params)
                 if key not in tuned:
-                    tuned[key] = []
-                    for row in study.family.tune(setting):
-                        tuned[key].append({**row, "params": {**params, **row["params"]}})
-                        display.say(f"jaxbandit: {row['policy']}, {row['metric']} = {row['mean']:.6g}")
+                    found = _told(study.family.tune(setting), status, display)
+                    tuned[key] = [{**row, "params": {**params, **row["params"]}} for row in found]
                     if self.out is not None:
                         folder.write(self.out / _TUNED, json.dumps(tuned).encode())
                 rows += tuned[key]
         if self.out is not None:
             folder.write(self.out / folder.SUMMARY, dumps(rows))
+            say(f"results in {self.out}")
         sys.stdout.write(render(rows))
 
     def _tuned_before(self) -> dict[str, list[Any]]:
@@ -110,3 +114,25 @@ class Tune:
             return {}
         tuned: dict[str, list[Any]] = folder.read(self.out / _TUNED)
         return tuned
+
+
+def _told(rows: Iterable[dict[str, Any]], status: Status, display: Display) -> list[dict[str, Any]]:
+    """The rows of a setting, as a list. What they were tuned for is said as they come: of each policy that took long, a
+    line, since its other rows come with the first one and are in the table."""
+    from jaxbandit.study.summary import identity, show
+
+    found: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    since = time.monotonic()
+    for row in rows:
+        found.append(row)
+        which = identity([row["policy"], row["params"]])
+        if which not in seen:
+            seen.add(which)
+            took, since = time.monotonic() - since, time.monotonic()
+            if took >= _LONG:
+                what = f"{row['policy']} ({show(row['params'])}): {row['metric']} {row['mean']:,.6g}"
+                display.say(f"jaxbandit: {what}, after {took:.0f} s")
+        done = ", ".join(dict.fromkeys(each["policy"] for each in found))
+        display(status._replace(doing=f"{status.doing}, {done} done"))
+    return found

@@ -27,7 +27,7 @@ from jaxbandit.outliers.truth import Definition, Labelled, Mixture, Source, inje
 from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.outliers.wrr import WRR, Share, rho_star
 from jaxbandit.random.trials import UNITS
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, parse, whole
+from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, Question, flag, one_of, parse, whole
 from jaxbandit.space import Range
 
 Answers = Mapping[str, np.ndarray]
@@ -391,6 +391,13 @@ def _described(setting: Setting) -> list[str]:
     ]
 
 
+_QUESTION = Question(
+    "correct", lambda setting: "which rule, how many pulls? Runs that find exactly the outliers:",
+    "to find exactly the outliers in {} of the runs", "a share of runs, above 0 and at most 1, such as 0.95", "pulls",
+    "pulls", capped=True,
+)  # fmt: skip
+
+
 FAMILY = Family(
     "outliers",
     {kind.name: kind for kind in PROBLEMS},
@@ -399,6 +406,7 @@ FAMILY = Family(
     common=("n", "budget"),
     tune=_planned,
     describe=_described,
+    question=_QUESTION,
 )
 
 __all__ = ["FAMILY", "Setting", "plan"]

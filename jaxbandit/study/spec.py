@@ -35,7 +35,7 @@ from jaxbandit.contract import brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
-from jaxbandit.registry import Family, Parameter, ProblemKind, Required, parse, whole
+from jaxbandit.registry import Family, Parameter, ProblemKind, Question, Required, parse, whole
 from jaxbandit.study.enough import StopWhen
 from jaxbandit.study.folder import checksum
 from jaxbandit.study.plugins import OWN, lookup
@@ -282,6 +282,11 @@ class Study:
             self.family, setting, problem, policy, name, params, self.label({"kind": name}, given), own,
             {name: shared[name] for name in _declared(self.kind.parameters, self.sweep)}, kind.anytime,
         )  # fmt: skip
+
+    @property
+    def question(self) -> Question | None:
+        """What the results are asked, if anything."""
+        return self.kind.question or self.family.question
 
     @cached_property
     def kind(self) -> ProblemKind:

@@ -13,7 +13,7 @@
     t = [1, 2, 3, 5, 8]
 
 A parameter that stands in the space is searched; so is a list of a policy. Without a space, a policy's parameters that
-the study leaves open are searched over the domains that they declare. Each policy's default is a candidate too.
+the study leaves open are searched over the domains that they declare. Each policy's default is a candidate too. Policies that know the truth, as ``known-sc``, are left out.
 """
 
 import math
@@ -117,9 +117,13 @@ def _opened(study: Study) -> tuple[Open, ...]:
     if space is not None and (not isinstance(space, Mapping) or not space):
         raise BadInput("tune.space", space, "a table of domains by parameter")
     kinds = {table["kind"]: study.family.policies[table["kind"]] for table in study.policies}
+    if all(kind.reference for kind in kinds.values()):
+        raise BadInput("policy", ", ".join(kinds), "a policy that does not know the truth")
     used: set[str] = set()
     found = []
     for table in study.policies:
+        if kinds[table["kind"]].reference:
+            continue
         kind, given, axes = kinds[table["kind"]], dict(table), {}
         del given["kind"]
         own = (space or {}).get(kind.name, {})
