@@ -15,7 +15,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxbandit.contract import briefly, inspect
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
-from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, execution_of
+from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, execution_of, lean
 from jaxbandit.lanes import AXIS, Cut, Lane, bytes_of, compiled, empty_lanes, shapes_of
 from jaxbandit.progress import Progress, Status, shown
 
@@ -135,6 +135,7 @@ def simulate_pairs(
     problems = [problem for problem, _ in pairs]
     if implementation == "fast":
         pairs = [(problem, accelerated(policy, problem)) for problem, policy in pairs]
+        pairs = [(lean(problem, policy), policy) for problem, policy in pairs]
     mesh = Mesh(np.array(devices or jax.local_devices()), (AXIS,), axis_types=(AxisType.Auto,))
     budgets = _checkpoints(checkpoints, problems)
     most = _enough_steps(problems) if max_steps is None else max_steps
