@@ -310,8 +310,8 @@ POLICIES = (
     ),
     PolicyKind(
         "epsilon-greedy", "greedy, but random with probability epsilon (section 4.3)",
-        (Parameter("epsilon", real(0, 1), "the share of random operations, 0 to 1", 0.5, search=Range(0.01, 1)),), _epsilon_greedy,
-        anytime=True,
+        (Parameter("epsilon", real(0, 1), "the share of random operations, 0 to 1", 0.5, search=Range(0.01, 1)),),
+        _epsilon_greedy, anytime=True,
     ),
     PolicyKind(
         "ee", "explore each entity with t operations, exploit it if a share q succeeded (section 5)",
