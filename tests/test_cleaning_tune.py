@@ -41,7 +41,7 @@ def test_a_table(tmp_path: Path) -> None:
     problem = {"kind": "cleaning/table", "path": "claims.csv", "entity": "entity", "value": "value"}
     setting = setting_of({**problem, "sc_pdf": {"beta": [2, 3]}}, tmp_path)
     assert setting.entities == 48
-    check(setting, [10, 60, 120, 200, 2000])
+    check(setting, [10, 60, 120, 200, 600])
 
 
 def test_flights() -> None:
