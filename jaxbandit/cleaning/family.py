@@ -11,7 +11,6 @@ import numpy as np
 
 from jaxbandit.cleaning import gamma
 from jaxbandit.cleaning.alike import MOST_FALSE_VALUES, REACH
-from jaxbandit.cleaning.conclude import conclude
 from jaxbandit.cleaning.crowd import fits
 from jaxbandit.cleaning.describe import describe
 from jaxbandit.cleaning.ee import EE, ee
@@ -33,12 +32,12 @@ from jaxbandit.errors import BadInput, under
 from jaxbandit.laws import Beta, Law, Uniform, fit_beta
 from jaxbandit.laws import parse as parse_law
 from jaxbandit.registry import (
-    Curves,
     Family,
     Metric,
     Parameter,
     PolicyKind,
     ProblemKind,
+    Question,
     flag,
     one_of,
     real,
@@ -231,9 +230,25 @@ def _listed(setting: Setting) -> np.ndarray:
     return setting.table.false_values
 
 
-def _concluded(setting: Setting, curves: Curves, target: float | None) -> list[str]:
+def _opening(setting: Setting) -> str:
     counts = _listed(setting)
-    return conclude(int(counts.sum()), int(np.count_nonzero(counts)), curves, target)
+    return (
+        f"which policy, which budget? Of {counts.sum():,} false values at {np.count_nonzero(counts):,} ambiguous "
+        "entities are removed"
+    )
+
+
+def _finishes(setting: Setting, means: Mapping[str, float]) -> str:
+    return f"finishes {means['finished']:,.0f} of {np.count_nonzero(_listed(setting)):,} entities"
+
+
+_QUESTION = Question(
+    "share", _opening, "to remove {}", "a share of all false values, above 0 and at most 1, such as 0.9", "cleans",
+    "operations",
+    aside=_finishes,
+    leaves="{policy} gives entities up for good: it has met all of them after {spent} operations, and leaves the rest "
+    "of a larger budget unspent",
+)  # fmt: skip
 
 
 def _modified(path: str) -> float:
@@ -267,7 +282,7 @@ PROBLEMS = (
             Parameter("normalise", one_of("none", "casefold"), "how values are compared: none or casefold", "none"),
             _SC_PDF,
             Parameter("paired", _always, "true", True, swept=False),
-        ), _table, (Metric("share", "share of all false values removed", _share, share=True),), _concluded,
+        ), _table, (Metric("share", "share of all false values removed", _share, share=True),), _QUESTION,
     ),
 )  # fmt: skip
 
@@ -317,7 +332,7 @@ def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
 POLICIES = (
     PolicyKind(
         "known-sc", "knows every sc-probability: the reference (section 3.3)", (), lambda setting: (KnownSc(), {}),
-        anytime=True,
+        anytime=True, reference=True,
     ),
     PolicyKind(
         "random", "an entity at random for each operation (section 4.1)", (),
