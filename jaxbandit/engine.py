@@ -15,7 +15,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxbandit.contract import briefly, inspect
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput, quoted
-from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, execution_of
+from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, execution_of, lean
 from jaxbandit.lanes import AXIS, Cut, Lane, bytes_of, compiled, empty_lanes, shapes_of
 from jaxbandit.progress import Progress, Status, shown
 
@@ -159,6 +159,7 @@ class Batch:
         problems = [problem for problem, _ in pairs]
         if implementation == "fast":
             pairs = [(problem, accelerated(policy, problem)) for problem, policy in pairs]
+            pairs = [(lean(problem, policy), policy) for problem, policy in pairs]
         self._mesh = Mesh(np.array(devices or jax.local_devices()), (AXIS,), axis_types=(AxisType.Auto,))
         self._budgets = _checkpoints(checkpoints, problems)
         self._most = _enough_steps(problems) if max_steps is None else max_steps

@@ -44,7 +44,7 @@ class Plan:
         from jaxbandit.study.table import render
         from jaxbandit.tuning import reach
 
-        study = load(self.study)
+        study = load(self.study, counted=False)
         wanted = reach.goal(study, self.metric, self.reach)
         found = reach.needed(study, wanted, self.parameter, self.from_, self.to, self.within, self.most_runs)
         sys.stdout.write(render(reach.rows_of(found, wanted, self.parameter), self.format))

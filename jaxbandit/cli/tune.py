@@ -50,7 +50,7 @@ class Tune:
         from jaxbandit.tuning import claimed
         from jaxbandit.tuning.plan import leaves_open
 
-        study = load(self.study)
+        study = load(self.study, counted=False)
         by_formula = not study.tune and study.family.tune is not None
         by_simulation = bool(study.tune) or (self.out is not None and leaves_open(study))
         if not by_formula and not by_simulation:

@@ -111,6 +111,7 @@ class Study:
         base: Path | None = None,
         labels: Mapping[str, Any] | None = None,
         family: Family | None = None,
+        counted: bool = True,
     ) -> "Study":
         """The study that ``mapping`` describes, with the keys of a study file.
 
@@ -119,6 +120,7 @@ class Study:
             base: the folder that paths in it are relative to; the current one where None.
             labels: params to report in every row, to tell this study's rows from another's.
             family: the family that ``problem.kind`` is of, where it is not a registered one.
+            counted: whether ``runs`` must be given, as ``run`` needs it and ``tune`` and ``plan`` do not.
 
         Raises:
             BadInput: naming the first key that is wrong.
@@ -129,8 +131,8 @@ class Study:
             if key not in keys:
                 raise BadInput(key, value, f"no such key; there are {', '.join(keys)}")
         seed = whole(0, MAX_SEED)("seed", given.get("seed", 0))
-        tuned_alone = "tune" in given and "runs" not in given
-        runs = 0 if tuned_alone else whole(1, MAX_RUNS)("runs", given.get("runs", "missing"))
+        uncounted = "runs" not in given and ("tune" in given or not counted)
+        runs = 0 if uncounted else whole(1, MAX_RUNS)("runs", given.get("runs", "missing"))
         problem, sweep, policies = (
             given.get("problem", "missing"),
             given.get("sweep", {}),
@@ -354,8 +356,8 @@ class Study:
                 raise BadInput("checkpoints", given, f"ascending budgets below {last}")
 
 
-def load(path: Path | str) -> Study:
-    """The study in a TOML file.
+def load(path: Path | str, counted: bool = True) -> Study:
+    """The study in a TOML file. ``counted``: see ``Study.of``.
 
     Raises:
         BadInput: naming the file where it cannot be read or is no TOML, or else the first key that is wrong.
@@ -367,7 +369,7 @@ def load(path: Path | str) -> Study:
         raise BadInput("STUDY", str(path), f"a file that can be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
         raise BadInput("STUDY", str(path), f"a TOML file ({' '.join(str(error).split())})") from None
-    return Study.of(mapping, base=path.parent)
+    return Study.of(mapping, base=path.parent, counted=counted)
 
 
 def _content(field: str, path: str) -> dict[str, str]:

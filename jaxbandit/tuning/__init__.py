@@ -49,7 +49,7 @@ def tune(
             folder of something else.
     """
     if not isinstance(study, Study):
-        study = Study.of({**study, "tune": {**study.get("tune", {}), **table}})
+        study = Study.of(study, counted=False)
     study = replace(study, tune={**study.tune, **table})
     with ExitStack() as held:
         tell = held.enter_context(shown(progress, "tuning", ""))

@@ -13,7 +13,8 @@
     t = [1, 2, 3, 5, 8]
 
 A parameter that stands in the space is searched; so is a list of a policy. Without a space, a policy's parameters that
-the study leaves open are searched over the domains that they declare. Each policy's default is a candidate too. Policies that know the truth, as ``known-sc``, are left out.
+the study leaves open are searched over the domains that they declare. Each policy's default is a candidate too.
+Policies that know the truth, as ``known-sc``, are left out.
 """
 
 import math
