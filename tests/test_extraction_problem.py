@@ -449,6 +449,11 @@ def test_truth_is_found_where_it_is() -> None:
         assert truth_in(problem, key, view, {"some": [hidden]})
 
 
+def test_a_problem_has_a_view_for_those_that_are_informed_or_says_so() -> None:
+    with pytest.raises(BadInput, match="informed_view = missing: a method, for GsExact, which is informed"):
+        Contract(domain, gs_exact()).view(stream(0, 0), None)
+
+
 # The true gain.
 
 
