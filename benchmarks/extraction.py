@@ -46,8 +46,8 @@ def measure(name: str, repeats: int, quick: bool, cpu: bool) -> Row:
     build, answers, asked, sizes = CASES[name]
     domain = build()
     problem = extraction(domain, BUDGET, answers=answers)
-    policy = crux(problem)
-    readings = {"removal": policy.removal, "bootstrap": policy.bootstrap}
+    policy = crux()
+    readings = {"removal": policy.readings.removal, "bootstrap": policy.readings.bootstrap}
     of = numpy_extraction.arrays(domain, problem)
     runs = [max(2, size // 16) if quick else size for size in sizes]
 

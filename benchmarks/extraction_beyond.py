@@ -34,8 +34,8 @@ def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     domain = people_like()
     for name, options in POLICIES.items():
-        problems = [extraction(domain, budget) for budget in BUDGETS]
-        found = simulate(problems, crux(problems[-1], **options), runs=runs)
+        problems = [extraction(domain, budget, largest_budget=BUDGETS[-1]) for budget in BUDGETS]
+        found = simulate(problems, crux(**options), runs=runs)
         means, errors = found["entities"].mean(axis=1), found["entities"].std(axis=1, ddof=1) / np.sqrt(runs)
         wide = stats.t.ppf(0.975, runs - 1) * errors
         cells = [f"{b}: {m:.1f} [{m - w:.1f}, {m + w:.1f}]" for b, m, w in zip(BUDGETS, means, wide, strict=True)]

@@ -24,8 +24,8 @@ def main() -> None:
     domain = people_like()
     for model in MODELS:
         for estimator in ("chao92", "hwang-shen", "new-regr", "good-turing"):
-            problems = [extraction(domain, budget, answers=model) for budget in BUDGETS]
-            policy = crux(problems[-1], estimator)
+            problems = [extraction(domain, budget, answers=model, largest_budget=BUDGETS[-1]) for budget in BUDGETS]
+            policy = crux(estimator)
             found = [simulate(problems, policy, runs=8, seed=seed)["entities"] for seed in range(batches)]
             entities = np.concatenate(found, axis=1)
             runs = entities.shape[1]

@@ -57,7 +57,7 @@ def collect(url: str, budget: float, seed: int = 0) -> list[str]:
     # Stand-ins at each leaf: no more cafes than they are can be told of.
     catalog = domain((PLACE, KIND), np.repeat(leaves, 1 + int(20 * budget) // len(leaves), axis=0), 1.0)
     problem = extraction(catalog, budget)
-    policy, key = crux(problem, removal="none"), stream(seed, 0)  # a query that looks bad may look good again
+    policy, key = crux(removal="none"), stream(seed, 0)  # a query that looks bad may look good again
     view, numbers = problem.view(key, problem.draw(key)), dict[str, int]()
     nodes = {catalog.name(node): node for node in range(len(catalog.values))}
     ask = jax.jit(lambda state: policy.ask(view, state))

@@ -24,7 +24,7 @@ from jaxbandit.grammar import Execution, execution_of
 
 PAGE = "see docs/own-policy.md"
 _METHODS = {"problem": ("draw", "view", "pull"), "policy": ("init", "ask", "tell", "done", "answer")}
-_OPTIONAL = {"problem": ("score", "used"), "policy": ("execution", "advance")}
+_OPTIONAL = {"problem": ("score", "used", "informed_view"), "policy": ("execution", "advance", "informed")}
 _TRACED: dict[Any, str] = {
     jax.errors.TracerBoolConversionError: "no if, while, and, or, not on an array's value: thousands of runs take the "
     "same step, so write jnp.where(condition, a, b), and &, |, ~",
@@ -214,8 +214,13 @@ class Contract:
         return self._arrays("problem", "draw", "instance", self._call("problem", "draw", key))
 
     def view(self, key: Any, instance: Any) -> Any:
-        """``problem.view``: whatever it is."""
-        return self._call("problem", "view", key, instance)
+        """``problem.view``, or ``problem.informed_view`` for a policy that is ``Informed``: whatever it is."""
+        if not getattr(self.policy, "informed", False):
+            return self._call("problem", "view", key, instance)
+        if not hasattr(self.problem, "informed_view"):
+            allowed = f"a method, for {type(self.policy).__name__}, which is informed; {PAGE}"
+            raise BadInput(self._name("problem", "informed_view"), "missing", allowed)
+        return self._call("problem", "informed_view", key, instance)
 
     def pull(self, key: Any, instance: Any, pull: Any) -> Any:
         """``problem.pull``: whatever it is."""

@@ -68,6 +68,13 @@ class Advancing(Policy, Protocol):
         """The state after some steps. ``sample``, from a pull to its outcome, is the only way to rewards."""
 
 
+class Informed(Policy, Protocol):
+    """A reference that may know what no policy sees: how well one could do. It says so by ``informed``, and its views
+    come from the problem's ``informed_view``, which takes what ``view`` takes."""
+
+    informed: Literal[True]
+
+
 @dataclass(frozen=True)
 class Execution:
     """How the engine runs a policy best. Nothing of it changes a result, but for ``masked`` where that is not so.

@@ -1,7 +1,6 @@
 """Extraction policies against their oracle on shared draws, and the laws that all of them obey."""
 
 import itertools
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,14 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxbandit.contract import Contract
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
-from jaxbandit.extraction import crux as crux_module
+from jaxbandit.extraction import queries
 from jaxbandit.extraction.bfs import bfs
 from jaxbandit.extraction.bootstrap import FEW, drawn, resampled
 from jaxbandit.extraction.crux import crux
 from jaxbandit.extraction.domains import people_like
 from jaxbandit.extraction.estimators import OF_TOTALS
+from jaxbandit.extraction.fast.crux import slotted
 from jaxbandit.extraction.gs_exact import gs_exact
 from jaxbandit.extraction.poset import Tree, domain
 from jaxbandit.extraction.problem import extraction
@@ -44,7 +45,7 @@ ORACLES = {
 def step(problem, policy, key, state):
     """One round, with all that a test wants to see of it."""
     instance = problem.draw(key)
-    view = problem.view(key, instance)
+    view = Contract(problem, policy).view(key, instance)
     pull = policy.ask(view, state)
     outcome = problem.pull(key, instance, pull)
     return pull, outcome, policy.tell(view, state, pull, outcome), policy.done(view, state)
@@ -52,12 +53,12 @@ def step(problem, policy, key, state):
 
 @jax.jit
 def begin(problem, policy, key):
-    return policy.init(problem.view(key, problem.draw(key)))
+    return policy.init(Contract(problem, policy).view(key, problem.draw(key)))
 
 
 @jax.jit
 def truth(problem, key, node, configuration, exclude, entities):
-    view = problem.view(key, problem.draw(key))
+    view = problem.informed_view(key, problem.draw(key))
     known = jnp.sum(jax.vmap(view.inclusion, (0, None))(entities, node), axis=0)
     return view.expected_gain(node, configuration, exclude, known)
 
@@ -91,6 +92,11 @@ def again(choices, node, f, sizes):
 def draws(choices, node, f, sizes):
     """The entities, by rank, that the resamples of a node of few answers draw, (FEW, COPIES)."""
     return drawn(substream(choices, RESAMPLE, node[None]), f[None], sizes[None], COPIES)[:, :, 0]
+
+
+def answers(state: Any) -> np.ndarray:
+    """n of each node."""
+    return (state.samples.f * state.samples.sizes).sum(axis=1)
 
 
 class Domain:
@@ -144,9 +150,9 @@ class Script:
         self.issued: dict[int, Any] = {}
         self.since: dict[tuple[int, int], int] = {}
         for number, each in enumerate(self.states):
-            if hasattr(each, "f"):
-                for node, n in zip(each.node, each.f @ each.sizes, strict=True):
-                    self.since.setdefault((int(node), int(n)), number)
+            if hasattr(each, "samples"):
+                for node, n in enumerate(answers(each)):
+                    self.since.setdefault((node, int(n)), number)
 
     def node(self, number: int) -> oracle.Node:
         return self.small.poset.nodes[number]
@@ -159,13 +165,13 @@ class Script:
         return [int(e) for e in self.outcomes[query.round - 1].entity if e >= 0]
 
     def subset(self, draw: oracle.Draw, items: list[int], size: int) -> list[int]:
-        if draw.purpose == "issue" and hasattr(self.states[0], "known"):  # gs-exact draws a list for each candidate
+        if draw.purpose == "issue" and hasattr(self.policy, "reach"):  # gs-exact draws a list for each candidate
             state = self.states[draw.round - 1]
             number = draw.round - 1
             if number not in self.issued:
-                self.issued[number] = np.asarray(issued(self.problem, self.key, state.got, state.node))
-            slot = state.node.tolist().index(self.small.poset.place[draw.node])
-            return self.issued[number][slot, :size].tolist()
+                nodes = np.arange(len(self.small.poset.nodes), dtype=np.int32)
+                self.issued[number] = np.asarray(issued(self.problem, self.key, state.got, nodes))
+            return self.issued[number][self.small.poset.place[draw.node], :size].tolist()
         if draw.purpose == "issue":
             return [int(e) for e in self.pulls[draw.round - 1].exclude if e >= 0]
         node = self.small.poset.place[draw.node]
@@ -173,8 +179,7 @@ class Script:
         if draw.purpose == "estimate":
             state = self.states[self.since[node, draw.n]]
             count = dict(zip(state.got.entity.tolist(), state.got.times.tolist(), strict=True))
-            column = {int(i): v for v, i in enumerate(state.sizes)}
-            order = {e: column[count[e]] for e in here}
+            order = {e: count[e] for e in here}
         else:
             assert draw.purpose == "bootstrap-exclude"
             order = dict.fromkeys(here, 0) if self.in_bits(draw) else dict(zip(here, self.counts(draw), strict=True))
@@ -197,7 +202,7 @@ class Script:
 
     def in_bits(self, draw: oracle.Draw) -> bool:
         """Whether a resample keeps its entities apart."""
-        return draw.n <= FEW and self.policy.estimator in OF_TOTALS
+        return draw.n <= FEW and self.policy.readings.estimator in OF_TOTALS
 
     def held(self, draw: oracle.Draw) -> list[int]:
         """The entities retrieved at a node when it had draw.n answers, ascending."""
@@ -209,9 +214,10 @@ class Script:
         node = self.small.poset.place[draw.node]
         if (node, draw.n) not in self.again:
             state = self.states[self.since[node, draw.n]]
-            slot = state.node.tolist().index(node)
-            make = draws if self.in_bits(draw) else again
-            self.again[node, draw.n] = np.asarray(make(self.choices, np.int32(node), state.f[slot], state.sizes))
+            make, samples = draws if self.in_bits(draw) else again, state.samples
+            self.again[node, draw.n] = np.asarray(
+                make(self.choices, np.int32(node), samples.f[node], samples.sizes[node])
+            )
         if self.in_bits(draw):
             entity = self.again[node, draw.n][: draw.n, draw.copy]
             return np.bincount(entity, minlength=len(self.held(draw))).tolist()
@@ -245,13 +251,13 @@ class Script:
         """The library's choice, which must be as good as the best; its candidates must be the oracle's."""
         number = self.round
         state = self.states[number]
-        slot = {int(node): s for s, node in enumerate(state.node)}
-        sigma = np.asarray(self.policy._sigma(state, jnp.int32(number + 1)))
+        rule, t = self.policy, jnp.int32(number + 1)
+        sigma = np.asarray(queries.sigma(rule.readings, rule.variance_floor, state.variance, state.asked, t))
         for scored in candidates:
             node, k, length = scored.candidate
-            place, c = slot[self.small.poset.place[node]], CONFIGURATIONS.index((k, length))
+            place, c = self.small.poset.place[node], CONFIGURATIONS.index((k, length))
             assert state.active[c, place], (number, scored)
-            assert state.gain[c, place] == pytest.approx(scored.r, rel=1e-4, abs=max(self.within, 1e-4)), (
+            assert state.r[c, place] == pytest.approx(scored.r, rel=1e-4, abs=max(self.within, 1e-4)), (
                 number,
                 scored,
             )
@@ -285,7 +291,7 @@ def agree(script: Script, trace: oracle.Trace) -> None:
 def agree_on_actions(script: Script, trace: oracle.Trace) -> None:
     for number, (state, active) in enumerate(zip(script.states, trace.active, strict=True)):
         slots = zip(*np.nonzero(state.active), strict=True)
-        mine = {(script.node(int(state.node[s])), *CONFIGURATIONS[c]) for c, s in slots}
+        mine = {(script.node(int(s)), *CONFIGURATIONS[c]) for c, s in slots}
         assert mine == set(active), number
 
 
@@ -315,29 +321,12 @@ CASES = [
 ]  # fmt: skip
 
 
-# What slots are made for depends on no reading: two cases are enough.
-GROWN = [case for case in CASES if case[0] in ("chao92", "new-regr-same")]
-
-
-@pytest.mark.parametrize(
-    ("estimator", "copies", "readings", "grown"),
-    [*((*case, False) for case in CASES), *((*case, True) for case in GROWN)],
-)
-def test_crux_equals_its_oracle(estimator, copies, readings, grown, monkeypatch):
-    """Query for query, and each round's candidates, gains, deviations and active queries.
-
-    Once with slots for all nodes from the beginning; once as in large domains, where they are made, and scored in
-    parts.
-    """
+@pytest.mark.parametrize(("estimator", "copies", "readings"), CASES)
+def test_crux_equals_its_oracle(estimator, copies, readings):
+    """Query for query, and each round's candidates, gains, deviations and active queries."""
     small = Domain(0, "step" if readings else "linear")
     budget = 5 if readings else 14
-    policy = crux(
-        small.problem(budget), estimator, bootstrap=copies, variance="bootstrap", exclude_draws=LISTS, **readings
-    )
-    assert policy.whole == len(small.poset.nodes)
-    if grown:
-        monkeypatch.setattr(crux_module, "_PART", 16)
-        policy = replace(policy, whole=0)
+    policy = crux(estimator, bootstrap=copies, variance="bootstrap", exclude_draws=LISTS, **readings)
     told = oracle.Readings(
         bootstrap=copies, exclude_draws=LISTS,
         **readings,
@@ -362,12 +351,13 @@ def test_crux_equals_its_oracle(estimator, copies, readings, grown, monkeypatch)
 def test_new_regr_with_a_past_equals_its_oracle(monkeypatch):
     """The library's past begins when a node becomes active, the oracle's with the first answer: cut to be the same."""
     small = Domain(0)
-    policy = crux(small.problem(14), "new-regr", bootstrap=0, exclude_draws=LISTS, removal="none")
+    policy = crux("new-regr", bootstrap=0, exclude_draws=LISTS, removal="none")
     script = Script(small, policy, 14, 0)
     active: dict[int, int] = {}
     for state in script.states:
-        for node, n in zip(state.node, state.f @ state.sizes, strict=True):
-            active.setdefault(int(node), int(n))
+        for node, n in enumerate(answers(state)):
+            if state.entered[node]:
+                active.setdefault(node, int(n))
 
     class Young(oracle.Agent):
         def estimate(self, estimator, candidate):
@@ -381,12 +371,12 @@ def test_new_regr_with_a_past_equals_its_oracle(monkeypatch):
     script.within = 0.02
     trace = oracle.crux(small.told(14), oracle.new_regr, script.answer, script.chance(), told, select=script.select)
     agree(script, trace)
-    assert (script.states[-1].pairs >= 3).any()
+    assert (script.states[-1].samples.pairs >= 3).any()
 
 
 def test_root_chao_equals_its_oracle():
     small = Domain(0)
-    policy = crux(small.problem(14), grow=False, bootstrap=COPIES, variance="bootstrap", exclude_draws=LISTS)
+    policy = crux(grow=False, bootstrap=COPIES, variance="bootstrap", exclude_draws=LISTS)
     script = Script(small, policy, 14, 0)
     told = oracle.Readings(bootstrap=COPIES, exclude_draws=LISTS)
     trace = oracle.root_chao(small.told(14), script.answer, script.chance(), told, select=script.select)
@@ -398,7 +388,7 @@ def test_root_chao_equals_its_oracle():
 @pytest.mark.parametrize("reach", ["frontier", "all"])
 def test_gs_exact_equals_its_oracle(reach):
     small = Domain(0, "step")
-    policy = gs_exact(small.problem(5), reach=reach)
+    policy = gs_exact(reach=reach)
     for run in range(2):
         script = Script(small, policy, 5, run)
 
@@ -423,7 +413,7 @@ def test_gs_exact_equals_its_oracle(reach):
 @pytest.mark.parametrize("dear", ["avoid", "stop"])
 def test_rand_equals_its_oracle(leaves, dear):
     small = Domain(0)
-    script = Script(small, rand(small.problem(14), leaves=leaves, dear=dear), 14, 3)
+    script = Script(small, rand(leaves=leaves, dear=dear), 14, 3)
     baseline = oracle.rand_leaf if leaves else oracle.rand
     trace = baseline(small.told(14), script.answer, script.chance(), dear=dear)
     agree(script, trace)
@@ -434,7 +424,7 @@ def test_rand_equals_its_oracle(leaves, dear):
 @pytest.mark.parametrize("dear", ["stop", "skip"])
 def test_bfs_equals_its_oracle(configuration, dear):
     small = Domain(0)
-    policy = bfs(small.problem(14), configuration, dear=dear)
+    policy = bfs(configuration, dear=dear)
     for run in range(2):
         script = Script(small, policy, 14, run)
         trace = oracle.bfs(small.told(14), script.answer, script.chance(), configuration=configuration, dear=dear)
@@ -446,7 +436,8 @@ def test_capacities_are_a_result_code_and_the_budget_holds():
     """Too few slots or columns leave something out and say so; enough of them do not; no run overspends."""
     problem = extraction(Domain(0).domain, 30, configurations=CONFIGURATIONS)
     for code, room in ((1, {"nodes": 1, "columns": 3}), (0, {})):
-        found = simulate(problem, crux(problem, removal="none", bootstrap=0, exclude_draws=1, **room), runs=8, seed=1)
+        rule = crux(removal="none", bootstrap=0, exclude_draws=1, nodes=room.get("nodes", 3072))
+        found = simulate(problem, slotted(rule, problem, room.get("columns", 0)), runs=8, seed=1)
         assert found["code"].max() == code
         assert found["nodes"].max() <= 16 or not room
         assert (found["spent"] <= int(problem.budget)).all()
@@ -457,9 +448,7 @@ def test_capacities_are_a_result_code_and_the_budget_holds():
 def test_queries_without_exclude_lists():
     """With no l above 0 nothing is excluded, and gains are those of the sample alone: exclude_draws changes nothing."""
     problem = extraction(Domain(0).domain, 14, configurations=[(1, 0), (3, 0)])
-    once, often = (
-        simulate(problem, crux(problem, bootstrap=2, exclude_draws=draws), runs=8, seed=1) for draws in (1, 3)
-    )
+    once, often = (simulate(problem, crux(bootstrap=2, exclude_draws=draws), runs=8, seed=1) for draws in (1, 3))
     for name, values in once.items():
         assert np.array_equal(values, often[name]), name
     assert (once["queries"] == once["configurations"].sum(axis=-1)).all()
@@ -469,9 +458,9 @@ def test_queries_without_exclude_lists():
 @pytest.mark.parametrize("answers", ["proportional", "k-largest"])
 def test_the_estimator_decides_what_is_asked(answers):
     """On the people's domain no two estimators ask the same queries in all runs. With v_q on its floor all four do."""
-    problems = [extraction(people_like(), budget, answers=answers) for budget in (50, 100)]
+    problems = [extraction(people_like(), budget, answers=answers, largest_budget=100) for budget in (50, 100)]
     names = ("chao92", "hwang-shen", "new-regr", "good-turing")
-    found = {name: simulate(problems, crux(problems[-1], name), runs=8, seed=0) for name in names}
+    found = {name: simulate(problems, crux(name), runs=8, seed=0) for name in names}
     for one, other in itertools.combinations(names, 2):
         for number in range(len(problems)):
             asked = [found[name]["configurations"][number] for name in (one, other)]
@@ -481,32 +470,31 @@ def test_the_estimator_decides_what_is_asked(answers):
 def test_runs_do_not_depend_on_their_neighbours():
     """However many lanes there are, some of which get empty answers when others do not."""
     problem = extraction(Domain(0).domain, 14, configurations=CONFIGURATIONS)
-    policy = crux(problem, exclude_draws=1)
+    policy = crux(exclude_draws=1)
     few, many = (simulate(problem, policy, runs=24, seed=1, lanes=lanes) for lanes in (3, 24))
     for name, values in few.items():
         assert np.array_equal(values, many[name]), name
 
 
 def test_what_a_user_may_get_wrong():
-    problem = Domain(0).problem(9)
     for wrong in (
         {"estimator": "chao"},
         {"removal": "some"},
         {"prior": -1},
-        {"columns": 2},
+        {"nodes": 0},
         {"unseen": "two"},
         {"variance": "floor"},
         {"bootstrap": -1},
+        {"lists": 3},
     ):
         with pytest.raises(BadInput, match=rf"^{next(iter(wrong))} = "):
-            crux(problem, **wrong)
+            crux(**wrong)
     with pytest.raises(BadInput, match=r"^bootstrap = "):
-        crux(problem, gain="bootstrap-mean", bootstrap=0)
-    with pytest.raises(BadInput, match=r"^reach = all: frontier"):
-        gs_exact(problem, reach="all", nodes=3)
+        crux(gain="bootstrap-mean", bootstrap=0)
     with pytest.raises(BadInput, match=r"^dear = "):
-        rand(problem, dear="buy")
+        rand(dear="buy")
+    problem = extraction(Domain(0).domain, 9, configurations=CONFIGURATIONS)
     with pytest.raises(BadInput, match=r"^configuration = "):
-        bfs(problem, (5, 9))
+        simulate(problem, bfs((5, 9)), runs=1)
     with pytest.raises(BadInput, match=r"^problem = "):
-        gs_exact(extraction(Domain(0).domain, 9, configurations=CONFIGURATIONS))
+        simulate(problem, gs_exact(), runs=1)

@@ -1,6 +1,34 @@
 """Budgeted entity extraction over a hierarchy (CRUX; Rekatsinas, Deshpande and Parameswaran 2019)."""
 
+from jaxbandit.extraction import fast
+from jaxbandit.extraction.bfs import Bfs, bfs
+from jaxbandit.extraction.crux import Crux, crux, root_chao
+from jaxbandit.extraction.gs_exact import GsExact, gs_exact
 from jaxbandit.extraction.poset import Domain, Poset, Tree, domain
-from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View, extraction
+from jaxbandit.extraction.problem import Extraction, InformedView, Outcome, Pull, View, extraction
+from jaxbandit.extraction.rand import Rand, rand
+from jaxbandit.extraction.readings import Readings
 
-__all__ = ["Domain", "Extraction", "Outcome", "Poset", "Pull", "Tree", "View", "domain", "extraction"]
+__all__ = [
+    "Bfs",
+    "Crux",
+    "Domain",
+    "Extraction",
+    "GsExact",
+    "InformedView",
+    "Outcome",
+    "Poset",
+    "Pull",
+    "Rand",
+    "Readings",
+    "Tree",
+    "View",
+    "bfs",
+    "crux",
+    "domain",
+    "extraction",
+    "fast",
+    "gs_exact",
+    "rand",
+    "root_chao",
+]

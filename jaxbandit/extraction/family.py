@@ -1,29 +1,29 @@
 """The extraction family as study files and the command line see it: domains, policies and metrics, by name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput, under
 from jaxbandit.extraction.answers import MODELS as ANSWERS
 from jaxbandit.extraction.bfs import bfs
-from jaxbandit.extraction.costs import CONFIGURATIONS, Configurations, checked
+from jaxbandit.extraction.costs import CONFIGURATIONS, Configurations, checked, number_of
 from jaxbandit.extraction.costs import MODELS as COSTS
-from jaxbandit.extraction.crux import READINGS, crux
+from jaxbandit.extraction.crux import crux, root_chao
 from jaxbandit.extraction.domains import eventbrite_like, people_like
-from jaxbandit.extraction.estimators import ESTIMATORS
 from jaxbandit.extraction.gs_exact import REACH, gs_exact
 from jaxbandit.extraction.poset import Domain
 from jaxbandit.extraction.problem import MOST_BUDGET, Extraction, extraction
 from jaxbandit.extraction.rand import DEAR, rand
+from jaxbandit.extraction.readings import parameters
 from jaxbandit.extraction.retrieved import OVERFLOW
 from jaxbandit.extraction.table import read_domain
+from jaxbandit.grammar import accelerated
 from jaxbandit.registry import (
     Family,
     Metric,
@@ -43,8 +43,8 @@ Answers = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Setting:
-    """A domain to be extracted as its user describes it: see ``extraction``. ``budget``: a cost; ``largest_budget``:
-    what policies have room for, where it is more."""
+    """A domain to be extracted as its user describes it: see ``extraction``. ``budget`` and
+    ``largest_budget`` are costs."""
 
     domain: Domain
     budget: float
@@ -61,17 +61,12 @@ class Setting:
         with under("problem"):
             return extraction(
                 self.domain, self.budget, answers=self.answer_model, cost=self.cost_model,
-                configurations=self.configurations, informed=self.informed,
+                configurations=self.configurations, largest_budget=self.largest_budget, informed=self.informed,
             )  # fmt: skip
 
     def problem(self) -> Extraction:
         """What lanes are run against."""
         return self._problem
-
-    def roomy(self) -> Extraction:
-        """What policies are built for."""
-        most = max(self.budget, self.largest_budget or 0)
-        return replace(self._problem, budget=jnp.int32(min(most * self._problem.units, MOST_BUDGET)))
 
 
 _COMMON = (
@@ -160,33 +155,29 @@ PROBLEMS = (
 )  # fmt: skip
 
 
-def _crux(setting: Setting, estimator: str, **readings: Any) -> tuple[Any, dict[str, Any]]:
+def _crux(_: Setting, **options: Any) -> tuple[Any, dict[str, Any]]:
     with under("policy.crux"):
-        return crux(setting.roomy(), estimator, **readings), {}
-
-
-_ROOT_COLUMNS = 128
-"""The root alone is asked so often that more different frequencies come up than in a hierarchy."""
-
-
-def _root_chao(setting: Setting) -> tuple[Any, dict[str, Any]]:
-    return crux(setting.roomy(), "chao92", grow=False, columns=_ROOT_COLUMNS), {}
+        return crux(**options), {}
 
 
 def _gs_exact(setting: Setting, reach: str) -> tuple[Any, dict[str, Any]]:
     if not setting.informed:
         raise BadInput("problem.informed", False, "true for gs-exact, which asks for the true gain")
     with under("policy.gs-exact"):
-        return gs_exact(setting.roomy(), reach=reach), {}
+        policy = gs_exact(reach=reach)
+        accelerated(policy, setting.problem())  # a domain that is too large is refused here
+        return policy, {}
 
 
 def _rand(leaves: bool) -> Any:
-    return lambda setting, dear: (rand(setting.roomy(), leaves=leaves, dear=dear), {})
+    return lambda _, dear: (rand(leaves=leaves, dear=dear), {})
 
 
 def _bfs(setting: Setting, configuration: tuple[int, int] | None, dear: str) -> tuple[Any, dict[str, Any]]:
     with under("policy.bfs"):
-        return bfs(setting.roomy(), configuration, dear=dear), {}
+        if configuration is not None:
+            number_of(setting.problem().configurations, *configuration)
+        return bfs(configuration, dear=dear), {}
 
 
 def _pair(name: str, value: Any) -> tuple[int, int]:
@@ -196,38 +187,18 @@ def _pair(name: str, value: Any) -> tuple[int, int]:
 
 
 _DEAR = "a query that the budget no longer allows is"
-_HELP = {
-    "removal": "whether bad queries leave for good, for the next round, or never",
-    "unseen": "the gain of a node without answers: k or 1",
-    "gain": "r: the estimate by the sample, or its mean over bootstrap samples",
-    "variance": "v_q of good-turing and chao92 where a node has more than 31 answers: by the delta method, the limit "
-    "of many resamples, or by resamples as elsewhere",
-    "never_asked": "n_q of a query never asked: one, plus-one (n_q + 1 for all), or an infinite sigma",
-    "asked_by": "whether n_q counts a query's configuration or its node",
-    "affordable": "whether a query may cost at most what is left, or must cost less",
-    "exclude_from": "whether lists are drawn from what was retrieved at the query's node, or from all",
-    "short_list": "where fewer than l entities are known: all of them at the cost of l, all at the cost of what is "
-    "there, or no such query",
-    "empty": "whether an empty answer ends a node: unless its exclude list held all that is known, always, or never",
-}
 
 POLICIES = (
     PolicyKind(
         "crux", "Algorithm 1: the highest (gain + sigma) / cost, growing into the hierarchy",
         (
-            Parameter("estimator", one_of(*ESTIMATORS, "new-regr"), "of the gain", "chao92"),
-            *(Parameter(name, one_of(*words), _HELP[name], words[0]) for name, words in READINGS.items()),
-            Parameter("removal_at_start", flag, "remove bad queries before the first round too", True),
-            Parameter("reentry", flag, "a node asked again brings removed queries of its children in again", True),
+            *parameters(),
             Parameter("variance_floor", real(0, 1e6), "the least variance of a gain", 0.01),
             Parameter("prior", real(0, 1e6), "answers that the root's gain counts as at each node", 0.0),
-            Parameter("bootstrap", whole(0, 1000), "resamples that a gain's variance is taken over; 0: the floor alone",
-                      10),
-            Parameter("exclude_draws", whole(1, 1000), "exclude lists that a gain is averaged over", 10),
             Parameter("nodes", whole(1, 1 << 16), "room for active nodes; more is an overflow", 3072, swept=False),
         ), _crux,
     ),
-    PolicyKind("root-chao", "the root's queries alone, by Chao92 and Shen", (), _root_chao),
+    PolicyKind("root-chao", "the root's queries alone, by Chao92 and Shen", (), lambda _: (root_chao(), {})),
     PolicyKind("gs-exact", "crux with the true gain and no sigma: how well it could do",
                (Parameter("reach", one_of(*REACH), "the nodes to choose from: those below nodes asked, or all",
                           REACH[0]),), _gs_exact, reference=True),

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
@@ -70,6 +72,24 @@ class Poset:
     child: ArrayLike
     leaves: ArrayLike
     spans: ArrayLike
+
+    def is_child(self, node: Array) -> Array:
+        """bool (N,): which nodes are right below ``node``."""
+        start, child = jnp.asarray(self.child_start), jnp.asarray(self.child)
+        place = jnp.arange(child.shape[0])
+        here = (place >= start[node]) & (place < start[node + 1])
+        return jnp.zeros(start.shape[0] - 1, bool).at[child].max(here)
+
+    def is_above(self, node: Array) -> Array:
+        """bool (N,): which nodes are above any of some, or among them; ``node``: int32, -1 where there is none."""
+        above = jnp.where((node >= 0)[:, None], jnp.asarray(self.ancestors)[node], -1)
+        nodes = np.shape(self.specificity)[0]
+        return jnp.zeros(nodes, bool).at[jnp.where(above >= 0, above, nodes)].set(True, mode="drop")
+
+    def is_below(self, some: Array) -> Array:
+        """bool (N,): which nodes are below any of ``some``, bool (N,), or among them."""
+        above = jnp.asarray(self.ancestors)
+        return jnp.any((above >= 0) & some[above], axis=1)
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,7 @@ class View:
     ``budget``: int32, in units; ``poset``; ``cost``: int32, (configurations, s_max + 1), of a configuration at a
     specificity, in units; ``shorter``: int32, (configurations, l_max + 1, s_max + 1), likewise, where fewer than l
     entities are excluded and paid for; ``choices``: a stream for random choices of the algorithm's own. Static:
-    ``configurations``: the pairs (k, l); ``units``: how many make a cost of 1; ``entities``: a number above that of
-    each entity.
+    ``configurations``: the pairs (k, l); ``units``: how many make a cost of 1; ``room``: see ``Room``.
     """
 
     budget: Array
@@ -70,9 +69,7 @@ class View:
     choices: Stream
     configurations: Configurations
     units: int
-    entities: int
-    _problem: "Extraction"
-    _instance: Stream
+    room: "Room"
 
     @property
     def k_max(self) -> int:
@@ -84,17 +81,37 @@ class View:
         """The largest l."""
         return max(length for _, length in self.configurations)
 
-    def inclusion(self, entity: Array, node: Array) -> Array:
-        """The probabilities that the first answers at a node hold an entity, for policies that may know the truth.
+    @property
+    def lengths(self) -> Array:
+        """l of each configuration, int32 (configurations,)."""
+        return jnp.array([length for _, length in self.configurations], jnp.int32)
 
-        float32, shape (sizes,), see ``gain.inclusion``; zeros where ``entity`` is -1 or not of the node. For problems
-        that are ``informed``.
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return int(np.shape(self.poset.specificity)[0])
+
+
+@dataclass(frozen=True)
+class InformedView(View):
+    """What a policy knows that says that it is ``Informed``: the true expected gain of a query too.
+
+    ``truth``: float32, (entities, A, sizes), see ``gain.inclusion``; ``leaf``: int32, (entities,), where each entity
+    sits; ``start``: int32, (nodes + 1,), whose differences are the nodes' populations.
+    """
+
+    truth: Array
+    leaf: Array
+    start: Array
+
+    def inclusion(self, entity: Array, node: Array) -> Array:
+        """The probabilities that the first answers at a node hold an entity.
+
+        float32, shape (sizes,), see ``gain.inclusion``; zeros where ``entity`` is -1 or not of the node.
         """
-        assert self._problem.inclusion is not None, "a problem built with informed=True"
-        above = jnp.asarray(self.poset.ancestors)[self._problem.crowd.leaf[jnp.maximum(entity, 0)]]
+        above = jnp.asarray(self.poset.ancestors)[self.leaf[jnp.maximum(entity, 0)]]
         here = (above == node) & (entity >= 0)
-        row = self._problem.inclusion[jnp.maximum(entity, 0), jnp.argmax(here)]
-        return jnp.where(jnp.any(here), row, 0)
+        return jnp.where(jnp.any(here), self.truth[jnp.maximum(entity, 0), jnp.argmax(here)], 0)
 
     def expected_gain(self, node: Array, configuration: Array, exclude: Array, known: Array) -> Array:
         """The true expected number of new entities in a query's answer: float32, see ``gain``.
@@ -107,9 +124,24 @@ class View:
         wanted = gain.sizes(self.configurations)
         first = jnp.array([k for k, _ in self.configurations], jnp.int32)[configuration]
         at = jnp.array([wanted.index(k) for k, _ in self.configurations], jnp.int32)[configuration]
-        start = self._problem.crowd.start
         excluded = jax.vmap(self.inclusion, (0, None))(exclude, node)
-        return gain.expected_gain(known, excluded, start[node + 1] - start[node], first, at, self.l_max)
+        return gain.expected_gain(known, excluded, self.start[node + 1] - self.start[node], first, at, self.l_max)
+
+
+class Room(NamedTuple):
+    """What the largest budget buys, each rounded up to one of few numbers, as each is compiled for: distinct
+    ``entities``, and ``queries``."""
+
+    entities: int
+    queries: int
+
+
+def rounded(most: int) -> int:
+    """``most`` or more: 32, 48, 64, 96 ..."""
+    size = 32
+    while size < most:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return size
 
 
 @jax.tree_util.register_dataclass
@@ -117,8 +149,8 @@ class View:
 class Extraction:
     """A problem of extraction. A pytree; ``budget`` (int32, in units) may differ between configurations of a study.
 
-    ``inclusion``: see ``gain``, None where no policy may know it. ``on_tape`` (static): each entity has a word of its
-    own in each query, see ``answers.answer``.
+    ``inclusion``: see ``gain``, None where no policy may know it. Static: ``room``, of the largest budget; ``on_tape``:
+    each entity has a word of its own in each query, see ``answers.answer``.
     """
 
     budget: Array
@@ -129,6 +161,7 @@ class Extraction:
     inclusion: Array | None
     configurations: Configurations = field(metadata={"static": True})
     units: int = field(metadata={"static": True})
+    room: Room = field(metadata={"static": True})
     on_tape: bool = field(default=False, metadata={"static": True})
 
     __repr__ = brief
@@ -139,12 +172,21 @@ class Extraction:
 
     def view(self, key: Stream, instance: Stream) -> View:
         """What an algorithm may know of the run."""
-        entities = int(self.crowd.leaf.shape[0])
-        choices = substream(key, CHOICE)
         return View(
-            self.budget, self.poset, self.cost, self.shorter, choices, self.configurations, self.units, entities, self,
-            instance,
+            self.budget, self.poset, self.cost, self.shorter, substream(key, CHOICE), self.configurations, self.units,
+            self.room,
         )  # fmt: skip
+
+    def informed_view(self, key: Stream, instance: Stream) -> InformedView:
+        """What one may know that is ``Informed``.
+
+        Raises:
+            BadInput: for a problem without the tables of the true gain.
+        """
+        if self.inclusion is None:
+            raise BadInput("problem", "without the true gain", "one built with informed=True")
+        public = vars(self.view(key, instance))
+        return InformedView(**public, truth=self.inclusion, leaf=self.crowd.leaf, start=self.crowd.start)
 
     def pull(self, key: Stream, instance: Stream, pull: Pull) -> Outcome:
         """The answer to a query: of one node's t-th query the same for all policies, as far as k and E allow."""
@@ -168,6 +210,7 @@ def extraction(
     answers: str = "proportional",
     cost: str = "linear",
     configurations: Sequence[Sequence[int]] = CONFIGURATIONS,
+    largest_budget: float | Fraction | None = None,
     informed: bool = False,
     on_tape: bool = False,
 ) -> Extraction:
@@ -179,6 +222,8 @@ def extraction(
         answers: the answer model, "proportional" or "k-largest".
         cost: the cost model, "linear" or "step".
         configurations: the pairs (k, l) that may be asked.
+        largest_budget: policies make room for this budget, where it is more, so that problems that differ in their
+            budget share a compiled program.
         informed: whether policies may ask for the true expected gain, which takes tables: about a millisecond for
             each entity at each of its nodes, seconds for the people's domain and a quarter of an hour for the events'.
         on_tape: draw each entity by itself, for tests against single-step programs.
@@ -196,8 +241,13 @@ def extraction(
     if not number or not cheapest <= (exact := _exact(budget)) <= most:
         raise BadInput("budget", budget, f"at least {float(cheapest):g}, the cheapest query, to {float(most):g}")
     largest = max(k for k, _ in pairs) + max(length for _, length in pairs)
+    units_spent = int(exact * units)
+    roomy = max(units_spent, min(int(_exact(largest_budget or 0) * units), MOST_BUDGET))
+    # A list that is shorter than l may be paid for as it is.
+    rate = max(k / min(row) for (k, _), row in zip(pairs, shorter[:, 0], strict=True))
+    room = Room(rounded(int(roomy * rate)), rounded(roomy // int(shorter[:, 0].min())))
     return Extraction(
-        jnp.asarray(int(exact * units), jnp.int32),
+        jnp.asarray(units_spent, jnp.int32),
         jax.tree.map(jnp.asarray, domain.poset),
         crowd(domain, answers, largest),
         jnp.asarray(costs),
@@ -205,5 +255,6 @@ def extraction(
         jnp.asarray(gain.inclusion(domain, answers, pairs)) if informed else None,
         pairs,
         units,
+        room,
         on_tape,
     )

@@ -1,6 +1,6 @@
 """What a run has bought: the entities retrieved, how often each, and exclude lists drawn from them.
 
-Also what every policy reports. A lane's memory is bounded: see ``capacity``.
+Also what every policy reports.
 """
 
 import functools
@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Poset
-from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
+from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.random.draws import scale
-from jaxbandit.random.stream import substream, words
+from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.fence import once
 from jaxbandit.xla.prefix import marked, nth
@@ -29,20 +28,14 @@ a gain is averaged, by node; PICK: a baseline's choices; RESAMPLE, RELIST: boots
 """
 
 
-FREE = -2
-"""No node's number: the mark of a free slot."""
+_NOBODY = -2
+"""No entity's number, nor that of a free row."""
 
 
 def ancestors(poset: Poset, node: Array) -> Array:
     """int32 (..., A): the nodes above, themselves among them; -1 where there are no more, and for a negative node."""
     above = jnp.asarray(poset.ancestors)[jnp.maximum(node, 0)]
     return jnp.where(node[..., None] >= 0, above, -1)
-
-
-def is_above(node: Array, above: Array) -> Array:
-    """bool (..., S): which of the nodes (S,), ``FREE`` where there is none, are among the ancestors (..., A)."""
-    found: Array = jnp.any(node == above[..., None], axis=-2)
-    return found
 
 
 def contains(span: Array, position: Array) -> Array:
@@ -53,27 +46,6 @@ def contains(span: Array, position: Array) -> Array:
     ]
     found: Array = functools.reduce(jnp.logical_and, inside)
     return found
-
-
-def capacity(problem: Extraction, shorter: bool = False) -> int:
-    """Entities that a run can retrieve at most, rounded up to one of few numbers (each is compiled for).
-
-    ``shorter``: where a list that is shorter than l is paid for as it is.
-    """
-    cost = np.asarray(problem.shorter)[:, 0] if shorter else np.asarray(problem.cost)
-    rates = [k / min(row) for (k, _), row in zip(problem.configurations, cost, strict=True)]
-    most = min(problem.crowd.leaf.shape[0], int(float(problem.budget) * max(rates)))
-    size = 32
-    while size < most:
-        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
-    return size
-
-
-def named(field: str, value: str, allowed: tuple[str, ...]) -> str:
-    """``value``, if it is one of those allowed; else ``BadInput``."""
-    if value not in allowed:
-        raise BadInput(field, value, f"one of {', '.join(allowed)}")
-    return value
 
 
 class Retrieved(NamedTuple):
@@ -93,12 +65,18 @@ class Retrieved(NamedTuple):
     code: Array
 
     @classmethod
-    def nothing(cls, view: View, rows: int) -> "Retrieved":
-        """Before the first query."""
+    def nothing(cls, view: View, rows: int | None = None) -> "Retrieved":
+        """Before the first query. ``rows``: for how many entities there is room, if not for all that may come."""
+        rows = rows or view.room.entities
         zero, free = jnp.int32(0), jnp.full(rows, -1, jnp.int32)
         used = jnp.zeros(len(view.configurations), jnp.int32)
         position = jnp.full((np.shape(view.poset.spans)[1], rows), -1, jnp.int32)
         return cls(free, free, jnp.zeros(rows, jnp.int32), position, zero, zero, zero, used, zero)
+
+    def held(self, view: View, node: Array, exclude: Array) -> tuple[Array, Array]:
+        """Of the entities that a node holds, whether there are any, and whether a list ``exclude`` has them all."""
+        here = self.under(view, node)
+        return jnp.any(here), jnp.all(~here | jnp.any(self.entity[:, None] == exclude, axis=1))
 
     def under(self, view: View, node: Array) -> Array:
         """bool (capacity,): which of them the node holds."""
@@ -150,7 +128,7 @@ def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome, price: Array |
     """After an answer; as it was where nothing was asked. ``price``: what it cost, if not as its configuration does."""
     rows = got.entity.shape[0]
     there = (outcome.entity >= 0) & pull.asked
-    place = _row(got, jnp.where(there, outcome.entity, FREE))
+    place = _row(got, jnp.where(there, outcome.entity, _NOBODY))
     known = place > 0
     before = jnp.where(known, got.times[jnp.maximum(place - 1, 0)], 0)
     fresh = there & ~known
@@ -190,7 +168,7 @@ def exclude_lists(view: View, got: Retrieved, node: Array, from_all: bool = Fals
     key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
     held = jnp.broadcast_to(got.entity >= 0, (node.shape[0], key.shape[0]))
     if not from_all:
-        held = is_above(node, ancestors(view.poset, got.leaf)).T
+        held = jnp.any(node[:, None, None] == ancestors(view.poset, got.leaf), axis=2)
     key = jnp.where(held, key, 2**31 - 1)
 
     def least(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -217,7 +195,9 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_al
         held = got.entity >= 0 if from_all else got.under(view, node)
         known = marked(held)
         pairs = (view.l_max + 1) // 2
-        pair = words(substream(view.choices, ISSUE, got.queries), 0, jnp.arange(pairs))
+        key = substream(view.choices, ISSUE, got.queries)
+        key = Stream(*once(jnp.stack(key)))
+        pair = words(key, 0, jnp.arange(pairs))
         rank = once(jnp.stack(ranks_without_replacement(pair, view.l_max, known.total)))
         number = jnp.arange(view.l_max)
         return jnp.where((number < length) & (number < known.total), got.entity[nth(known, rank)], -1)
@@ -255,22 +235,3 @@ def ranks_without_replacement(
         drawn.append(at)
         moved.append(end)
     return drawn
-
-
-def fresh(node: Array, known: Array, filled: Array) -> tuple[Array, Array, Array]:
-    """Which of some nodes have no slot yet, and the next free slots for them.
-
-    Args:
-        node: int32 (any,), all different, -1 where there is none.
-        known: int32 (slots,), the nodes that have one; ``FREE`` where a slot is free.
-        filled: int32, the first free slot.
-
-    Returns:
-        bool (any, slots), which slot is whose; bool (any,), which have none; int32 (any,), the slot that each of those
-        gets, beyond all slots for the others.
-    """
-    same = (node[:, None] == known[None, :]) & (node >= 0)[:, None]
-    new = (node >= 0) & ~jnp.any(same, axis=1)
-    order = jnp.arange(node.shape[0])
-    rank = jnp.sum(new[None, :] & (order[None, :] < order[:, None]), axis=1, dtype=jnp.int32)
-    return same, new, jnp.where(new, filled + rank, 2**30)

@@ -1,0 +1,316 @@
+"""What Algorithm 1 of CRUX takes from its oracles: the gain r(q) of each configuration (k, l), and its variance v_q.
+
+A node's sample counts only through how many entities were seen how often. So a list of l entities is l draws without
+replacement from the frequency counts, and resamples are frequency counts again. Lists and resamples are drawn by
+(node, n), so that an estimate stays what it is until the node has another answer.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxbandit.extraction.bootstrap import FEW, before, delta_variance, few_resampled, resampled, spread
+from jaxbandit.extraction.costs import Configurations
+from jaxbandit.extraction.estimators import (
+    ESTIMATORS,
+    OF_TOTALS,
+    Logistic,
+    Past,
+    Totals,
+    hwang_shen_k,
+    logistic_fit,
+    new_regr,
+    totals,
+)
+from jaxbandit.extraction.readings import Readings
+from jaxbandit.extraction.retrieved import LIST, RELIST, RESAMPLE, ranks_without_replacement
+from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.fence import once_in_blocks as once
+
+PAIRS = 64
+"""Pairs (n, K) that a node's logistic curve is fitted to, at most: the last ones."""
+OFTEN = 4
+"""In a resample of many answers an entity may come up this many times as often as there are columns."""
+_COLUMNS = 8
+"""At a time: columns of frequency counts that are looked through."""
+
+
+class Samples(NamedTuple):
+    """Of some nodes: the frequency counts ``f``, int32 (nodes, V), and the size i that each column counts, ``sizes``,
+    likewise; ``node``: its number, int32 (nodes,); ``elsewhere``: how many entities retrieved at other nodes an exclude
+    list may have, int32 (nodes,); ``past``: of ``new-regr``, float32 (nodes, pairs), and how many ``pairs`` there were,
+    int32 (nodes,)."""
+
+    f: Array
+    sizes: Array
+    node: Array
+    elsewhere: Array
+    past: Past
+    pairs: Array
+
+    @classmethod
+    def nothing(cls, nodes: int, columns: int, pairs: int) -> "Samples":
+        """Of all nodes, before the first answer, with columns for sizes from 1 to ``columns``."""
+        sizes = jnp.broadcast_to(jnp.arange(1, columns + 1, dtype=jnp.int32), (nodes, columns))
+        node, past = jnp.arange(nodes, dtype=jnp.int32), jnp.zeros((nodes, pairs), jnp.float32)
+        return cls(0 * sizes, sizes, node, 0 * node, Past(past, past), 0 * node)
+
+    def counted(self, above: Array, times: Array) -> "Samples":
+        """Of all nodes, from what was retrieved.
+
+        ``above``: int32 (entities, A), the nodes of each entity, -1 where there are no more; ``times``: int32
+        (entities,), how often it came.
+        """
+        nodes, column = self.f.shape[0], jnp.broadcast_to(times[:, None] - 1, above.shape)
+        return self._replace(f=(0 * self.f).at[jnp.where(above >= 0, above, nodes), column].add(1, mode="drop"))
+
+    @property
+    def n(self) -> Array:
+        """Answers, int32 (nodes,)."""
+        return jnp.sum(self.f * self.sizes, axis=1)
+
+    @property
+    def distinct(self) -> Array:
+        """Entities, int32 (nodes,)."""
+        return jnp.sum(self.f, axis=1)
+
+
+class Spread(NamedTuple):
+    """Of resamples: ``mean`` and ``variance`` of each gain, float32 (nodes, C), and ``fits``, bool (nodes,), whether
+    there were columns enough."""
+
+    mean: Array
+    variance: Array
+    fits: Array
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to a variance, for nodes of ``least`` to ``most`` answers; ``dear``: whether it takes long."""
+
+    least: int
+    most: int
+    dear: bool
+    spread: Callable[[Samples, Stream], Spread]
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """The estimates of some configurations (k, l). Streams are ``View.choices``, one for all nodes or one for each."""
+
+    readings: Readings
+    configurations: Configurations
+
+    @property
+    def of_totals(self) -> bool:
+        """Whether the totals of a sample are all that the estimator takes."""
+        return self.readings.estimator in OF_TOTALS
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a node's ``Past``: none where the estimator needs none."""
+        return PAIRS if self.readings.estimator == "new-regr" else 0
+
+    def unseen(self) -> Array:
+        """The gain of a node without answers, float32 (C,)."""
+        return jnp.array([k if self.readings.unseen == "k" else 1 for k, _ in self.configurations], jnp.float32)
+
+    def elsewhere(self, size: Array, known: Array) -> Array:
+        """How many entities a list may have beside those ``known`` at a node; ``size``: retrieved in all."""
+        return size - known if self.readings.exclude_from == "all" else jnp.zeros_like(known)
+
+    def recorded(self, samples: Samples, where: Array) -> Samples:
+        """With the pair (n, K) of today in the past of the nodes ``where`` there is one, if the estimator needs it."""
+        if not self.pairs:
+            return samples
+        curve = jax.vmap(hwang_shen_k)(samples.f, samples.sizes)
+        one = curve.known & where
+        here = (jnp.arange(self.pairs) == (samples.pairs % self.pairs)[:, None]) & one[:, None]
+        now = samples.n.astype(jnp.float32), jnp.exp(curve.log_k)
+        past = Past(*(jnp.where(here, new[:, None], old) for new, old in zip(now, samples.past, strict=True)))
+        return samples._replace(past=past, pairs=samples.pairs + one)
+
+    def gains(self, samples: Samples, choices: Stream) -> Array:
+        """r of each configuration, float32 (nodes, C): the mean over exclude lists."""
+        pool = (samples.distinct + samples.elsewhere)[None]
+        ranks = self._lists(choices, LIST, samples, pool, self.readings.exclude_draws)
+        gains = self._gains(samples.sizes, samples.f[None], ranks, pool, samples.past)
+        return jnp.stack([jnp.sum(each, axis=0) / each.shape[0] for each in gains], axis=1)
+
+    def methods(self) -> list[Method]:
+        """The ways to the variance of a gain, from the fewest answers to the most; none if it is its floor."""
+        if not self.readings.bootstrap:
+            return []
+        few = self._by_few if self.of_totals else functools.partial(self._by_resamples, FEW)
+        smooth = self.of_totals and self.readings.variance == "delta" and self.readings.gain == "sample"
+        many = self._by_delta if smooth else functools.partial(self._by_resamples, None)
+        return [Method(1, FEW, not self.of_totals, few), Method(FEW + 1, 2**31 - 1, not smooth, many)]
+
+    def _by_few(self, samples: Samples, choices: Stream) -> Spread:
+        """By resamples of at most ``FEW`` answers, for estimators of totals."""
+        copies = self.readings.bootstrap
+        pair = self._list_words(choices, RELIST, samples, copies)
+        key = _key(choices, RESAMPLE, samples)
+        again = few_resampled(key, samples.f, samples.sizes, pair, samples.elsewhere, copies)
+        return self._spread(samples, self._of_totals(*again))
+
+    def _by_resamples(self, columns: int | None, samples: Samples, choices: Stream) -> Spread:
+        """By resamples with so many columns of frequency counts, ``OFTEN`` times the sample's where None."""
+        copies, columns = self.readings.bootstrap, columns or OFTEN * samples.f.shape[1]
+        key = _key(choices, RESAMPLE, samples)
+        again, fits = resampled(key, samples.f, samples.sizes, copies, columns)
+        again = jnp.moveaxis(again, 1, 0)
+        pool = jnp.sum(again, axis=2) + samples.elsewhere
+        ranks = self._lists(choices, RELIST, samples, pool, copies)
+        dense = jnp.broadcast_to(jnp.arange(1, columns + 1, dtype=jnp.int32), (len(samples.f), columns))
+        return self._spread(samples, self._gains(dense, again, ranks, pool, samples.past))._replace(fits=fits)
+
+    def _by_delta(self, samples: Samples, _: Stream) -> Spread:
+        """By the delta method, for estimators of totals; the mean is none."""
+        k, length = np.array(self.configurations).T[:, :, None]
+        estimate = OF_TOTALS[self.readings.estimator]
+        variance = delta_variance(
+            samples.f, samples.sizes, estimate, k, length, samples.elsewhere, self.unseen()[:, None]
+        ).T
+        return Spread(jnp.zeros_like(variance), variance, jnp.ones(len(samples.f), bool))
+
+    def _spread(self, samples: Samples, gains: list[Array]) -> Spread:
+        mean, variance = (jnp.stack(some, axis=1) for some in zip(*map(spread, gains), strict=True))
+        return Spread(mean, variance, jnp.ones(len(samples.f), bool))
+
+    def _list_words(self, choices: Stream, purpose: int, samples: Samples, copies: int) -> tuple[Array, Array]:
+        """The words of draws 0, 2, 4 ... and 1, 3, 5 ... of lists: uint32 (l / 2, copies, nodes) each."""
+        pairs = (max(length for _, length in self.configurations) + 1) // 2
+        index = jnp.arange(pairs * copies).reshape(pairs, copies, 1)
+        return words(_key(choices, purpose, samples), samples.n, index)
+
+    def _lists(self, choices: Stream, purpose: int, samples: Samples, pool: Array, copies: int) -> Array:
+        """Exclude lists, as ranks among a pool: first a node's entities in the order of their columns, then others.
+
+        Each list is drawn entity by entity without replacement, so that its first l are a list of l.
+
+        Args:
+            choices, purpose: of the words; their address is (node, n).
+            samples: of the nodes.
+            pool: int32 (1 or copies, nodes), how many there are.
+            copies: lists of each node.
+
+        Returns:
+            int32 (l_max, copies, nodes).
+        """
+        most = max(length for _, length in self.configurations)
+        pair = self._list_words(choices, purpose, samples, copies)
+        ranks = ranks_without_replacement(pair, most, pool, once)
+        return jnp.stack(ranks) if ranks else jnp.zeros((0, copies, len(samples.f)), jnp.int32)
+
+    def _gains(self, sizes: Array, f: Array, ranks: Array, pool: Array, past: Past) -> list[Array]:
+        """The gain of each configuration by samples and exclude lists.
+
+        Args:
+            sizes: int32 (nodes, V); f: int32 (1 or lists, nodes, V): one sample for all lists, or one for each.
+            ranks, pool: see ``_lists``.
+            past: of the nodes.
+
+        Returns:
+            C arrays, float32 (lists, nodes), or (1, nodes) where l = 0 and there is one sample.
+        """
+        distinct, v = jnp.sum(f, axis=2), f.shape[2]
+        # By column; what is used as often as it is below must not be computed each time.
+        below = once(jnp.moveaxis(before(f), 2, 0))
+        if self.of_totals:
+            whole = Totals(*(x.astype(jnp.int32) for x in totals(f, sizes)))
+            size = _sizes_at(ranks, below, sizes, f)
+            if self.readings.exclude_from == "all":
+                size = jnp.where(ranks < distinct, size, 0)
+            return self._of_totals(whole, once(size), pool)
+        curve = logistic_fit(past) if self.pairs else None
+        by_length: dict[int, Array] = {}
+        gains = []
+        for (k, length), unseen in zip(self.configurations, self.unseen(), strict=True):
+            if length not in by_length:
+                left = jnp.broadcast_to(f, (*(ranks if length else distinct).shape[-2:], v))
+                under = jnp.moveaxis(below, 0, 2)
+                for rank in ranks[:length, :, :, None]:
+                    left = left - ((rank >= under) & (rank < under + f)).astype(jnp.int32)
+                by_length[length] = left
+            some = jnp.sum(by_length[length], axis=2) > 0
+            each = self._estimated(by_length[length], k, sizes, curve)
+            gains.append(jnp.where((pool > length) & some, each, unseen))
+        return gains
+
+    def _of_totals(self, whole: Totals, size: Array, pool: Array) -> list[Array]:
+        """``_gains`` by the totals of the ``whole`` samples and how often each entity of a list was seen (``size``)."""
+        gains: dict[int, Array] = {}
+        lengths = [length for _, length in self.configurations]
+        for own in ([c for c, n in enumerate(lengths) if not n], [c for c, n in enumerate(lengths) if n]):
+            if not own:
+                continue
+            rest = {length: _less(whole, size[:length]) if length else whole for length in {lengths[c] for c in own}}
+            # Where there are no more than so many, all are excluded.
+            stacked = (jnp.stack(some) for some in zip(*(rest[lengths[c]] for c in own), strict=True))
+            left = Totals(*(once(jnp.maximum(x, 0)).astype(jnp.float32) for x in stacked))
+            m, least, unseen = (
+                x[np.array(own)][:, None, None]
+                for x in (np.array([k for k, _ in self.configurations]), np.array(lengths), self.unseen())
+            )
+            each = OF_TOTALS[self.readings.estimator](left, m)
+            each = jnp.where((pool > least) & (left.distinct > 0), each, unseen)
+            # No gain is negative: its bits are those of a whole number.
+            bits = once(lax.bitcast_convert_type(jnp.abs(each), jnp.int32))
+            gains |= dict(zip(own, lax.bitcast_convert_type(bits, jnp.float32), strict=True))
+        return [gains[c] for c in range(len(lengths))]
+
+    def _estimated(self, f: Array, k: int, sizes: Array, curve: Logistic | None) -> Array:
+        """The gain of k answers by the estimator, of samples (lists, nodes, V)."""
+
+        def one(f: Array, sizes: Array, curve: Logistic | None) -> Array:
+            if self.readings.estimator == "new-regr":
+                return new_regr(f, k, sizes, curve)
+            return ESTIMATORS[self.readings.estimator](f, k, sizes)
+
+        gains: Array = jax.vmap(one, in_axes=(1, 0, 0), out_axes=1)(f, sizes, curve)
+        return gains
+
+
+def _key(choices: Stream, purpose: int, samples: Samples) -> Stream:
+    """The stream of each node, (nodes,), computed once for all its words."""
+    key = substream(choices, purpose, samples.node)
+    both = once(jnp.stack([key.high, key.low], axis=1))
+    return Stream(both[:, 0], both[:, 1])
+
+
+def _less(whole: Totals, gone: Array) -> Totals:
+    """The totals without entities that were seen ``gone`` times each, int32 (any, ...)."""
+    return Totals(
+        whole.n - jnp.sum(gone, axis=0),
+        whole.distinct - jnp.sum(gone > 0, axis=0),
+        whole.f1 - jnp.sum(gone == 1, axis=0),
+        whole.f2 - jnp.sum(gone == 2, axis=0),
+        whole.pairs - jnp.sum(gone * (gone - 1), axis=0),
+    )
+
+
+def _sizes_at(ranks: Array, below: Array, sizes: Array, f: Array) -> Array:
+    """The size of the column that each rank is in; see ``Estimates``. ``below``: the ranks at which columns begin."""
+    v = f.shape[2]
+    pad = [(0, -v % _COLUMNS), (0, 0), (0, 0)]
+    more = jnp.pad(jnp.diff(sizes, axis=1, prepend=0).T[:, None], pad)
+    below = jnp.pad(below, pad)
+    used = jnp.max(jnp.where(f > 0, jnp.arange(v), 0))
+
+    def further(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        start, size = carry
+        first, step = (lax.dynamic_slice_in_dim(x, start, _COLUMNS) for x in (below, more))
+        # Written out: a sum over so long an axis would be stored before it is summed.
+        for i in range(_COLUMNS):
+            size += jnp.where(ranks >= first[i], step[i], 0)
+        return start + _COLUMNS, size
+
+    found: Array = lax.while_loop(lambda carry: carry[0] <= used, further, (jnp.int32(0), jnp.zeros_like(ranks)))[1]
+    return found

@@ -1,0 +1,252 @@
+"""CRUX with estimates that are kept: an answer renews those of the nodes above its entities, and of no others.
+
+An estimate changes only when the node's sample does: its exclude lists and resamples are drawn by (node, n). So a lane
+keeps r and v of each query, in slots of nodes that entered (``slots.py``). The rows of all lanes that are to be renewed
+stand side by side (``xla/packed.py``). Estimates that no active query needs wait until one does.
+
+``test_fast_crux_equals_the_rule`` (tests/test_extraction_fast.py) ties it to ``extraction/crux.py``.
+"""
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxbandit.extraction import queries
+from jaxbandit.extraction.crux import Crux
+from jaxbandit.extraction.estimates import Estimates, Method, Samples
+from jaxbandit.extraction.estimators import Past
+from jaxbandit.extraction.fast.slots import PART, Layout, State, emptied, grown, moves, parents_of
+from jaxbandit.extraction.fast.tables import rows_for
+from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
+from jaxbandit.extraction.readings import Readings
+from jaxbandit.extraction.retrieved import OVERFLOW, add, exclude_list
+from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.fence import once_in_blocks as once
+from jaxbandit.xla.packed import packed
+from jaxbandit.xla.prefix import highest, lowest
+
+_WIDE = 64
+"""A domain of so many nodes, at most, has slots for all of them from the beginning."""
+_BLOCK, _LONG, _DEAR = 128, 16, 4
+"""Slots of all lanes whose estimates are renewed at a time: as a rule; where each has long rows; where each is dear."""
+_COLUMNS, _ROOT_COLUMNS = 48, 128
+"""Columns of frequency counts. The root alone is asked so often that more different frequencies come up."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SlottedCrux:
+    """A rule of CRUX by slots. ``parents``: int32 (N, P), the nodes right above each node, ``FREE`` where there are no
+    more; ``layout``: static."""
+
+    rule: Crux
+    parents: Array
+    layout: Layout = field(metadata={"static": True})
+
+    execution = Execution(stride=8, most_lanes=32, masked=True)
+
+    @property
+    def readings(self) -> Readings:
+        """The rule's."""
+        return self.rule.readings
+
+    def init(self, view: View) -> State:
+        """See ``Crux``."""
+        of = Estimates(self.readings, view.configurations)
+        state = self.layout.begin(view, self.parents, of.pairs, of.unseen(), self.readings.bootstrap > 0)
+        if self.readings.removal_at_start:
+            state = state._replace(active=self._without_bad(state, state.active, jnp.int32(1), jnp.bool_(True)))
+        return state
+
+    def _r(self, state: State, root: Array) -> Array:
+        """r of each query, (C, S); ``root``: the root's gains, (C, 1)."""
+        if not self.rule.pools:
+            return state.gain
+        n = jnp.sum(state.f * state.sizes, axis=1)
+        return jnp.where(state.void, state.gain, queries.pooled(self.rule.prior, state.gain, root, n))
+
+    def _sigma(self, state: State, t: Array) -> Array:
+        return queries.sigma(self.readings, self.rule.variance_floor, state.variance, state.asked, t)
+
+    def _without_bad(self, state: State, among: Array, t: Array, asked: Array) -> Array:
+        """Those of the queries ``among`` active that are not bad at round t; all of them if nothing was ``asked``."""
+        if self.readings.removal == "none":
+            return among
+        state = state._replace(active=among)
+        root = state.gain[:, :1]
+
+        def least(most: Array, part: State, _: Array) -> Array:
+            return jnp.maximum(most, jnp.where(part.active, self._r(part, root) - self._sigma(part, t), -jnp.inf))
+
+        nothing = jnp.full((among.shape[0], self.layout.width), -jnp.inf)
+        bound = highest(self.layout.over_slots(state, least, nothing).reshape(-1))
+
+        def good(kept: Array, part: State, begin: Array) -> Array:
+            bad = (self._r(part, root) + self._sigma(part, t) < bound) & asked
+            some = lax.dynamic_slice_in_dim(kept, begin, bad.shape[1], 1)
+            return lax.dynamic_update_slice_in_dim(kept, some & ~bad, begin, 1)
+
+        kept: Array = self.layout.over_slots(state, good, among)
+        return kept
+
+    def _askable(self, view: View, state: State) -> tuple[Array, Array]:
+        """The cost of each query (C, S), and whether it can be asked."""
+        known = state.got, jnp.sum(state.f, axis=1)
+        cost = queries.costs(self.readings, view, *known, state.specificity)
+        return cost, state.active & queries.affordable(self.readings, view, *known, cost)
+
+    def ask(self, view: View, state: State) -> Pull:
+        """See ``Crux``."""
+        c, nowhere = len(view.configurations), jnp.int32(2**31 - 1)
+        root, t = state.gain[:, :1], state.got.queries + 1
+
+        def better(best: tuple[Array, Array], part: State, _: Array) -> tuple[Array, Array]:
+            cost, askable = self._askable(view, part)
+            score = (self._r(part, root) + self._sigma(part, t)) / cost.astype(jnp.float32)
+            most, place = best
+            own = part.node * c + jnp.arange(c, dtype=jnp.int32)[:, None]
+            take = ((score > most) | ((score == most) & (own < place))) & askable
+            return jnp.where(take, score, most), jnp.where(take, own, place)
+
+        shape = (c, self.layout.width)
+        nothing = (jnp.full(shape, -jnp.inf, jnp.float32), jnp.broadcast_to(nowhere, shape))
+        most, place = (x.reshape(-1) for x in self.layout.over_slots(state, better, nothing))
+        place = lowest(jnp.where(most == highest(most), place, nowhere))
+        asked = place < nowhere
+        place = jnp.where(asked, place, 0)
+        node, configuration = place // c, place % c
+        length = jnp.where(asked, view.lengths[configuration], 0)
+        exclude = exclude_list(view, state.got, node, length, self.readings.exclude_from == "all")
+        return Pull(node, configuration, exclude, state.got.queries, asked)
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+        """See ``Crux``."""
+        void_before, t = state.void, state.got.queries + 1
+        here = (state.node == pull.node) & pull.asked
+        empty = pull.asked & ~jnp.any(outcome.entity >= 0)
+        ends = lax.cond(
+            over_lanes(empty.astype(jnp.int32)) > 0,
+            lambda got: queries.ends_node(self.readings, view, got, pull, outcome),
+            lambda _: jnp.bool_(False),
+            state.got,
+        )
+        state, own, touched = self._answered(view, state, pull, outcome)
+        stale = touched
+        if self.layout.grow:
+            if not self.layout.whole:
+                state, stale = grown(self.layout, view, self.parents, state, pull, own, stale)
+            below = functools.reduce(jnp.logical_or, list(state.parents == pull.node)) & pull.asked
+            new = below & ~state.entered
+            state = state._replace(grown=state.grown | here, entered=state.entered | new)
+            entering = below if self.readings.reentry else new
+        if self.readings.empty != "ignored":
+            state = emptied(view, state, here, ends)
+            stale |= state.void & ~void_before
+        if self.readings.exclude_from == "all":
+            stale |= state.entered
+        if self.readings.removal == "fresh":
+            among = jnp.where(pull.asked, state.entered, state.active)
+        else:
+            among = (state.active | entering) if self.layout.grow else state.active
+        due = state.due | stale
+        # What no query is chosen by can wait; but new-regr keeps the K of each answer.
+        stale = due if state.past.n.shape[1] else due & jnp.any(among, axis=0)
+        if self.rule.pools:
+            stale = stale.at[0].set(due[0])
+        state = self._renewed(view, state._replace(due=due & ~stale), stale, touched)
+        for method in Estimates(self.readings, view.configurations).methods():
+            state = self._resampled(view, state, stale, method)
+        return state._replace(active=self._without_bad(state, among, t, pull.asked))
+
+    def _answered(self, view: View, state: State, pull: Pull, outcome: Outcome) -> tuple[State, Array, Array]:
+        """With the answer counted at all nodes that have a slot; the slot of the pull's node; bool (S,), where it was
+        counted."""
+        got, news = add(view, state.got, pull, outcome, queries.price(self.readings, view, pull))
+        sizes, gains, loses = moves(state, news)
+        fits = jnp.all((gains < self.layout.columns) | ~news.there)
+        got = got._replace(code=jnp.where(fits, got.code, OVERFLOW))
+        above = jnp.where(news.there[:, None], jnp.asarray(view.poset.ancestors)[news.leaf], -1)
+        # One gather for all: else XLA copies the table twice a step.
+        nodes = jnp.append(above.reshape(-1), jnp.where(pull.asked, pull.node, -1))
+        slots = self.layout.slots_of(state, nodes)
+        slot, own = slots[:-1].reshape(above.shape), slots[-1]
+        columns = jnp.broadcast_to(jnp.stack([gains, loses])[:, :, None], (2, *slot.shape))
+        f = state.f.at[slot, columns].add(jnp.array([1, -1], jnp.int32)[:, None, None], mode="drop")
+        asked = state.asked.at[pull.configuration, own].add(1, mode="drop")
+        touched = jnp.zeros(self.layout.slots, bool).at[slot].set(True, mode="drop")
+        return state._replace(got=got, sizes=sizes, asked=asked, f=f), own, touched
+
+    def _renewed(self, view: View, state: State, stale: Array, touched: Array) -> State:
+        """With the gains renewed in the slots that are stale; ``touched``: bool (S,), where the answer was counted."""
+        of = Estimates(self.readings, view.configurations)
+
+        def renewed(rows: list[Array], read: tuple[Array, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
+            node, entered, touched, void, f = read
+            sizes, size, choices = lane
+            f = once(f)
+            elsewhere = of.elsewhere(size, jnp.sum(f, axis=1))
+            samples = Samples(f, sizes, node, elsewhere, Past(*rows[1:3]), rows[3])
+            samples = of.recorded(samples, touched & entered)
+            gain = jnp.where(void[:, None], 0, of.gains(samples, choices))
+            return [gain, *samples.past, samples.pairs]
+
+        written = [state.gain, state.past.n, state.past.k, state.pairs]
+        read = (state.node, state.entered, touched, state.void, state.f)
+        lane = (state.sizes, state.got.size, view.choices)
+        block = _BLOCK if of.of_totals else _LONG
+        gain, past_n, past_k, pairs = packed(renewed, block, stale, written, (1, 0, 0, 0), read, lane)
+        return state._replace(gain=gain, past=Past(past_n, past_k), pairs=pairs)
+
+    def _resampled(self, view: View, state: State, stale: Array, method: Method) -> State:
+        """With the variances of the slots that are stale and the method's; with their gains too, if these are means
+        over resamples."""
+        of = Estimates(self.readings, view.configurations)
+
+        def spread(rows: list[Array], read: tuple[Any, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
+            (node, f, past, pairs), (sizes, size, choices) = read, lane
+            elsewhere = of.elsewhere(size, jnp.sum(f, axis=1))
+            found = method.spread(Samples(f, sizes, node, elsewhere, past, pairs), choices)
+            return [rows[0] if self.readings.gain == "sample" else found.mean, found.variance, found.fits]
+
+        n = jnp.sum(state.f * state.sizes, axis=1)
+        here = stale & ~state.void & (n >= method.least) & (n <= method.most)
+        written = [state.gain, jnp.where(state.void, 0, state.variance), jnp.ones_like(stale)]
+        read = (state.node, state.f, state.past, state.pairs)
+        lane = (state.sizes, state.got.size, view.choices)
+        block = _BLOCK if not method.dear else _DEAR if method.least > 1 else _LONG
+        gain, variance, fits = packed(spread, block, here, written, (1, 1, 0), read, lane)
+        code = jnp.where(jnp.all(fits), state.got.code, OVERFLOW)
+        return state._replace(gain=gain, variance=variance, got=state.got._replace(code=code))
+
+    def done(self, view: View, state: State) -> Array:
+        """See ``Crux``."""
+        return ~jnp.any(self._askable(view, state)[1])
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``Crux``."""
+        return state.got.answer() | {"nodes": jnp.sum(state.entered, dtype=jnp.int32)}
+
+
+@accelerated.register
+def slotted(rule: Crux, problem: Any, columns: int = 0, wide: int = _WIDE) -> SlottedCrux | Crux:
+    """The rule by slots. ``columns``: of frequency counts, at least 3, a number of its own where 0; ``wide``: a domain
+    of at most so many nodes has slots for all."""
+    if not isinstance(problem, Extraction):
+        return rule
+    parents = parents_of(problem.poset)
+    slots = min(rule.nodes, len(parents)) if rule.grow else 1
+    whole = slots if slots == len(parents) <= wide else 0
+    if slots > _WIDE:
+        slots += -slots % PART
+    elif rule.grow:
+        slots += -slots % 16
+    columns = columns or (_COLUMNS if rule.grow else _ROOT_COLUMNS)
+    widest = int(np.diff(np.asarray(problem.poset.child_start)).max())
+    layout = Layout(rows_for(problem), slots, columns, whole, widest, rule.grow)
+    return SlottedCrux(rule, jnp.asarray(parents), layout)

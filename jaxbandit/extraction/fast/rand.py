@@ -1,0 +1,75 @@
+"""Rand by tables: all nodes of one specificity cost the same, so a pair is drawn from numbers of nodes.
+
+``test_fast_baselines_equal_their_rules`` (tests/test_extraction_fast.py) ties it to ``extraction/rand.py``.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxbandit.extraction.fast.tables import rows_for
+from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
+from jaxbandit.extraction.rand import Rand, State
+from jaxbandit.extraction.retrieved import PICK, Retrieved, exclude_list
+from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.random.draws import integers
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TabledRand:
+    """A rule of Rand. ``node``: int32, (nodes,), those that may be asked, by specificity; ``start``: int32,
+    (s_max + 2,), where each specificity begins; ``rows``: static."""
+
+    rule: Rand
+    node: Array
+    start: Array
+    rows: int = field(metadata={"static": True})
+
+    execution = Execution(masked=True)
+
+    def init(self, view: View) -> State:
+        """Nothing asked."""
+        return State(Retrieved.nothing(view, self.rows))
+
+    def ask(self, view: View, state: State) -> Pull:
+        """See ``Rand``."""
+        allowed = (view.cost <= view.budget - state.got.spent) & (jnp.diff(self.start) > 0)
+        among = allowed if self.rule.dear == "avoid" else jnp.ones_like(allowed)
+        many = jnp.where(among, jnp.diff(self.start), 0).reshape(-1)
+        place = jnp.arange(many.shape[0])
+        until = jnp.sum(jnp.where(place[None, :] <= place[:, None], many, 0), axis=1)
+        drawn = integers(view.choices, PICK, state.got.queries, jnp.maximum(until[-1], 1))
+        group = jnp.minimum(jnp.sum(until <= drawn), many.shape[0] - 1)
+        configuration, s = group // allowed.shape[1], group % allowed.shape[1]
+        node = self.node[jnp.clip(self.start[s] + drawn - until[group] + many[group], 0, self.node.shape[0] - 1)]
+        asked = allowed[configuration, s]
+        exclude = exclude_list(view, state.got, node, jnp.where(asked, view.lengths[configuration], 0))
+        return Pull(node, configuration.astype(jnp.int32), exclude, state.got.queries, asked)
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+        """See ``Rand``."""
+        return self.rule.tell(view, state, pull, outcome)
+
+    def done(self, view: View, state: State) -> Array:
+        """See ``Rand``."""
+        return ~self.ask(view, state).asked
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``Rand``."""
+        return state.got.answer()
+
+
+@accelerated.register
+def _(rule: Rand, problem: Any) -> TabledRand | Rand:
+    if not isinstance(problem, Extraction):
+        return rule
+    specificity = np.asarray(problem.poset.specificity)
+    node = np.asarray(problem.poset.leaves) if rule.leaves else np.arange(len(specificity), dtype=np.int32)
+    node = node[np.argsort(specificity[node], kind="stable")]
+    start = np.searchsorted(specificity[node], np.arange(problem.cost.shape[1] + 1))
+    return TabledRand(rule, jnp.asarray(node), jnp.asarray(start, jnp.int32), rows_for(problem))

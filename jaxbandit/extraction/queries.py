@@ -1,0 +1,70 @@
+"""Query configurations (k, l, v) of CRUX: what they cost, whether they can be asked, and their upper confidence.
+
+Arrays are (C, S), of C configurations at S nodes, or (S,), of the nodes.
+"""
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxbandit.extraction.problem import Outcome, Pull, View
+from jaxbandit.extraction.readings import Readings
+from jaxbandit.extraction.retrieved import Retrieved
+
+
+def listable(readings: Readings, got: Retrieved, distinct: Array) -> Array:
+    """How many entities a list of each node could have, int32 (S,); ``distinct``: those retrieved there."""
+    return jnp.broadcast_to(got.size, distinct.shape) if readings.exclude_from == "all" else distinct
+
+
+def costs(readings: Readings, view: View, got: Retrieved, distinct: Array, specificity: Array) -> Array:
+    """c(q), int32 (C, S)."""
+    if readings.short_list == "actual":
+        lengths = jnp.minimum(view.lengths[:, None], listable(readings, got, distinct))
+        return view.shorter[jnp.arange(lengths.shape[0])[:, None], lengths, specificity]
+    cost = jnp.zeros((view.cost.shape[0], specificity.shape[0]), jnp.int32)
+    for s in range(view.cost.shape[1]):
+        cost = jnp.where(specificity == s, view.cost[:, s, None], cost)
+    return cost
+
+
+def affordable(readings: Readings, view: View, got: Retrieved, distinct: Array, cost: Array) -> Array:
+    """bool (C, S): which queries what is left of the budget allows, if they are active."""
+    left = view.budget - got.spent
+    allowed = cost <= left if readings.affordable == "at most" else cost < left
+    if readings.short_list == "unavailable":
+        allowed &= view.lengths[:, None] <= listable(readings, got, distinct)
+    return allowed & (left > 0)
+
+
+def price(readings: Readings, view: View, pull: Pull) -> Array:
+    """What a query costs, int32."""
+    specificity = jnp.asarray(view.poset.specificity)[pull.node]
+    if readings.short_list != "actual":
+        return view.cost[pull.configuration, specificity]
+    return view.shorter[pull.configuration, jnp.sum(pull.exclude >= 0, dtype=jnp.int32), specificity]
+
+
+def ends_node(readings: Readings, view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> Array:
+    """bool: whether the answer is empty, so that nothing more is expected at the node and below."""
+    empty = pull.asked & ~jnp.any(outcome.entity >= 0)
+    if readings.empty == "unless-covered":
+        any_, covered = got.held(view, pull.node, pull.exclude)
+        return empty & ~(any_ & covered)
+    return empty & (readings.empty == "always")
+
+
+def sigma(readings: Readings, floor: Array, variance: Array, asked: Array, t: Array) -> Array:
+    """sigma(q, t) = sqrt(v_q log(t) / n_q), float32 (C, S); ``asked``: how often each was, int32 (C, S)."""
+    if readings.asked_by == "node":
+        asked = jnp.broadcast_to(jnp.sum(asked, axis=0), asked.shape)
+    often = asked + 1 if readings.never_asked == "plus-one" else jnp.maximum(asked, 1)
+    v = jnp.maximum(variance, floor) if readings.bootstrap else floor
+    found = jnp.sqrt(v * jnp.log(t.astype(jnp.float32)) / often.astype(jnp.float32))
+    return jnp.where(asked == 0, jnp.inf, found) if readings.never_asked == "infinite" else found
+
+
+def pooled(prior: Array, r: Array, root: Array, n: Array) -> Array:
+    """The mean of r at nodes of n answers and r at the root, which counts as ``prior`` answers; shapes broadcast."""
+    answers = n.astype(jnp.float32)
+    # Where the two are equal, so is the mean, however it is rounded.
+    return root + answers / (answers + prior) * (r - root)
