@@ -265,15 +265,18 @@ def test_progress_ends_with_all() -> None:
 
 @pytest.mark.parametrize(
     ("field", "changes"),
-    [("runs", {"runs": 0}), ("runs", {"runs": 2**31}), ("seed", {"runs": 1, "seed": -1}),
+    [("runs", {"runs": 0}), ("runs", {"runs": "20"}), ("runs", {"runs": True}), ("lanes", {"runs": 1, "lanes": 2.5}),
+     ("first_run", {"runs": 5, "first_run": 2**32 - 4}), ("checkpoints", {"runs": 1, "checkpoints": "abc"}),
+     ("checkpoints", {"runs": 1, "checkpoints": 5}), ("runs", {"runs": 2**31}), ("seed", {"runs": 1, "seed": -1}),
      ("lanes", {"runs": 1, "lanes": 0}),
      ("policy", {"runs": 1, "policy": [ee(1, 1.0)] * 3})],
 )  # fmt: skip
 def test_bad_arguments(field: str, changes: dict[str, Any]) -> None:
     given = {"policy": ee(1, 1.0)} | changes
     problems = [problem(), problem()] if field == "policy" else problem()
-    with pytest.raises(BadInput, match=f"^{field} = "):
+    with pytest.raises(BadInput, match=f"^{field} = ") as error:
         simulate(problems, **given)
+    assert changes.get("runs") != "20" or str(error.value).startswith('runs = "20": a whole number')
 
 
 @pytest.mark.parametrize(

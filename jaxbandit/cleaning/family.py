@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.cleaning import gamma
-from jaxbandit.cleaning.conclude import conclude
 from jaxbandit.cleaning.describe import describe
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
@@ -29,18 +28,19 @@ from jaxbandit.errors import BadInput, under
 from jaxbandit.laws import Beta, Law, Uniform, fit_beta
 from jaxbandit.laws import parse as parse_law
 from jaxbandit.registry import (
-    Curves,
     Family,
     Metric,
     Parameter,
     PolicyKind,
     ProblemKind,
+    Question,
     flag,
     one_of,
     real,
     text,
     whole,
 )
+from jaxbandit.space import Range
 
 Answers = Mapping[str, np.ndarray]
 
@@ -203,9 +203,25 @@ def _listed(setting: Setting) -> np.ndarray:
     return setting.table.false_values
 
 
-def _concluded(setting: Setting, curves: Curves, target: float | None) -> list[str]:
+def _opening(setting: Setting) -> str:
     counts = _listed(setting)
-    return conclude(int(counts.sum()), int(np.count_nonzero(counts)), curves, target)
+    return (
+        f"which policy, which budget? Of {counts.sum():,} false values at {np.count_nonzero(counts):,} ambiguous "
+        "entities are removed"
+    )
+
+
+def _finishes(setting: Setting, means: Mapping[str, float]) -> str:
+    return f"finishes {means['finished']:,.0f} of {np.count_nonzero(_listed(setting)):,} entities"
+
+
+_QUESTION = Question(
+    "share", _opening, "to remove {}", "a share of all false values, above 0 and at most 1, such as 0.9", "cleans",
+    "operations",
+    aside=_finishes,
+    leaves="{policy} gives entities up for good: it has met all of them after {spent} operations, and leaves the rest "
+    "of a larger budget unspent",
+)  # fmt: skip
 
 
 def _modified(path: str) -> float:
@@ -239,7 +255,7 @@ PROBLEMS = (
             Parameter("normalise", one_of("none", "casefold"), "how values are compared: none or casefold", "none"),
             _SC_PDF,
             Parameter("paired", _always, "true", True, swept=False),
-        ), _table, (Metric("share", "share of all false values removed", _share, share=True),), _concluded,
+        ), _table, (Metric("share", "share of all false values removed", _share, share=True),), _QUESTION,
     ),
 )  # fmt: skip
 
@@ -283,7 +299,7 @@ def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
 POLICIES = (
     PolicyKind(
         "known-sc", "knows every sc-probability: the reference (section 3.3)", (), lambda setting: (known_sc(), {}),
-        anytime=True,
+        anytime=True, reference=True,
     ),
     PolicyKind(
         "random", "an entity at random for each operation (section 4.1)", (),
@@ -294,14 +310,16 @@ POLICIES = (
     ),
     PolicyKind(
         "epsilon-greedy", "greedy, but random with probability epsilon (section 4.3)",
-        (Parameter("epsilon", real(0, 1), "the share of random operations, 0 to 1", 0.5),), _epsilon_greedy,
-        anytime=True,
+        (Parameter("epsilon", real(0, 1), "the share of random operations, 0 to 1", 0.5, search=Range(0.01, 1)),),
+        _epsilon_greedy, anytime=True,
     ),
     PolicyKind(
         "ee", "explore each entity with t operations, exploit it if a share q succeeded (section 5)",
         (
-            Parameter("t", whole(1, 2**20), "exploration frequency; tuned where left out", None),
-            Parameter("q", real(0, 1), "exploitation threshold, 0 to 1; tuned where left out", None),
+            Parameter("t", whole(1, 2**20), "exploration frequency; tuned where left out", None,
+                      search=Range(1, 32, log=True, whole=True)),
+            Parameter("q", real(0, 1), "exploitation threshold, 0 to 1; tuned where left out", None,
+                      search=Range(0, 1)),
             Parameter("tuning", one_of("lemma3", "exact"), "what (t, q) maximise: Gamma as the paper prints it, or "
                       "exact", "exact"),
             Parameter("delta", real(1e-4, 1), "the grid of q and p in tuning (section 5.4), 0.0001 to 1", DELTA),
