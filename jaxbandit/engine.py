@@ -28,11 +28,17 @@ def _as_list(value: P | Sequence[P]) -> list[P]:
     return list(value) if isinstance(value, list | tuple) else [value]  # type: ignore[list-item]
 
 
+def _fast(problem: Any, policy: Any) -> tuple[Any, Any]:
+    """The faster implementation of a policy on a problem, and what it uses of the problem."""
+    policy = accelerated(policy, problem)
+    return lean(problem, policy), policy
+
+
 def count_programs(pairs: Sequence[tuple[Problem, Policy]]) -> int:
     """About how many programs ``simulate_pairs`` compiles for these configurations, at one size."""
     shapes = set()
     for problem, policy in pairs:
-        leaves, treedef = jax.tree.flatten((problem, accelerated(policy, problem)))
+        leaves, treedef = jax.tree.flatten(_fast(problem, policy))
         shapes.add((treedef, *(np.shape(leaf) for leaf in leaves)))
     return len(shapes)
 
@@ -158,8 +164,7 @@ class Batch:
     ) -> None:  # fmt: skip
         problems = [problem for problem, _ in pairs]
         if implementation == "fast":
-            pairs = [(problem, accelerated(policy, problem)) for problem, policy in pairs]
-            pairs = [(lean(problem, policy), policy) for problem, policy in pairs]
+            pairs = [_fast(problem, policy) for problem, policy in pairs]
         self._mesh = Mesh(np.array(devices or jax.local_devices()), (AXIS,), axis_types=(AxisType.Auto,))
         self._budgets = _checkpoints(checkpoints, problems)
         self._most = _enough_steps(problems) if max_steps is None else max_steps

@@ -192,7 +192,7 @@ import sys, jax, numpy as np
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_enable_x64", True)
 from jaxbandit import simulate
-from tests.test_cleaning_alike import COUNTING, POLICIES, counting, unpaired
+from tests.test_cleaning_counted import COUNTING, POLICIES, counting, unpaired
 setting = unpaired(budget=290, entities=700)
 for kind in (kind for kind in POLICIES if kind.name in COUNTING):
     np.savez(f"{sys.argv[1]}/{kind.name}.npz", **simulate(setting.problem(), counting(kind, setting), runs=60, seed=5))
