@@ -13,7 +13,8 @@ A tour::
   a mapping, ``experiment`` takes objects. ``run_study`` runs it, ``open_results`` opens what was stored; ``plot`` and
   ``table`` show it, and ``paired_differences``, ``ranks`` and ``quantiles`` compare its policies.
 - A ``Problem`` and a ``Policy`` of one's own are classes of a few methods, and ``Execution`` says how the engine runs
-  one best. ``check`` finds what is wrong with them, ``register_policy`` makes one known to study files.
+  one best. ``check`` finds what is wrong with them, ``testing.conformance`` does so in a test suite, and
+  ``register_policy`` makes one known to study files.
 - ``cache`` keeps compiled programs on disk for the next process, as the command line does.
 - ``BadInput`` is the error that a user's input can cause, one line that says where, what and what is allowed.
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_FAMILIES = ("cleaning", "extraction", "outliers", "topk")
+_MODULES = ("cleaning", "extraction", "outliers", "testing", "topk")
 
 __all__ = [
     "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "cache", "check", "experiment", "load_study",
@@ -64,7 +65,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Names are imported when they are asked for: a command's help must not wait for JAX."""
-    if name in _FAMILIES:
+    if name in _MODULES:
         return importlib.import_module(f"jaxbandit.{name}")
     for home, names in _HOMES.items():
         if name in names:
@@ -74,4 +75,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names, for tab completion."""
-    return sorted([*__all__, *_FAMILIES])
+    return sorted([*__all__, *_MODULES])
