@@ -14,7 +14,8 @@ A tour::
   ``table`` show it, and ``paired_differences``, ``ranks`` and ``quantiles`` compare its policies.
 - ``tune`` finds the best policy and parameters for a problem, and says how sure that is.
 - A ``Problem`` and a ``Policy`` of one's own are classes of a few methods, and ``Execution`` says how the engine runs
-  one best. ``check`` finds what is wrong with them, ``register_policy`` makes one known to study files.
+  one best. ``check`` finds what is wrong with them, ``testing.conformance`` does so in a test suite, and
+  ``register_policy`` makes one known to study files.
 - ``cache`` keeps compiled programs on disk for the next process, as the command line does.
 - ``BadInput`` is the error that a user's input can cause, one line that says where, what and what is allowed.
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_FAMILIES = ("cleaning", "extraction", "outliers", "topk")
+_MODULES = ("cleaning", "extraction", "outliers", "testing", "topk")
 
 __all__ = [
     "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "cache", "check", "experiment", "load_study",
@@ -67,7 +68,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Names are imported when they are asked for: a command's help must not wait for JAX."""
-    if name in _FAMILIES:
+    if name in _MODULES:
         return importlib.import_module(f"jaxbandit.{name}")
     for home, names in _HOMES.items():
         if name in names:
@@ -77,4 +78,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names, for tab completion."""
-    return sorted([*__all__, *_FAMILIES])
+    return sorted([*__all__, *_MODULES])

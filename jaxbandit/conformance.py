@@ -269,13 +269,25 @@ def _compare_widths(problem: Problem, policy: Policy, seed: int) -> None:
     device = jax.local_devices()[:1]
     many = simulate(problem, policy, runs=8, seed=seed, devices=device, progress=False)
     alone = simulate(problem, policy, runs=3, first_run=5, seed=seed, lanes=1, devices=device, progress=False)
-    for name, values in many.items():
-        if values[:, 5:].tobytes() != alone[name].tobytes():
-            raise BadInput(
-                f"policy {type(policy).__name__}.answer[{name!r}]", "other values where runs share lanes otherwise",
-                "the same bits: init writes all of the state that is read later (but for its scratch), and what "
-                f"decides is compared as integers; {PAGE}",
-            )  # fmt: skip
+    some = {name: values[:, 5:] for name, values in many.items()}
+    same_bits(policy, some, alone, "other values where runs share lanes otherwise")
 
 
-__all__ = ["check", "check_once"]
+_SAME = (
+    "the same bits: init writes all of the state that is read later (but for its scratch), and what decides is "
+    "compared as integers"
+)
+
+
+def same_bits(
+    policy: Policy, one: dict[str, np.ndarray], two: dict[str, np.ndarray], found: str, allowed: str = _SAME
+) -> None:
+    """Raises:
+    BadInput: where answers that ought to be the same are not: ``found``, with what is ``allowed``.
+    """
+    for name, values in one.items():
+        if values.tobytes() != two[name].tobytes():
+            raise BadInput(f"policy {type(policy).__name__}.answer[{name!r}]", found, f"{allowed}; {PAGE}")
+
+
+__all__ = ["check", "check_once", "same_bits"]

@@ -38,20 +38,6 @@ def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("kind", [kind.name for kind in POLICIES])
-def test_lanes_and_cuts_change_nothing(kind: str) -> None:
-    setting = Setting(300, 500, uniform_false_values(0, 9), Uniform())
-    policy = every_policy(setting)[kind]
-    whole = simulate(setting.problem(), policy, runs=60, seed=5)
-    assert whole["cleans"].shape == (1, 60)
-    assert len(np.unique(whole["removed"])) > 5
-    assert same(whole, simulate(setting.problem(), policy, runs=60, seed=5, lanes=7))
-    parts = [simulate(setting.problem(), policy, runs=20, seed=5, first_run=first) for first in (0, 20, 40)]
-    assert same(whole, {name: np.concatenate([part[name] for part in parts], axis=1) for name in whole})
-    assert not same(whole, simulate(setting.problem(), policy, runs=60, seed=6))
-
-
 def test_configurations_do_not_meet() -> None:
     seed = 3
     policies = [ee(1, 1.0), ee(3, 0.667), ee(5, 0.8), ee(3, 0.667, early_stopping=False)]

@@ -14,6 +14,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxbandit import cli
 from jaxbandit.errors import BadInput
 from jaxbandit.progress import Status
 from jaxbandit.study import canvas, families, folder, picture
@@ -665,3 +666,26 @@ def test_both_ends_of_an_interval_that_is_not_symmetric() -> None:
     one = [row("a", "m", 2.0, None, None, 1)]
     assert render(one).startswith("1 run\n")
     assert json.loads(render(one, "json")) == one
+
+
+def test_results_say_which_implementation_made_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And a folder holds those of one alone."""
+    arms = 'runs = 9\n[problem]\nkind = "topk/bernoulli"\nK = 1\nbudget = 12\nmeans = { list = [0.1, 0.5, 0.9] }\n'
+    study, out = tmp_path / "study.toml", tmp_path / "out"
+    study.write_text(arms + '[[policy]]\nkind = "uniform"\n')
+    assert cli.main(["run", str(study), "--out", str(out)]) == 0
+    assert json.loads((out / "study.json").read_text())["implementation"] == "fast"
+    capsys.readouterr()
+    slowly = ["run", str(study), "--implementation", "reference", "--out"]
+    assert cli.main([*slowly, str(out)]) == 2
+    assert "this study or a part of it; implementation differs in the study it holds" in capsys.readouterr().err
+    other = tmp_path / "other"
+    assert cli.main([*slowly, str(other)]) == 0
+    assert open_results(other).attrs["implementation"] == "reference"
+    assert (other / "summary.json").read_bytes() == (out / "summary.json").read_bytes()
+    assert cli.main(["run", str(study), "--out", str(other)]) == 2
+    study.write_text(f'implementation = "reference"\n{study.read_text()}')
+    assert cli.main(["run", str(study), "--out", str(other)]) == 0
+    study.write_text(study.read_text().replace("reference", "slow"))
+    assert cli.main(["run", str(study), "--out", str(other)]) == 2
+    assert "jaxbandit: implementation = slow: one of fast, reference" in capsys.readouterr().err

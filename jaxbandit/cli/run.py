@@ -1,8 +1,8 @@
 """``jaxbandit run``."""
 
 import sys
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
@@ -23,6 +23,10 @@ class Run:
     target: Annotated[float | None, tyro.conf.arg(metavar="X", help_behavior_hint="(default: none)")] = None
     """Name the cheapest policy and budget for this: the share of all false values to remove from a table of claims, the
     regret that is low enough for top-K, the share of runs that find exactly the outliers, or entities to extract."""
+    implementation: Annotated[
+        Literal["fast", "reference"] | None, tyro.conf.arg(help_behavior_hint="(default: the study's, or fast)")
+    ] = None
+    """How policies are run: by what is fastest, or each as it is written in its rule's file."""
     plugin: Plugins = ()
     continues: ClassVar[bool] = True
 
@@ -37,6 +41,8 @@ class Run:
         from jaxbandit.study.table import render
 
         study = load(self.study)
+        if self.implementation is not None:
+            study = replace(study, implementation=self.implementation)
         check_target(study, self.target)
         study.configurations()  # what does not fit is said before all else
         for line in description(study) if reads_files(study) else ():

@@ -20,6 +20,8 @@ FINISHED = "finished.json"
 FORMAT = 2
 """Of folders of results: raised where an older version could not read them."""
 _PARTIAL = "partial.tmp"
+_AT_TIMES = {"implementation"}
+"""Keys of a study's identity that stand there only where they say something."""
 
 
 def write(path: Path, data: bytes) -> None:
@@ -96,10 +98,10 @@ def check(out: Path, identity: Mapping[str, Any]) -> None:
         age = "newer" if _order(*theirs) > _order(*ours) else "older"
         refuse(f"a folder begun with jaxbandit {ours[1]}; this one is of the {age} jaxbandit {theirs[1]}")
     begun = held.get("identity")
-    if not isinstance(begun, dict) or set(begun) != set(identity):
+    if not isinstance(begun, dict) or (set(begun) ^ set(identity)) - _AT_TIMES:
         refuse("a new or empty folder, or one that holds this study; it holds something else")
-    for key, value in identity.items():
-        if identical(begun[key]) != identical(value):
+    for key in [*identity, *begun]:
+        if identical(begun.get(key)) != identical(identity.get(key)):
             refuse(f"a new or empty folder, or one of this study or a part of it; {key} differs in the study it holds")
 
 

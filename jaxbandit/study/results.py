@@ -52,6 +52,7 @@ def described(
         "metrics": " ".join(metric.name for metric in study.family.metrics),
         "lower_is_better": " ".join(metric.name for metric in study.family.metrics if metric.lower_is_better),
         "binary": " ".join(metric.name for metric in study.family.metrics if metric.binary),
+        "implementation": study.implementation,
         "references": [each.label for each in first if study.family.policies[each.name].reference],
         "share": " ".join(metric.name for metric in study.family.metrics if metric.share),
         "coordinates": " ".join(name for name in found if name not in (*dimensions, "checkpoint")),

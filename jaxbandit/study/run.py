@@ -18,7 +18,7 @@ from jaxbandit.conformance import check_once
 from jaxbandit.devices import use_all_cores
 from jaxbandit.engine import count_programs, endless_runs, simulate_pairs
 from jaxbandit.errors import BadInput
-from jaxbandit.grammar import Policy, Problem
+from jaxbandit.grammar import Implementation, Policy, Problem
 from jaxbandit.progress import Clock, Progress, Status
 from jaxbandit.registry import measured
 from jaxbandit.study import folder
@@ -93,10 +93,11 @@ def run(
 def facts(study: Study | None = None) -> dict[str, Any]:
     """What results were computed with: noted beside them, though they should not depend on it.
 
-    ``study``: its problem is noted as its user knows it, with the names of its files.
+    ``study``: its problem is noted as its user knows it, with the names of its files; and which implementation of its
+    policies is run.
     """
     devices = jax.local_devices()
-    named = {} if study is None else {"named": study.named()}
+    named = {} if study is None else {"named": study.named(), "implementation": study.implementation}
     return {"jax": jax.__version__, "device": f"{len(devices)} x {devices[0].device_kind}", **named}
 
 
@@ -131,18 +132,18 @@ def _window(executor: Executor | None) -> int:
     return 2 * workers if isinstance(workers, int) else 8
 
 
-_Task = tuple[list[Problem], list[Policy], int, int, int, list[float], int | None]
+_Task = tuple[list[Problem], list[Policy], int, int, int, list[float], int | None, Implementation]
 
 
 def _compute(
     problems: list[Problem], policies: list[Policy], seed: int, first: int, runs: int, checkpoints: list[float],
-    max_steps: int | None, progress: Progress | bool = False,
+    max_steps: int | None, implementation: Implementation, progress: Progress | bool = False,
 ) -> tuple[dict[str, np.ndarray], float]:  # fmt: skip
     """Answers of a chunk, and the seconds that it took. It runs where the executor says."""
     start = time.monotonic()
     answers = simulate_pairs(
         list(zip(problems, policies, strict=True)), runs=runs, first_run=first, seed=seed, checkpoints=checkpoints,
-        max_steps=max_steps, progress=progress,
+        max_steps=max_steps, implementation=implementation, progress=progress,
     )  # fmt: skip
     return answers, time.monotonic() - start
 
@@ -378,7 +379,9 @@ class _Work:
         """The arguments of ``_compute``."""
         first, stop = span
         problems, policies = [each.problem for each in pile.members], [each.policy for each in pile.members]
-        return problems, policies, self.study.seed, first, stop - first, list(self.study.checkpoints), self.max_steps
+        study = self.study
+        checkpoints = list(study.checkpoints)
+        return problems, policies, study.seed, first, stop - first, checkpoints, self.max_steps, study.implementation
 
     def _scatter(self, piles: list[_Pile], executor: Executor) -> None:
         """Has chunks computed elsewhere, some at a time, and stores them in whatever order they come."""

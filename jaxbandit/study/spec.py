@@ -11,9 +11,10 @@
     [sweep]
     budget = [2_000, 10_000]        # lists of values of the problem's parameters
 
-Two more keys stand at the top, with ``seed`` and ``runs``. ``checkpoints = [1_000, 5_000]``: budgets below the
+Three more keys stand at the top, with ``seed`` and ``runs``. ``checkpoints = [1_000, 5_000]``: budgets below the
 problem's, at which each run is recorded as well; the rows are those of runs with that budget. ``stop_when``: see
-``enough.py``; ``runs`` is then the most.
+``enough.py``; ``runs`` is then the most. ``implementation = "reference"`` runs each policy as it is written, and not
+its fast implementation (see ``simulate``).
 
 The configurations are every combination of the sweep, times each policy, times every combination of its own lists.
 Swept parameters take the order in which the problem or the policy declares them, the last one changing fastest.
@@ -29,13 +30,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from jaxbandit.contract import brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
-from jaxbandit.grammar import Policy, Problem
-from jaxbandit.registry import Family, Parameter, ProblemKind, Question, Required, parse, whole
+from jaxbandit.grammar import Implementation, Policy, Problem
+from jaxbandit.registry import Family, Parameter, ProblemKind, Question, Required, one_of, parse, whole
 from jaxbandit.study.enough import StopWhen
 from jaxbandit.study.folder import checksum
 from jaxbandit.study.plugins import OWN, lookup
@@ -85,6 +86,7 @@ class Study:
         stop_when: when the runs are enough; None for all of ``runs``.
         family: the family of the problem.
         tune: how ``jaxbandit tune`` searches, see ``jaxbandit.tuning``; ``run`` leaves it aside.
+        implementation: of the policies, see ``simulate``.
     """
 
     seed: int
@@ -97,6 +99,7 @@ class Study:
     stop_when: StopWhen | None
     family: Family
     tune: Mapping[str, Any] = field(default_factory=dict)
+    implementation: Implementation = "fast"
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(policy["kind"] for policy in self.policies))
@@ -125,7 +128,9 @@ class Study:
         Raises:
             BadInput: naming the first key that is wrong.
         """
-        keys = ("seed", "runs", "problem", "policy", "sweep", "checkpoints", "stop_when", "tune")
+        keys = (
+            "seed", "runs", "problem", "policy", "sweep", "checkpoints", "stop_when", "implementation", "tune",
+        )  # fmt: skip
         given = {key: plain(key, value, nulls=False) for key, value in mapping.items()}
         for key, value in given.items():
             if key not in keys:
@@ -133,6 +138,8 @@ class Study:
         seed = whole(0, MAX_SEED)("seed", given.get("seed", 0))
         uncounted = "runs" not in given and ("tune" in given or not counted)
         runs = 0 if uncounted else whole(1, MAX_RUNS)("runs", given.get("runs", "missing"))
+        words = get_args(Implementation)
+        implementation = cast(Implementation, one_of(*words)("implementation", given.get("implementation", words[0])))
         problem, sweep, policies = (
             given.get("problem", "missing"),
             given.get("sweep", {}),
@@ -157,7 +164,7 @@ class Study:
             family = replace(family, metrics=(*family.metrics, *kind.metrics))
         study = cls(
             seed, runs, problem, policies, sweep, plain("labels", dict(labels or {})), given.get("checkpoints", []),
-            None, family, given.get("tune", {}),
+            None, family, given.get("tune", {}), implementation,
         )  # fmt: skip
         study._check()
         if "stop_when" not in given:
@@ -189,7 +196,12 @@ class Study:
         return {
             "seed": self.seed, "problem": _paths("problem", self.problem, _content), "sweep": sorted(self.sweep),
             "checkpoints": list(self.checkpoints), "labels": dict(self.labels), "family": self.family.fingerprint,
-        } | ({"plugins": plugins} if plugins else {})  # fmt: skip
+        } | ({"plugins": plugins} if plugins else {}) | self._slowly  # fmt: skip
+
+    @property
+    def _slowly(self) -> dict[str, str]:
+        """Nothing for fast implementations: that is what all folders had that were begun before one could choose."""
+        return {} if self.implementation == "fast" else {"implementation": self.implementation}
 
     def named(self) -> dict[str, Any]:
         """The problem and the sweep as their user knows them, JSON-ready: input files by their names."""

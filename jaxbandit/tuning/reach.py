@@ -170,7 +170,7 @@ class _Search:
     def _reaches(self, value: int) -> bool | None:
         """Whether the goal is surely reached there (True) or surely not (False); None where the runs do not tell."""
         member = _at(self.study, self.parameter, value)[self.place]
-        batch = Batch([(member.problem, member.policy)])
+        batch = Batch([(member.problem, member.policy)], implementation=self.study.implementation)
         metric, total, always = self.wanted.metric, Moments(self.wanted.metric.binary, self.wanted.metric.share), None
         for start, stop in self._stages():
             self.tell(value, stop)

@@ -84,7 +84,9 @@ class Values:
             self._simulate(store, places, some, start, end)
 
     def _simulate(self, store: Store, places: dict[int, Place], some: Sequence[int], start: int, end: int) -> None:
-        self._batch = self._batch or Batch([(each.problem, each.policy) for each in self._members])
+        self._batch = self._batch or Batch(
+            [(each.problem, each.policy) for each in self._members], implementation=self.study.implementation
+        )
         doing = f"{self.doing}: {len(some)} candidates, runs {start + 1:,} to {end:,}"
 
         def onward(status: Status) -> None:
