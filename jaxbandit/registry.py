@@ -9,6 +9,7 @@ import numpy as np
 from jaxbandit.contract import brief, place, raised_in
 from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Policy, Problem
+from jaxbandit.space import Domain
 
 
 class Required:
@@ -21,7 +22,7 @@ class Parameter:
 
     ``parse(field, value)`` gives the checked value or raises ``BadInput``; ``swept``: whether a list in a study file
     stands for several configurations (else a list is one value); ``label``: what an axis says, with the unit, where the
-    name alone does not do.
+    name alone does not do; ``search``: where ``jaxbandit tune`` looks for the best value, unless it is told.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Parameter:
     default: Any = Required
     swept: bool = True
     label: str = ""
+    search: Domain | None = None
 
     @property
     def required(self) -> bool:

@@ -117,8 +117,8 @@ def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        ([], "verb = missing: one of run, show, compare, reproduce, tune, describe, list, doctor"),
-        (["play"], "verb = play: one of run, show, compare, reproduce, tune, describe, list, doctor"),
+        ([], "verb = missing: one of run, show, compare, reproduce, tune, plan, describe, list, doctor"),
+        (["play"], "verb = play: one of run, show, compare, reproduce, tune, plan, describe, list, doctor"),
         (["--out"], "verb = --out: one of run"),
         (["run"], "STUDY.toml = missing: it must be given"),
         (["run", "STUDY"], "--out = missing: it must be given"),

@@ -222,6 +222,9 @@ def test_a_sweep_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
         simulate(problem(budget=200 + t, entities=100 + t), ee(t, 1.0), runs=64, seed=t)
     # Other numbers of runs of the same power of two, another distribution of the same size, other starts.
     simulate(problem(false_values=np.arange(10.0)), ee(3, 0.5), runs=50, first_run=9)
+    # More entities than a run of the first size can meet, and tables that EE does not use.
+    simulate(problem(budget=1_000, entities=9_000), ee(3, 0.5), runs=50)
+    simulate(problem(paired=False), ee(3, 0.5), runs=50)
     assert compilations() == before
     several = [ee(t, q) for t in (1, 2, 3) for q in (0.0, 0.7)]
     simulate(problem(), several, runs=10)
@@ -272,7 +275,7 @@ def test_bad_arguments(field: str, changes: dict[str, Any]) -> None:
         ("t", lambda: ee(0, 0.5)),
         ("q", lambda: ee(3, 1.5)),
         ("q", lambda: ee(3, float("nan"))),
-        ("epsilon", lambda: epsilon_greedy(-0.1, 64)),
+        ("epsilon", lambda: epsilon_greedy(-0.1)),
         ("false_values", lambda: of_table(budget=3, false_values=np.array([0, 0]), sc_pdf=Uniform())),
         ("sc_probabilities", lambda: of_table(budget=3, false_values=np.array([1]), sc_probabilities=np.array([1.2]))),
     ],

@@ -28,6 +28,7 @@ from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.outliers.wrr import WRR, Share, rho_star
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, Question, flag, one_of, parse, whole
+from jaxbandit.space import Range
 
 Answers = Mapping[str, np.ndarray]
 
@@ -237,7 +238,7 @@ POLICIES = (
         "wrr", "weighted round-robin (Zhuang et al. 2017, Algorithm 2)",
         (_DELTA, _OWN_K, _INTERVAL,
          Parameter("rho", _above(1, 1e6, True), "pulls of an active arm for each of another; that of Eq. 6 where left "
-                   "out", None)), _wrr,
+                   "out", None, search=Range(1, 50, log=True))), _wrr,
     ),
     PolicyKind("nrr", "round-robin until the set was the same for 1/delta pulls (section 5.2)",
                (_DELTA, _OWN_K), _nrr),

@@ -67,6 +67,8 @@ def run(
             ``out`` holds something else, or a check fails. Later, where runs of a policy do not end, or ``stop_when``
             waits for a metric that a run does not have.
     """
+    if not study.runs:
+        raise BadInput("runs", "missing", "how many runs of each configuration; only `jaxbandit tune` does without")
     out = Path(out)
     tell = progress or (lambda status: None)
     tell(Status(0, 0, "preparing problems and policies"))

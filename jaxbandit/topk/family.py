@@ -14,6 +14,7 @@ from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, Question, flag, one_of, real, whole
+from jaxbandit.space import Range
 from jaxbandit.topk.confidence import CONFIDENCE, OVERLAP, RATES
 from jaxbandit.topk.halving import sequential_halving
 from jaxbandit.topk.lucb import ODD, lucb
@@ -141,7 +142,7 @@ POLICIES = (
     PolicyKind(
         "optmai", "OptMAI as section 6 runs it: Q', rewards reused",
         (
-            Parameter("beta", _beta, 'above 0.75 and below 1, or "printed"', 0.8),
+            Parameter("beta", _beta, 'above 0.75 and below 1, or "printed"', 0.8, search=Range(0.76, 0.98)),
             Parameter("inflate", flag, "allot with Q' in the place of Q", True),
             Parameter("reuse", flag, "judge by all rewards of an arm, else by those of the round", True),
             *_READINGS,
