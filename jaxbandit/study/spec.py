@@ -11,7 +11,7 @@
     [sweep]
     budget = [2_000, 10_000]        # lists of values of the problem's parameters
 
-Three more keys stand at the top, with ``seed`` and ``runs``. ``checkpoints = [1_000, 5_000]``: budgets below the
+More keys stand at the top, with ``seed`` and ``runs``. ``checkpoints = [1_000, 5_000]``: budgets below the
 problem's, at which each run is recorded as well; the rows are those of runs with that budget. ``stop_when``: see
 ``enough.py``; ``runs`` is then the most. ``implementation = "reference"`` runs each policy as it is written, and not
 its fast implementation (see ``simulate``).
