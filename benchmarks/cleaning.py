@@ -29,19 +29,15 @@ from benchmarks import numba_cleaning
 from benchmarks.common import Row, facts, parser, save, table
 from jaxbandit import Policy, simulate
 from jaxbandit.cleaning import (
-    EE,
-    Greedy,
-    GreedyAlike,
-    KnownSc,
-    Random,
-    RandomAlike,
     Uniform,
+    ee,
     epsilon_greedy,
-    epsilon_greedy_alike,
+    greedy,
+    known_sc,
+    random,
     synthetic,
     uniform_false_values,
 )
-from jaxbandit.cleaning.pool import capacity_for
 
 ENTITIES, BUDGET = 50_000, 10_000
 FALSE_VALUES = uniform_false_values(0, numba_cleaning.MOST)
@@ -58,21 +54,11 @@ Side = Callable[[int], Answers]
 """From a seed to the runs' answers."""
 
 
-def _policies(budget: int, entities: int, paired: bool) -> dict[str, Policy]:
-    memory = capacity_for(entities, budget)
-    if not paired:
-        return {
-            "random": RandomAlike(),
-            "greedy": GreedyAlike(memory),
-            "epsilon-greedy": epsilon_greedy_alike(0.5, memory, FALSE_VALUES),
-        }
+def _policies() -> dict[str, Policy]:
     return {
-        "known-sc": KnownSc(),
-        "random": Random(memory),
-        "greedy": Greedy(memory),
-        "epsilon-greedy": epsilon_greedy(0.5, memory),
-        "ee": EE(np.int32(3), np.int32(3), np.bool_(True)),
-    }
+        "known-sc": known_sc(), "random": random(), "greedy": greedy(), "epsilon-greedy": epsilon_greedy(0.5),
+        "ee": ee(3, 1.0),
+    }  # fmt: skip
 
 
 def timed(side: Side, seed: int) -> tuple[Answers, float, float]:
@@ -107,7 +93,7 @@ def check(policy: str, generator: str, budget: int, ours: list[Answers], theirs:
 def measure(policy: str, paired: bool, runs: int, repeats: int, seconds: float, budget: int, entities: int) -> Row:
     """One policy: both sides' medians and ratios. ``seconds`` is about what a repetition of numba's takes."""
     problem = synthetic(budget=budget, entities=entities, false_values=FALSE_VALUES, sc_pdf=Uniform(), paired=paired)
-    ours = _policies(budget, entities, paired)[policy]
+    ours = _policies()[policy]
     sides: dict[str, Side] = {"jaxbandit": lambda seed: simulate(problem, ours, runs=runs, seed=seed)}
     sizes = {"jaxbandit": runs}
     for generator in numba_cleaning.GENERATORS:

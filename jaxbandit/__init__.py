@@ -12,6 +12,7 @@ A tour::
 - A study is stored, continued and stopped when it knows enough: ``load_study`` reads one from a file, ``Study.of`` from
   a mapping, ``experiment`` takes objects. ``run_study`` runs it, ``open_results`` opens what was stored; ``plot`` and
   ``table`` show it, and ``paired_differences``, ``ranks`` and ``quantiles`` compare its policies.
+- ``tune`` finds the best policy and parameters for a problem, and says how sure that is.
 - A ``Problem`` and a ``Policy`` of one's own are classes of a few methods, and ``Execution`` says how the engine runs
   one best. ``check`` finds what is wrong with them, ``register_policy`` makes one known to study files.
 - ``cache`` keeps compiled programs on disk for the next process, as the command line does.
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from jaxbandit.study.results import open_results
     from jaxbandit.study.spec import Study
     from jaxbandit.study.spec import load as load_study
+    from jaxbandit.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -45,7 +47,7 @@ _FAMILIES = ("cleaning", "extraction", "outliers", "topk")
 __all__ = [
     "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "cache", "check", "experiment", "load_study",
     "open_results", "paired_differences", "plot", "quantiles", "ranks", "register_policy", "run_study", "simulate",
-    "table",
+    "table", "tune",
 ]  # fmt: skip
 
 _HOMES = {
@@ -59,6 +61,7 @@ _HOMES = {
     "study.plugins": ("register_policy",),
     "study.results": ("open_results",),
     "study.spec": ("Study", "load_study"),
+    "tuning": ("tune",),
 }
 
 

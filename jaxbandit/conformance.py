@@ -5,24 +5,22 @@ used twice, a NaN or an arm that does not exist pass there: each gives wrong num
 few lanes and looks at every step of them.
 """
 
-import functools
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jax.experimental import checkify
 
-from jaxbandit.contract import PAGE, Contract, Used, briefly, inspect, is_array, is_own
+from jaxbandit.contract import PAGE, briefly, inspect, is_own
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
-from jaxbandit.grammar import Policy, Problem, Tree, execution_of
-from jaxbandit.random.stream import Stream, stream
+from jaxbandit.grammar import Policy, Problem, Tree, accelerated, execution_of
+from jaxbandit.random.stream import stream
+from jaxbandit.stepping import INFINITE, NAN, Programs
 
 _log = logging.getLogger("jaxbandit")
 
@@ -39,7 +37,8 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
     """Runs a few lanes, and raises an error at the first breach of the contract that they show.
 
     What is looked for: shapes and dtypes that change, a state that changes once the run is over, NaN in an outcome or
-    an answer, an index out of range in a problem of one's own, draws that are used twice.
+    an answer, an index out of range in a problem of one's own, draws that are used twice. The policy is run by ``ask``
+    and ``tell``, by ``advance`` where it has it, and so is its fast implementation; what ``advance`` pulls is not seen.
 
     Args:
         problem, policy: as for ``simulate``.
@@ -48,7 +47,7 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
             policy twice more. ``run_study`` does without.
 
     Returns:
-        Remarks, one line each, on what is no error: that no run ended, or a number that is compiled in.
+        Remarks, one line each, on what is no error: that no run ended, that a number is infinite, or compiled in.
 
     Raises:
         BadInput: naming the class, the method, what was found and what to do.
@@ -57,11 +56,14 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
         raise BadInput("seed", seed, "a whole number from 0 to 4294967295")
     inspect("problem", problem)
     inspect("policy", policy)
-    with briefly():
-        trial = _Trial(problem, policy, seed)
-        trial.watch()
-        ended = trial.finish()
-    remarks = [] if ended else [_no_end(policy, trial.steps)]
+    remarks = []
+    for each, advancing in _ways(problem, policy):
+        with briefly():
+            trial = _Trial(problem, each, seed, advancing)
+            trial.watch()
+            ended = trial.finish()
+        remarks += trial.remarks + ([] if ended else [_no_end(each, trial.steps)])
+    remarks = list(dict.fromkeys(remarks))
     remarks += _static_numbers("problem", problem) + _static_numbers("policy", policy)
     if thorough:
         _compare_widths(problem, policy, seed)
@@ -92,124 +94,15 @@ def check_once(pairs: Iterable[tuple[Problem, Policy]]) -> None:
 _passed: set[Any] = set()
 
 
-class _Lanes(NamedTuple):
-    """Some runs between two steps; all arrays have the lanes as their first axis.
-
-    ``over``: whether the run was over before the last step; ``pull``: the arrays of what it asked there, ``outcome``:
-    those of what it got, by their path.
-    ``used``: what the problem's method of that name says of them, else None. ``changed``: by leaf of the state, whether
-    a step after the end changed it; ``nan``: by leaf of the outcome, whether one held NaN before the end.
-    """
-
-    key: Stream
-    instance: Tree
-    state: Tree
-    over: Array
-    pull: list[Array]
-    outcome: dict[str, Array]
-    used: Used | None
-    changed: list[Array]
-    nan: list[Array]
-
-
-def _differs(old: Array, new: Array) -> Array:
-    nans = jnp.isnan(old) & jnp.isnan(new) if jnp.issubdtype(old.dtype, jnp.inexact) else jnp.zeros(old.shape, bool)
-    return jnp.any((old != new) & ~nans)
-
-
-def _step(run: Contract, key: Stream, instance: Tree, state: Tree) -> _Lanes:
-    """One step of one lane, made plainly: without the policy's ``advance``."""
-    view = run.view(key, instance)
-    over = run.done(view, state)
-    pull = run.ask(view, state)
-    outcome = run.pull(key, instance, pull)
-    after = run.tell(view, state, pull, outcome)
-    if not execution_of(run.policy).masked:  # as the engine does
-        after = jax.tree.map(lambda new, old: jnp.where(over, old, new), after, state)
-    changed = [over & _differs(*pair) for pair in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True)]
-    got = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(outcome)[0]}
-    got = {path: jnp.asarray(leaf) for path, leaf in got.items() if is_array(leaf)}
-    nan = [
-        ~over & jnp.any(jnp.isnan(leaf)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else jnp.bool_(False)
-        for leaf in got.values()
-    ]
-    asked = [leaf for leaf in jax.tree.leaves(pull) if _varies(leaf)]
-    return _Lanes(key, instance, after, over, asked, got, run.used(view, pull, outcome), changed, nan)
-
-
-def _varies(leaf: Any) -> bool:
-    """Whether a leaf of a pull is an array; one that is Python's is the same in all runs, and may be branched on."""
-    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
-
-
-def _init(run: Contract, key: Stream) -> tuple[Tree, Tree]:
-    instance = jax.tree.map(jnp.asarray, run.draw(key))
-    return instance, jax.tree.map(jnp.asarray, run.init(run.view(key, instance)))
-
-
-class _Programs:
-    """What is compiled for one structure of (problem, policy), whose leaves are the first argument of all.
-
-    The structure is kept here and no argument: JAX takes two classes of the same fields for one structure.
-    """
-
-    def __init__(self, pair: tuple[Problem, Policy], key: Stream) -> None:
-        leaves, self._treedef = jax.tree.flatten(pair)
-        pulls: list[Tree] = []
-
-        def sample(leaves: list[Any], key: Stream) -> _Lanes:
-            run = self._join(leaves)
-            instance, state = _init(run, key)
-            pulls.append(run.ask(run.view(key, instance), state))
-            return _step(run, key, instance, state)
-
-        self.shapes = jax.eval_shape(jax.vmap(sample, (None, 0)), leaves, key)
-        pulled, self._pull = jax.tree.flatten(pulls[0])
-        self._fixed = [None if _varies(leaf) else (leaf,) for leaf in pulled]
-        self.begin = jax.jit(jax.vmap(lambda leaves, key: _init(self._join(leaves), key), (None, 0)))
-        self.advance = jax.jit(self._advance)
-        self.answers = jax.jit(self._answers)
-        self.again = jax.jit(self._again, static_argnames="indices")
-
-    def pull(self, arrays: Sequence[Any]) -> Tree:
-        """A pull, of its arrays."""
-        rest = iter(arrays)
-        return jax.tree.unflatten(self._pull, [next(rest) if own is None else own[0] for own in self._fixed])
-
-    def _join(self, leaves: list[Any]) -> Contract:
-        return Contract(*jax.tree.unflatten(self._treedef, leaves))
-
-    def _advance(self, leaves: list[Any], lanes: _Lanes, most: Array, idle: Array) -> tuple[_Lanes, Array]:
-        """Lanes after ``most`` steps, or fewer where all runs are over unless ``idle``; and how many these were."""
-
-        def step(carry: tuple[_Lanes, Array]) -> tuple[_Lanes, Array]:
-            lanes, made = carry
-            run = self._join(leaves)
-            new = jax.vmap(functools.partial(_step, run))(lanes.key, lanes.instance, lanes.state)
-            changed, nan = jax.tree.map(jnp.logical_or, (lanes.changed, lanes.nan), (new.changed, new.nan))
-            return new._replace(changed=changed, nan=nan), made + 1
-
-        def on(carry: tuple[_Lanes, Array]) -> Array:
-            return (carry[1] < most) & (idle | ~jnp.all(carry[0].over))
-
-        return lax.while_loop(on, step, (lanes, jnp.int32(0)))
-
-    def _answers(self, leaves: list[Any], lanes: _Lanes) -> dict[str, Array]:
-        def one(key: Stream, instance: Tree, state: Tree) -> dict[str, Array]:
-            run = self._join(leaves)
-            return run.answer(run.view(key, instance), instance, state)
-
-        return jax.vmap(one)(lanes.key, lanes.instance, lanes.state)
-
-    def _again(self, leaves: list[Any], keys: Stream, arrays: list[Any], indices: bool = False) -> Any:
-        """Outcomes of a pull in other runs; ``indices``: after an error of ``checkify`` on an index out of range."""
-
-        def one(key: Stream) -> list[Array]:
-            run = self._join(leaves)
-            outcome = run.pull(key, run.draw(key), self.pull(arrays))
-            return [jnp.asarray(leaf) for leaf in jax.tree.leaves(outcome) if is_array(leaf)]
-
-        return jax.vmap(checkify.checkify(one, errors=checkify.index_checks) if indices else one)(keys)
+def _ways(problem: Any, policy: Any) -> Iterator[tuple[Any, bool]]:
+    """The policy and its fast implementation, each by ``ask`` and ``tell`` and by ``advance`` (true)."""
+    fast = accelerated(policy, problem)
+    for each in [policy] if fast is policy else [policy, fast]:
+        advances = hasattr(each, "advance")
+        if not advances or (hasattr(each, "ask") and hasattr(each, "tell")):
+            yield each, False
+        if advances:
+            yield each, True
 
 
 @dataclass
@@ -219,14 +112,16 @@ class _Trial:
     problem: Any
     policy: Any
     seed: int
+    advancing: bool = False
     steps: int = 0
 
     def __post_init__(self) -> None:
+        self.remarks: list[str] = []
         self._policy = f"policy {type(self.policy).__name__}"
         self._problem = f"problem {type(self.problem).__name__}"
         keys = stream(self.seed, np.arange(LANES, dtype=np.uint32))
         self._leaves = jax.tree.leaves((self.problem, self.policy))
-        self._programs = _Programs((self.problem, self.policy), keys)
+        self._programs = Programs((self.problem, self.policy), keys, self.advancing)
         instance, state = self._programs.begin(self._leaves, keys)
         blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._programs.shapes)
         self._lanes = blank._replace(key=keys, instance=instance, state=state)
@@ -237,7 +132,8 @@ class _Trial:
         """Makes the first steps one by one, and looks at each pull."""
         while self.steps < WATCHED and not bool(jnp.all(self._lanes.over)):
             self._go(1)
-            self._look()
+            if not self.advancing:
+                self._look()
 
     def finish(self) -> bool:
         """Goes on until all runs are over, looks at their answers, and tells them pulls that come after the end.
@@ -255,6 +151,11 @@ class _Trial:
         for name, values in self._programs.answers(self._leaves, self._lanes).items():
             if ended and np.isnan(np.asarray(values, np.float64)).any():
                 raise BadInput(f"{self._policy}.answer[{name!r}]", "NaN at the end of a run", f"a number; {PAGE}")
+            if ended and np.isinf(np.asarray(values, np.float64)).any():
+                self.remarks.append(f"{self._policy}.answer[{name!r}]: infinite at the end of a run, so it has no mean")
+        for path, odd in zip(self._lanes.outcome, self._lanes.odd, strict=True):
+            if (np.asarray(odd) == INFINITE).any():
+                self.remarks.append(f"{self._problem}.pull, outcome{path}: infinite in one of {self.steps:,} steps")
         return ended
 
     def _go(self, steps: int, idle: bool = False) -> None:
@@ -265,17 +166,18 @@ class _Trial:
 
     def _check_end(self) -> None:
         state = jax.tree_util.tree_flatten_with_path(self._lanes.state)[0]
+        method = "advance" if self.advancing else "tell"
         for (path, _), changed in zip(state, self._lanes.changed, strict=True):
             if np.asarray(changed).any():
                 raise BadInput(
-                    f"{self._policy}.tell, state{jax.tree_util.keystr(path)}", "changed by a step after the end",
+                    f"{self._policy}.{method}, state{jax.tree_util.keystr(path)}", "changed by a step after the end",
                     "the same bits, as execution.masked says: a run that is over is asked and told on, until others "
                     f"are over too. Leave masked away, and the engine keeps the state; {PAGE}",
                 )  # fmt: skip
 
     def _check_nan(self) -> None:
-        for path, nan in zip(self._lanes.outcome, self._lanes.nan, strict=True):
-            if np.asarray(nan).any():
+        for path, odd in zip(self._lanes.outcome, self._lanes.odd, strict=True):
+            if (np.asarray(odd) == NAN).any():
                 where = f"{self._problem}.pull, outcome{path}"
                 raise BadInput(where, f"NaN in one of the first {self.steps} steps", f"a number; {PAGE}")
 

@@ -8,7 +8,7 @@ import difflib
 import functools
 import linecache
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -44,6 +44,24 @@ def briefly() -> Iterator[None]:
         raise BadInput(error.field, error.value, error.allowed) from error.__cause__
 
 
+def made(field: str, what: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """What a user's function makes: a policy or a problem.
+
+    Raises:
+        BadInput: naming ``field``, where the function raises something or returns nothing.
+    """
+    try:
+        found = function(*given, **named)
+    except BadInput:
+        raise
+    except Exception as error:
+        allowed = f"a function that makes the {what}; it raised {raised_in(error)}"
+        raise BadInput(field, place(error), allowed) from error
+    if found is None:
+        raise BadInput(field, "a function that returns nothing", f"one that returns the {what}; {PAGE}")
+    return found
+
+
 def is_own(instance: Any) -> bool:
     """Whether the class is a user's. The tests of this package cover its own classes."""
     return type(instance).__module__.partition(".")[0] != "jaxbandit"
@@ -59,6 +77,8 @@ def inspect(role: str, instance: Any) -> None:
         BadInput: naming the class and the attribute: a class in place of an instance, a method that is missing, a
             class that is no pytree, a field that is no array, a hint whose name is misspelled.
     """
+    if instance is None:
+        raise BadInput(role, "None", f"an instance of a class with {_listed(_METHODS[role])}; {PAGE}")
     if isinstance(instance, type):
         raise BadInput(role, f"the class {instance.__name__}", f"an instance, {instance.__name__}(...); {PAGE}")
     name = f"{role} {type(instance).__name__}"

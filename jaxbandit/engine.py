@@ -14,8 +14,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.contract import briefly, inspect
 from jaxbandit.devices import use_all_cores
-from jaxbandit.errors import BadInput
-from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, execution_of
+from jaxbandit.errors import BadInput, quoted
+from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, execution_of, lean
 from jaxbandit.lanes import AXIS, Cut, Lane, bytes_of, compiled, empty_lanes, shapes_of
 from jaxbandit.progress import Progress, Status, shown
 
@@ -26,6 +26,15 @@ P = TypeVar("P")
 
 def _as_list(value: P | Sequence[P]) -> list[P]:
     return list(value) if isinstance(value, list | tuple) else [value]  # type: ignore[list-item]
+
+
+def count_programs(pairs: Sequence[tuple[Problem, Policy]]) -> int:
+    """About how many programs ``simulate_pairs`` compiles for these configurations, at one size."""
+    shapes = set()
+    for problem, policy in pairs:
+        leaves, treedef = jax.tree.flatten((problem, accelerated(policy, problem)))
+        shapes.add((treedef, *(np.shape(leaf) for leaf in leaves)))
+    return len(shapes)
 
 
 def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Cut, list[Array], list[Array], list[int]]]:
@@ -102,13 +111,17 @@ def simulate(
     if {len(problems), len(policies)} - {1, count}:
         raise BadInput("policy", f"{len(policies)} of them", f"1, or as many as problems ({len(problems)})")
     for name, value, low, high in (
-        ("runs", runs, 1, 2**31 - 1), ("seed", seed, 0, 2**32 - 1), ("first_run", first_run, 0, 2**32 - runs),
+        ("runs", runs, 1, 2**31 - 1), ("seed", seed, 0, 2**32 - 1), ("first_run", first_run, 0, 2**32 - 1),
         ("max_steps", 1 if max_steps is None else max_steps, 1, 2**62),
+        ("lanes", 1 if lanes is None else lanes, 1, 2**31 - 1),
     ):  # fmt: skip
-        if not isinstance(value, int | np.integer) or not low <= value <= high:
-            raise BadInput(name, value, f"a whole number from {low} to {high}")
-    if lanes is not None and lanes < 1:
-        raise BadInput("lanes", lanes, "at least 1")
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+            raise BadInput(name, quoted(value), f"a whole number from {low} to {high}")
+    if first_run + runs > 2**32:
+        raise BadInput("first_run", first_run, f"a whole number from 0 to {2**32 - runs}")
+    budgets = np.asarray(checkpoints)
+    if budgets.ndim != 1 or (budgets.size and not np.issubdtype(budgets.dtype, np.number)):
+        raise BadInput("checkpoints", checkpoints, "a list of budgets")
     for role, given in (("problem", problems), ("policy", policies)):
         for each in given:
             inspect(role, each)
@@ -132,28 +145,58 @@ def simulate_pairs(
     lanes: int | None = None, implementation: Implementation = "fast",
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """What ``simulate`` does once its arguments are checked. It says nothing of runs that do not end."""
-    problems = [problem for problem, _ in pairs]
-    if implementation == "fast":
-        pairs = [(problem, accelerated(policy, problem)) for problem, policy in pairs]
-    mesh = Mesh(np.array(devices or jax.local_devices()), (AXIS,), axis_types=(AxisType.Auto,))
-    budgets = _checkpoints(checkpoints, problems)
-    most = _enough_steps(problems) if max_steps is None else max_steps
-    results: dict[str, np.ndarray] = {}
-    finished, total = 0, runs * len(pairs)
-    with shown(progress, "compiling") as tell:
-        for cut, shared, knobs, members in _groups(pairs):
+    batch = Batch(pairs, checkpoints, max_steps, devices, implementation)
+    return batch.run(range(len(pairs)), runs=runs, seed=seed, first_run=first_run, lanes=lanes, progress=progress)
 
-            def report(done: int, doing: str, idle: int = 0, base: int = finished) -> None:
-                tell(Status(base + done, total, doing, idle))
 
-            with briefly():
-                answers = _run_group(
-                    cut, shared, knobs, budgets, len(members), mesh, runs, seed, first_run, most, lanes, report
-                )
-            for name, values in answers.items():
-                results.setdefault(name, np.zeros((len(pairs), *values.shape[1:]), values.dtype))[members] = values
-            finished += runs * len(members)
-    return results
+class Batch:
+    """Configurations that are simulated again and again, some of them at a time, by the same compiled programs."""
+
+    def __init__(
+        self, pairs: Sequence[tuple[Problem, Policy]], checkpoints: Sequence[float] = (), max_steps: int | None = None,
+        devices: Sequence[jax.Device] | None = None, implementation: Implementation = "fast",
+    ) -> None:  # fmt: skip
+        problems = [problem for problem, _ in pairs]
+        if implementation == "fast":
+            pairs = [(problem, accelerated(policy, problem)) for problem, policy in pairs]
+            pairs = [(lean(problem, policy), policy) for problem, policy in pairs]
+        self._mesh = Mesh(np.array(devices or jax.local_devices()), (AXIS,), axis_types=(AxisType.Auto,))
+        self._budgets = _checkpoints(checkpoints, problems)
+        self._most = _enough_steps(problems) if max_steps is None else max_steps
+        self._groups = _groups(pairs)
+
+    def run(
+        self, which: Sequence[int], *, runs: int, seed: int, first_run: int = 0, lanes: int | None = None,
+        room: int = 0, progress: Progress | bool = False,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        """Answers of the configurations ``which``, in that order, as ``simulate`` has them.
+
+        ``room``: runs of all configurations together that programs are made for, where there are fewer: calls with no
+        more than that share a program.
+        """
+        results: dict[str, np.ndarray] = {}
+        finished, total = 0, runs * len(which)
+        place = {number: at for at, number in enumerate(which)}
+        with shown(progress, "compiling") as tell:
+            for cut, shared, knobs, members in self._groups:
+                rows = [row for row, member in enumerate(members) if member in place]
+                if not rows:
+                    continue
+                here = [leaf[jnp.asarray((rows + rows[:1] * len(members))[: len(leaf)])] for leaf in knobs]
+
+                def report(done: int, doing: str, idle: int = 0, base: int = finished) -> None:
+                    tell(Status(base + done, total, doing, idle))
+
+                with briefly():
+                    answers = _run_group(
+                        cut, shared, here, self._budgets, len(rows), self._mesh, runs, seed, first_run, self._most,
+                        lanes, room, report,
+                    )  # fmt: skip
+                at = [place[members[row]] for row in rows]
+                for name, values in answers.items():
+                    results.setdefault(name, np.zeros((len(which), *values.shape[1:]), values.dtype))[at] = values
+                finished += runs * len(rows)
+        return results
 
 
 def _enough_steps(problems: Sequence[Any]) -> int:
@@ -201,7 +244,7 @@ class _Report(Protocol):
 
 def _run_group(
     cut: Cut, shared: list[Array], knobs: list[Array], checkpoints: Array, configurations: int, mesh: Mesh,
-    runs: int, seed: int, first_run: int, max_steps: int, lanes: int | None, report: _Report,
+    runs: int, seed: int, first_run: int, max_steps: int, lanes: int | None, room: int, report: _Report,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     size = bytes_of(shapes_of(cut, shared, knobs, checkpoints)[1])
     at_once = max(1, min(_JOBS_AT_ONCE, _ANSWER_BYTES // size) // configurations)
@@ -217,7 +260,7 @@ def _run_group(
             try:
                 part = _run_jobs(
                     cut, shared, knobs, checkpoints, configurations, mesh, some, seed, first_run + start, max_steps,
-                    lanes, onward,
+                    lanes, room, onward,
                 )  # fmt: skip
                 break
             except jax.errors.JaxRuntimeError as error:
@@ -237,17 +280,18 @@ def _fewer(error: Exception, lanes: int) -> int:
 
 def _run_jobs(
     cut: Cut, shared: list[Array], knobs: list[Array], checkpoints: Array, configurations: int, mesh: Mesh,
-    runs: int, seed: int, first_run: int, max_steps: int, lanes: int | None, report: _Report,
+    runs: int, seed: int, first_run: int, max_steps: int, lanes: int | None, room: int, report: _Report,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     report(0, "compiling")
     jobs, devices = configurations * runs, mesh.size
     # Room for a power of two of answers, so that few numbers of runs are compiled for.
-    per_device = 1 << (-(-jobs // devices) - 1).bit_length()
+    likely = max(jobs, room)
+    per_device = 1 << (-(-likely // devices) - 1).bit_length()
     lane, answers = shapes_of(cut, shared, knobs, checkpoints)
     if "endless" in answers:
         raise BadInput("answer", "endless", "another name; this is what `simulate` calls runs that do not end")
     _, policy = cut.join(shared, knobs)
-    width = min(lanes or _even(_width(lane, policy, mesh), -(-jobs // devices), per_device), per_device)
+    width = min(lanes or _even(_width(lane, policy, mesh), -(-likely // devices), per_device), per_device)
     carry = jax.device_put(
         empty_lanes(lane, answers, width, per_device, devices), NamedSharding(mesh, PartitionSpec(AXIS))
     )

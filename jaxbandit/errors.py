@@ -23,6 +23,11 @@ class BadInput(ValueError):
         super().__init__(f"{field} = {shown}: {allowed}")
 
 
+def quoted(value: Any) -> Any:
+    """A text that reads as a number in quotation marks: "20" is wrong for being a text, which 20 would not show."""
+    return f'"{value}"' if isinstance(value, str) and value.strip("+-.0123456789e_") == "" else value
+
+
 @contextmanager
 def under(name: str) -> Iterator[None]:
     """Says which key of a study file a function of the library complains about: it knows its own arguments alone."""

@@ -121,3 +121,12 @@ def accelerated(policy: Any, problem: Any) -> Any:
     the same law, for a problem that it is given. ``simulate`` takes that one unless it is told otherwise.
     """
     return policy
+
+
+@singledispatch
+def lean(problem: Any, policy: Any) -> Any:
+    """The problem without what a faster implementation of a policy does not use of it, or the problem itself.
+
+    What is left out may differ from configuration to configuration, and they are compiled for once.
+    """
+    return problem

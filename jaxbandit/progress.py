@@ -1,5 +1,6 @@
 """How far a simulation or a study is, and how that is shown: a bar, or a line now and then where no terminal is."""
 
+import math
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ class Status(NamedTuple):
         idle: steps that the runs at hand have made since one of them ended.
         widest: half of the widest 95 % interval of the metric that is drawn or waited for, as far as this process has
             seen runs.
-        left: a guess of the seconds that are left.
+        left: a guess of the seconds that are left; NaN where nothing tells yet.
     """
 
     done: int
@@ -37,34 +38,60 @@ Progress = Callable[[Status], None]
 _TICK = 1.0
 _FIRST_LINE, _NEXT_LINE = 10.0, 30.0
 _WORTH_A_WORD = 5.0
+_COMPILED_BEFORE = 0.02
+"""Seconds that a program takes at most that this process has compiled before."""
 _COUNTED = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}{postfix}]"
 _UNCOUNTED = "{desc}{postfix}"
 
 
 @dataclass
 class Clock:
-    """A guess of the time that is left, in which policies that have not run yet are as slow as the others."""
+    """A guess of the time that is left in work that goes policy by policy, each of which compiles programs and runs.
 
-    _took: list[float] = field(default_factory=list)
-    _began: float | None = None
+    What still has to compile takes as long as a program did so far, and a run of a policy that has not run yet as long
+    as those of the others.
+    """
+
+    _compiled: list[float] = field(default_factory=list)
+    _rates: list[float] = field(default_factory=list)
+    _programs: int = 0
     _runs: int = 0
-    _ahead: int = 0
+    _ahead: tuple[int, int] = 0, 0
+    _done: int = 0
+    _compiling: bool = False
+    _since: float | None = None
+    _spent: dict[bool, float] = field(default_factory=lambda: {True: 0.0, False: 0.0})
+    """Seconds of the program that compiles, and of the policy's runs so far."""
 
-    def begin(self, runs: int, ahead: int) -> None:
-        """``runs`` of a policy begin, and the one before is over; ``ahead`` policies follow."""
-        if self._began is not None:
-            self._took.append(time.monotonic() - self._began)
-        self._began, self._runs, self._ahead = time.monotonic(), runs, ahead
+    def begin(self, programs: int, runs: int, ahead: tuple[int, int] = (0, 0)) -> None:
+        """A policy begins with so many programs to compile and runs to make; ``ahead``: those of all that follow."""
+        self.tell(False, self._done)
+        if self._done:
+            self._rates.append(self._spent[False] / self._done)
+        self._programs, self._runs, self._ahead = programs, runs, ahead
+        self._done, self._since, self._spent = 0, time.monotonic(), {True: 0.0, False: 0.0}
 
-    def left(self, done: int) -> float | None:
-        """Seconds, where ``done`` of the policy's runs are done; None where there is nothing to guess by."""
-        spent = time.monotonic() - (self._began or 0.0)
-        projected = [spent * self._runs / done] if done else []
-        known = [*self._took, *projected]
-        if not known:
-            return None
-        usual = sum(known) / len(known)
-        return max(0.0, (projected[0] if projected else usual) - spent) + self._ahead * usual
+    def tell(self, compiling: bool, done: int) -> None:
+        """A program compiles, or else runs, from now on; ``done`` of the policy's runs are done."""
+        now = time.monotonic()
+        self._spent[self._compiling] += now - (now if self._since is None else self._since)
+        if self._compiling and not compiling and self._programs and self._spent[True] > _COMPILED_BEFORE:
+            self._programs -= 1
+            self._compiled.append(self._spent[True])
+        if compiling != self._compiling:
+            self._spent[True] = 0.0
+        self._compiling, self._done, self._since = compiling, done, now
+
+    def left(self) -> float:
+        """Seconds; NaN where there is nothing to guess by: no program has compiled yet, or no run is done."""
+        own = [self._spent[False] / self._done] if self._done else []
+        to_compile, to_run = self._programs + self._ahead[0], self._runs - self._done
+        rates = [*self._rates, *own]
+        if not rates or (to_compile and not self._compiled):
+            return math.nan
+        usual, program = sum(rates) / len(rates), sum(self._compiled) / max(1, len(self._compiled))
+        compiling = max(to_compile * program - self._spent[True], self._ahead[0] * program)
+        return compiling + to_run * (own or [usual])[0] + self._ahead[1] * usual
 
 
 @contextmanager
@@ -160,8 +187,8 @@ class Display:
         if status.idle and time.monotonic() - self._moved > _WORTH_A_WORD:
             asides.append(f"no run has ended for {status.idle:,} steps")
         left = (status.left or 0.0) - (time.monotonic() - self._told)
-        if left > 0 and status.done < status.of:
-            asides.append(f"about {_duration(left)} left")
+        if status.done < status.of and (left > 0 or math.isnan(left)):
+            asides.append("time left not known yet" if math.isnan(left) else f"about {_duration(left)} left")
         if status.widest is not None:
             asides.append(f"widest interval ±{status.widest:.2g}")
         return asides

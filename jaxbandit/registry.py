@@ -1,14 +1,15 @@
 """What a family offers to study files and the command line: its problems, policies and metrics, by name."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from jaxbandit.contract import brief, place, raised_in
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Policy, Problem
+from jaxbandit.space import Domain
 
 
 class Required:
@@ -21,7 +22,7 @@ class Parameter:
 
     ``parse(field, value)`` gives the checked value or raises ``BadInput``; ``swept``: whether a list in a study file
     stands for several configurations (else a list is one value); ``label``: what an axis says, with the unit, where the
-    name alone does not do.
+    name alone does not do; ``search``: where ``jaxbandit tune`` looks for the best value, unless it is told.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Parameter:
     default: Any = Required
     swept: bool = True
     label: str = ""
+    search: Domain | None = None
 
     @property
     def required(self) -> bool:
@@ -61,17 +63,38 @@ class Metric:
     share: bool = False
 
 
-Curves = Mapping[str, Mapping[str, Sequence[Sequence[Any]]]]
-"""By metric and policy, points (budget, mean, low, high); the interval's ends are None where there is none."""
+@dataclass(frozen=True)
+class Question:
+    """What the results of a study are asked: which policy, and which budget? ``study.conclude`` has the sentences.
+
+    Attributes:
+        metric: the one that decides. Where it is of shares, values and targets are in percent.
+        opening: from a setting to the line that comes first, which ends where values follow.
+        aim: what a target means, with {} in its place, as "to remove {}".
+        target: what a target may be, for who gives another.
+        spent: the metric of what a run spends of its budget, in ``unit``.
+        capped: whether a budget is a cap that runs seldom reach, so that what they spend is what a policy costs.
+        aside: from a setting and the means of a policy by metric to what else there is to say of it.
+        leaves: of policies that end before their budget is spent, a sentence with {policy} and {spent}; empty for none.
+    """
+
+    metric: str
+    opening: Callable[[Any], str]
+    aim: str
+    target: str
+    spent: str
+    unit: str
+    capped: bool = False
+    aside: Callable[[Any, Mapping[str, float]], str] | None = None
+    leaves: str = ""
 
 
 @dataclass(frozen=True)
 class ProblemKind:
     """``build`` takes the parsed parameters, by name, and returns the setting.
 
-    ``metrics``: those of problems of this kind alone, after the family's; ``conclude``: from a setting, the results on
-    it, and the share of the best possible that a user wants (or None) to sentences that say which policy and which
-    budget to take.
+    ``metrics``: those of problems of this kind alone, after the family's; ``question``: what results are asked, where
+    it is not the family's.
     """
 
     name: str
@@ -79,7 +102,7 @@ class ProblemKind:
     parameters: tuple[Parameter, ...]
     build: Callable[..., Any]
     metrics: tuple[Metric, ...] = ()
-    conclude: Callable[[Any, Curves, float | None], list[str]] | None = None
+    question: Question | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +110,8 @@ class PolicyKind:
     """``build`` takes the setting and the parsed parameters, and returns the policy and the parameters to report.
 
     ``anytime``: whether the policy does the same whatever its budget, until that is spent. Its runs can be recorded at
-    checkpoints, which are smaller budgets.
+    checkpoints, which are smaller budgets. ``reference``: whether it knows the truth, so that it shows how well a
+    policy could do, and is none to take.
     """
 
     name: str
@@ -97,6 +121,7 @@ class PolicyKind:
     anytime: bool = False
     fingerprint: str = ""
     """Of the source of a plugin that it comes from."""
+    reference: bool = False
 
 
 def measured(metric: Metric, setting: Any, answers: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -139,6 +164,8 @@ class Family:
     """Swept params in the order in which they can be the x axis, where it is not that of the study."""
     fingerprint: str = ""
     """What else the results depend on, where names do not tell: of a family made of a user's objects."""
+    question: Question | None = None
+    """What the results are asked, on problems whose kind has no question of its own."""
     checked: bool = False
     """Whether a study need not look at its users' own problems and policies: see ``jaxbandit.check``."""
 
@@ -171,15 +198,10 @@ def whole(low: int, high: int) -> Callable[[str, Any], int]:
 
     def check(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise BadInput(name, _quoted(value), f"a whole number from {low} to {high}")
+            raise BadInput(name, quoted(value), f"a whole number from {low} to {high}")
         return value
 
     return check
-
-
-def _quoted(value: Any) -> Any:
-    """A text that reads as a number in quotation marks: "20" is wrong for being a text, which 20 would not show."""
-    return f'"{value}"' if isinstance(value, str) and value.strip("+-.0123456789e_") == "" else value
 
 
 def real(low: float, high: float) -> Callable[[str, Any], float]:
@@ -187,7 +209,7 @@ def real(low: float, high: float) -> Callable[[str, Any], float]:
 
     def check(name: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise BadInput(name, _quoted(value), f"a number from {low:g} to {high:g}")
+            raise BadInput(name, quoted(value), f"a number from {low:g} to {high:g}")
         return float(value)
 
     return check

@@ -12,22 +12,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from jaxbandit import cleaning
 from jaxbandit.cleaning.ee import ee, needed
-from jaxbandit.cleaning.epsilon_greedy import BETWEEN, CERTAIN, EXPLORE, NOWHERE, ZERO, epsilon_greedy
+from jaxbandit.cleaning.epsilon_greedy import EXPLORE
 from jaxbandit.cleaning.family import POLICIES, Setting
-from jaxbandit.cleaning.greedy import Greedy
-from jaxbandit.cleaning.index import Index, ladder
-from jaxbandit.cleaning.known_sc import KnownSc
-from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, of_table, uniform_false_values
-from jaxbandit.cleaning.random import PICK, RUN, Random, run_length
-from jaxbandit.cleaning.stopping import allowed_failures
+from jaxbandit.cleaning.fast.epsilon_greedy import BETWEEN, CERTAIN, NOWHERE, ZERO
+from jaxbandit.cleaning.fast.pulls import LONGEST_RUN, Stroll
+from jaxbandit.cleaning.fast.random import RUN, run_length
+from jaxbandit.cleaning.index import Index
+from jaxbandit.cleaning.problem import Outcome, Told, of_table, uniform_false_values
+from jaxbandit.cleaning.records import PICK
+from jaxbandit.cleaning.stopping import allowed_failures, ladder
 from jaxbandit.engine import simulate
+from jaxbandit.grammar import accelerated
 from jaxbandit.laws import Beta, Uniform
 from jaxbandit.random import stream, uniform, words
 from jaxbandit.random.draws import wide_product
 from tests.oracles import cleaning as oracles
 
-ENTITIES, STEPS, MEMORY = 7, 160, 64
+ENTITIES, STEPS = 7, 160
 
 
 @partial(jax.jit, static_argnames="steps")
@@ -40,9 +43,12 @@ def record(problem: Any, policy: Any, seed: Any, run: Any, steps: int = STEPS) -
         view = problem.view(key, instance)
 
         def step(state: Any, _: None) -> tuple[Any, tuple[Any, Any]]:
-            pull = policy.ask(view, state)
+            pull, over = policy.ask(view, state), policy.done(view, state)
             outcome = problem.pull(key, instance, pull)
-            return policy.tell(view, state, pull, outcome), (pull, outcome)
+            after = policy.tell(view, state, pull, outcome)
+            # As the engine does: what comes behind the end has no effect.
+            after = jax.tree.map(lambda new, old: jnp.where(over, old, new), after, state)
+            return after, (pull, jax.tree.map(lambda x: jnp.where(over, jnp.zeros_like(x), x), outcome))
 
         state, (pulls, outcomes) = jax.lax.scan(step, policy.init(view), None, length=steps)
         return pulls, outcomes, policy.done(view, state), policy.answer(view, state)
@@ -60,10 +66,11 @@ class Tape:
         self.view = problem.view(key, problem.draw(key))
         entities = jnp.arange(ENTITIES)
         self.order = [int(e) for e in jax.vmap(self.view.in_random_order)(entities)]
-        p = np.asarray(problem.sc_probability(key, entities))
-        self.thresholds = (p >> 8 << 8) + np.uint64(128)
+        instance = problem.draw(key)
+        hidden = np.asarray(problem.concealed(instance, entities))
+        self.thresholds, self.first = (hidden >> 8 << 8) + np.uint64(128), hidden & 1
         attempts = jnp.arange(4 * STEPS)
-        self.words = np.asarray(words(problem.draw(key).outcomes, entities[:, None], attempts[None, :])[0])
+        self.words = np.asarray(words(instance.hidden, entities[:, None], attempts[None, :] + 1)[0])
         spent = jnp.arange(STEPS)
         self.picks = self._pairs(PICK, spent)
         self.choices = [int(word) for word in words(self.view.choices, EXPLORE, spent)[1]]
@@ -75,6 +82,8 @@ class Tape:
         return list(high * 2**32 + low)
 
     def clean(self, entity: int, attempt: int) -> bool:
+        if attempt == 0:
+            return bool(self.first[entity])
         return bool(self.words[entity, attempt] < self.thresholds[entity])
 
 
@@ -201,6 +210,35 @@ class Parts:
         return success
 
 
+class Entries:
+    """The choices of the rules as written: entities that were met stand in a list, whose last one takes the place of
+    one that is clean."""
+
+    def __init__(self, tape: Tape, r: list[int], epsilon: float = 0) -> None:
+        self.tape, self.left, self.epsilon, self.spent = tape, list(r), np.float32(epsilon), 0
+        self.unmet, self.met = list(tape.order), list[int]()
+
+    def uniform(self) -> float:
+        return 0.0 if self.tape.uniforms[self.spent] < self.epsilon else 1.0
+
+    def choose(self, candidates: list[int]) -> int:
+        among = [entity for entity in self.met + self.unmet if entity in candidates]
+        chosen = among[self.tape.picks[self.spent] * len(among) >> 64]
+        return self.unmet[0] if chosen in self.unmet else chosen
+
+    def clean(self, entity: int, attempt: int) -> bool:
+        success = self.tape.clean(entity, attempt)
+        self.spent += 1
+        self.left[entity] -= success
+        if attempt == 0:
+            self.unmet.remove(entity)
+            self.met.append(entity)
+        if self.left[entity] == 0:
+            self.met[self.met.index(entity)] = self.met[-1]
+            self.met.pop()
+        return success
+
+
 def expand(pulls: Any, outcomes: Any, tape: Tape) -> list[tuple[int, bool]]:
     made: list[tuple[int, bool]] = []
     if isinstance(outcomes, Stroll):
@@ -214,8 +252,14 @@ def expand(pulls: Any, outcomes: Any, tape: Tape) -> list[tuple[int, bool]]:
                 assert [bool(gained >> 1 - again + i & 1) for i in range(cleans)] == tried
                 made += zip([entity] * again + [entity for entity, _ in run], tried, strict=True)
         return made
-    columns = zip(*(np.asarray(x).tolist() for x in (pulls.entity, pulls.attempt, *outcomes)), strict=True)
-    for entity, attempt, cleans, removed in columns:
+    return spelt(pulls.entity, pulls.attempt, outcomes, tape)
+
+
+def spelt(entities: Any, attempts: Any, outcomes: Any, tape: Tape) -> list[tuple[int, bool]]:
+    """Operations one by one."""
+    made: list[tuple[int, bool]] = []
+    columns = (entities, attempts, outcomes.cleans, outcomes.removed)
+    for entity, attempt, cleans, removed in zip(*(np.asarray(x).tolist() for x in columns), strict=True):
         tried = [tape.clean(entity, attempt + j) for j in range(cleans)]
         assert sum(tried) == removed
         made += [(entity, success) for success in tried]
@@ -225,10 +269,19 @@ def expand(pulls: Any, outcomes: Any, tape: Tape) -> list[tuple[int, bool]]:
 def check(problem: Any, policy: Any, run: int, trace: oracles.Trace, tape: Tape) -> None:
     pulls, outcomes, over, answer = record(problem, policy, 0, np.uint32(run))
     assert bool(over)
-    assert expand(pulls, outcomes, tape) == trace.pulls
+    if not isinstance(outcomes, Told):
+        assert expand(pulls, outcomes, tape) == trace.pulls
     assert {name: int(value) for name, value in answer.items()} == {
         "cleans": trace.spent, "removed": trace.removed, "finished": trace.finished
     }  # fmt: skip
+
+
+def implemented(policy: Any, problem: Any, implementation: str) -> Any:
+    """The policy as it is written, or what stands in for it."""
+    return policy if implementation == "reference" else accelerated(policy, problem)
+
+
+both = pytest.mark.parametrize("implementation", ["fast", "reference"])
 
 
 false_values = st.lists(st.integers(1, 6), min_size=ENTITIES, max_size=ENTITIES)
@@ -255,35 +308,44 @@ def test_ee_is_its_oracle(r: list[int], budget: int, run: int, t: int, thousandt
 def test_known_sc_is_its_oracle(r: list[int], budget: int, run: int, p: list[float]) -> None:
     problem = of_table(budget=budget, false_values=np.array(r), sc_probabilities=np.array(p), on_tape=True)
     tape = Tape(problem, run)
-    check(problem, KnownSc(), run, oracles.known_sc(r, p, budget, tape.clean), tape)
+    trace = oracles.known_sc(r, p, budget, tape.clean)
+    check(problem, cleaning.known_sc(), run, trace, tape)
+    pulls, outcomes, _, _ = record(problem, cleaning.known_sc(), 0, np.uint32(run))
+    ranking = np.asarray(problem.ranking)[np.clip(pulls.rank, 0, ENTITIES - 1)]
+    assert spelt(ranking, pulls.attempt, outcomes, tape) == trace.pulls
 
 
+@both
 @settings(max_examples=40, deadline=None)
-@given(false_values, budgets, runs)
-def test_random_is_its_oracle(r: list[int], budget: int, run: int) -> None:
+@given(r=false_values, budget=budgets, run=runs)
+def test_random_is_its_oracle(implementation: str, r: list[int], budget: int, run: int) -> None:
     problem = table(r, budget)
     tape = Tape(problem, run)
-    walk = Stroller(tape, r)
-    check(problem, Random(MEMORY), run, oracles.random(r, budget, walk.choose, walk.clean), tape)
+    own = Stroller(tape, r) if implementation == "fast" else Entries(tape, r)
+    policy = implemented(cleaning.random(), problem, implementation)
+    check(problem, policy, run, oracles.random(r, budget, own.choose, own.clean), tape)
 
 
+@both
 @settings(max_examples=40, deadline=None)
-@given(false_values, budgets, runs)
-def test_greedy_is_its_oracle(r: list[int], budget: int, run: int) -> None:
+@given(r=false_values, budget=budgets, run=runs)
+def test_greedy_is_its_oracle(implementation: str, r: list[int], budget: int, run: int) -> None:
     problem = table(r, budget)
     tape = Tape(problem, run)
-    bag = Bag(tape)
-    check(problem, Greedy(MEMORY), run, oracles.greedy(r, budget, bag.choose, bag.clean), tape)
+    own = Bag(tape) if implementation == "fast" else Entries(tape, r)
+    policy = implemented(cleaning.greedy(), problem, implementation)
+    check(problem, policy, run, oracles.greedy(r, budget, own.choose, own.clean), tape)
 
 
+@both
 @settings(max_examples=60, deadline=None)
-@given(false_values, budgets, runs, st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0]))
-def test_epsilon_greedy_is_its_oracle(r: list[int], budget: int, run: int, epsilon: float) -> None:
+@given(r=false_values, budget=budgets, run=runs, epsilon=st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0]))
+def test_epsilon_greedy_is_its_oracle(implementation: str, r: list[int], budget: int, run: int, epsilon: float) -> None:
     problem = table(r, budget)
     tape = Tape(problem, run)
-    parts = Parts(tape, r, epsilon)
-    trace = oracles.epsilon_greedy(r, budget, Fraction(1, 2), parts.uniform, parts.choose, parts.clean)
-    check(problem, epsilon_greedy(epsilon, MEMORY), run, trace, tape)
+    own = Parts(tape, r, epsilon) if implementation == "fast" else Entries(tape, r, epsilon)
+    trace = oracles.epsilon_greedy(r, budget, Fraction(1, 2), own.uniform, own.choose, own.clean)
+    check(problem, implemented(cleaning.epsilon_greedy(epsilon), problem, implementation), run, trace, tape)
 
 
 def by_levels(r: list[int], budget: int, allowed: np.ndarray, tape: Tape) -> list[tuple[int, bool]]:
@@ -318,12 +380,14 @@ def allowed_at_levels() -> np.ndarray:
     return allowed_failures(Uniform().cells(0.001), ladder(0.5), 6)
 
 
+@both
 @settings(max_examples=40, deadline=None)
-@given(false_values, budgets, runs)
-def test_index_goes_down_its_levels(r: list[int], budget: int, run: int) -> None:
+@given(r=false_values, budget=budgets, run=runs)
+def test_index_goes_down_its_levels(implementation: str, r: list[int], budget: int, run: int) -> None:
     problem, allowed = table(r, budget), allowed_at_levels()
     tape = Tape(problem, run)
-    pulls, outcomes, over, _ = record(problem, Index(jnp.asarray(allowed), MEMORY), 0, np.uint32(run), steps=2 * STEPS)
+    policy = implemented(Index(jnp.asarray(allowed)), problem, implementation)
+    pulls, outcomes, over, _ = record(problem, policy, 0, np.uint32(run), steps=2 * STEPS)
     assert bool(over)
     assert expand(pulls, outcomes, tape) == by_levels(r, budget, allowed, tape)
 
@@ -343,11 +407,29 @@ def built(kind: Any, setting: Setting) -> Any:
     return kind.build(setting, **defaults)[0]
 
 
+def test_greedy_in_visits_equals_the_rule() -> None:
+    """Bit for bit on the tape."""
+    equal(small().problem(on_tape=True), cleaning.greedy())
+
+
+def test_index_by_lists_equals_the_rule() -> None:
+    """Bit for bit, off the tape too: its pulls are the same."""
+    setting = small()
+    equal(setting.problem(), built(next(kind for kind in POLICIES if kind.name == "index"), setting))
+
+
+def equal(problem: Any, rule: Any) -> None:
+    assert type(accelerated(rule, problem)) is not type(rule)
+    quick, plain = (simulate(problem, rule, runs=40, seed=3, implementation=of) for of in ("fast", "reference"))
+    assert all(np.array_equal(quick[answer], plain[answer]) for answer in quick)
+    assert len(np.unique(quick["removed"])) > 5
+
+
 @pytest.mark.smoke
 def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
     setting = small()
-    problem, policy = setting.problem(), built(kind, setting)
-    key = stream(3, 5)
+    problem = setting.problem()
+    policy, key = accelerated(built(kind, setting), problem), stream(3, 5)
     instance = problem.draw(key)
     view = problem.view(key, instance)
     state = policy.init(view)
@@ -358,7 +440,8 @@ def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
         )
     )
     zero, no = jnp.int32(0), jnp.bool_(False)
-    none = Stroll(zero, zero, no, no) if kind.name == "random" else Outcome(zero, zero)
+    none: Any = Stroll(zero, zero, no, no) if kind.name == "random" else Outcome(zero, zero)
+    none = Told(zero, zero, no, jnp.float32(0)) if kind.name == "known-sc" else none
     nothing = jax.jit(lambda state, pull: policy.tell(view, state, pull, none))
     for _ in range(60):
         pull, after = step(state)
@@ -386,7 +469,8 @@ def test_the_budget_is_kept_and_used(kind: Any) -> None:
 
 def test_a_run_that_is_over_asks_for_nothing(kind: Any) -> None:
     setting = small(budget=7)
-    pulls, outcomes, over, _ = record(setting.problem(), built(kind, setting), 1, 2, steps=40)
+    problem = setting.problem()
+    pulls, outcomes, over, _ = record(problem, accelerated(built(kind, setting), problem), 1, 2, steps=40)
     assert bool(over)
     assert np.asarray(outcomes.cleans).sum() == 7
     assert np.asarray(pulls.cleans)[-10:].max() == 0
@@ -475,6 +559,7 @@ def agrees(answers: dict[str, np.ndarray], expected: dict[tuple[int, int, int], 
     assert stats.chisquare(found, sought * found.sum() / sought.sum()).pvalue > 1e-4
 
 
+@both
 @pytest.mark.parametrize("name", ["random", "greedy", "epsilon-greedy"])
 @pytest.mark.parametrize(
     ("r", "p", "budget"),
@@ -484,18 +569,24 @@ def agrees(answers: dict[str, np.ndarray], expected: dict[tuple[int, int, int], 
         ([3, 2], [0.25, 0.5], 14),  # all is clean in most runs
     ],
 )
-def test_small_runs_have_the_exact_law(name: str, r: list[int], p: list[float], budget: int) -> None:
+def test_small_runs_have_the_exact_law(
+    name: str, r: list[int], p: list[float], budget: int, implementation: Any
+) -> None:
     problem = of_table(budget=budget, false_values=np.array(r), sc_probabilities=np.array(p))
-    policy = {"random": Random(512), "greedy": Greedy(512), "epsilon-greedy": epsilon_greedy(0.5, 512)}[name]
-    agrees(simulate(problem, policy, runs=100_000, seed=21), law(name, r, p, budget))
+    rules: dict[str, Any] = {"random": cleaning.random(), "greedy": cleaning.greedy()}
+    rule = rules.get(name, cleaning.epsilon_greedy(0.5))
+    runs = 100_000 if implementation == "fast" else 30_000
+    agrees(simulate(problem, rule, runs=runs, seed=21, implementation=implementation), law(name, r, p, budget))
 
 
+@both
 @pytest.mark.parametrize("epsilon", [0, 0.1, 0.9])
-def test_epsilon_greedy_has_the_exact_law_at_any_epsilon(epsilon: float) -> None:
+def test_epsilon_greedy_has_the_exact_law_at_any_epsilon(epsilon: float, implementation: Any) -> None:
     """Most estimates are between 0 and 1, and some are tied there."""
     r, p, budget = [3, 2, 2], [0.25, 0.5, 0.4], 9
     problem = of_table(budget=budget, false_values=np.array(r), sc_probabilities=np.array(p))
-    answers = simulate(problem, epsilon_greedy(epsilon, 512), runs=100_000, seed=23)
+    rule, runs = cleaning.epsilon_greedy(epsilon), 100_000 if implementation == "fast" else 30_000
+    answers = simulate(problem, rule, runs=runs, seed=23, implementation=implementation)
     agrees(answers, law("epsilon-greedy", r, p, budget, epsilon))
 
 
@@ -519,7 +610,7 @@ def test_long_runs_of_random_have_the_exact_law() -> None:
     problem = of_table(
         budget=budget, false_values=np.full(entities, 2), sc_probabilities=np.full(entities, p)
     )  # fmt: skip
-    agrees(simulate(problem, Random(512), runs=100_000, seed=22), expected)
+    agrees(simulate(problem, cleaning.random(), runs=100_000, seed=22), expected)
 
 
 @pytest.mark.parametrize(
@@ -543,18 +634,20 @@ def test_a_run_is_as_long_as_single_draws_make_it(unmet: int, met: int, first: b
 
 @pytest.mark.parametrize("name", ["random", "greedy", "epsilon-greedy"])
 @pytest.mark.parametrize("sc_pdf", [Uniform(), Beta(1, 6)])
-def test_production_has_the_law_of_the_tape(name: str, sc_pdf: Any) -> None:
+def test_production_has_the_law_of_the_tape_and_of_the_rule(name: str, sc_pdf: Any) -> None:
     """A low sc-probability leaves epsilon-Greedy often without an estimate of 1, and it searches."""
     kind = next(kind for kind in POLICIES if kind.name == name)
     for setting in (small(sc_pdf=sc_pdf), small(sc_pdf=sc_pdf, budget=90, entities=200)):
-        policy = built(kind, setting)
-        tape = simulate(setting.problem(on_tape=True), policy, runs=4000, seed=31)
-        quick = simulate(setting.problem(), policy, runs=4000, seed=32)
-        for answer in ("removed", "finished"):
-            both = [answers[answer].astype(float) for answers in (tape, quick)]
-            error = np.sqrt(sum(values.var() / values.size for values in both))
-            assert abs(both[0].mean() - both[1].mean()) < 4 * error
-            assert abs(np.log(both[0].std() / both[1].std())) < 0.08
+        rule, problem = built(kind, setting), setting.problem()
+        quick = simulate(problem, rule, runs=4000, seed=32)
+        tape = simulate(setting.problem(on_tape=True), rule, runs=4000, seed=31)
+        plain = simulate(problem, rule, runs=1000, seed=33, implementation="reference")
+        for other in (tape, plain):
+            for answer in ("removed", "finished"):
+                pair = [answers[answer].astype(float) for answers in (other, quick)]
+                error = np.sqrt(sum(values.var() / values.size for values in pair))
+                assert abs(pair[0].mean() - pair[1].mean()) < 4 * error
+                assert abs(np.log(pair[0].std() / pair[1].std())) < (0.08 if other is tape else 0.12)
 
 
 @pytest.mark.parametrize("name", ["random", "epsilon-greedy"])

@@ -117,8 +117,8 @@ def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        ([], "verb = missing: one of run, show, compare, reproduce, tune, describe, list, doctor"),
-        (["play"], "verb = play: one of run, show, compare, reproduce, tune, describe, list, doctor"),
+        ([], "verb = missing: one of run, show, compare, reproduce, tune, plan, describe, list, doctor"),
+        (["play"], "verb = play: one of run, show, compare, reproduce, tune, plan, describe, list, doctor"),
         (["--out"], "verb = --out: one of run"),
         (["run"], "STUDY.toml = missing: it must be given"),
         (["run", "STUDY"], "--out = missing: it must be given"),
@@ -239,8 +239,11 @@ def test_tune_keeps_the_settings_that_it_tuned(
 ) -> None:
     command = ["tune", str(study), "--out", str(tmp_path / "out")]
 
+    tuned = []
+
     def tune(setting: toy.Setting) -> list[Any]:
-        if setting.budget == 10:
+        tuned.append(setting.budget)
+        if setting.budget == 10 and len(tuned) < 3:
             raise KeyboardInterrupt
         return toy.FAMILY.tune(setting)
 
@@ -250,9 +253,10 @@ def test_tune_keeps_the_settings_that_it_tuned(
         patch.setitem(families.FAMILIES, "toy", replace(toy.FAMILY, tune=tune))
         with pytest.raises(KeyboardInterrupt):
             cli.main(command)
-    assert "budget" not in capsys.readouterr().out
-    assert not (tmp_path / "out" / "summary.json").exists()
-    assert cli.main(command) == whole == 0
+        assert "budget" not in capsys.readouterr().out
+        assert not (tmp_path / "out" / "summary.json").exists()
+        assert cli.main(command) == whole == 0
     again = capsys.readouterr()
     assert again.out == table
-    assert again.err.count("share = 1") == 1  # of two settings
+    assert again.err == f"jaxbandit: results in {tmp_path / 'out'}\n"
+    assert tuned[1:] == [10, 10]  # the first one was kept

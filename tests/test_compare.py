@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import jaxbandit
 from jaxbandit import BadInput, cli, experiment, open_results, paired_differences, quantiles, ranks, run_study
 from jaxbandit.registry import Metric
 from jaxbandit.study import canvas, families, folder, picture
-from jaxbandit.study.compare import leaders
+from jaxbandit.study.compare import besides, leaders
 from jaxbandit.study.report import report
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
@@ -305,6 +306,51 @@ def test_leaders() -> None:
     assert (best["metric"], best["mean"], best["ci_low"]) == ("difference from the best", 0, None)
     assert other["ci_low"] <= 0 <= other["ci_high"]
     assert [row["policy"] for row in leaders(dataset(values, lower=True))[::2]] == ["low", "low"]
+    informed = dataset(values)
+    informed.attrs["references"] = ["high", "gone"]
+    assert [row["policy"] for row in leaders(informed)[::2]] == ["close", "close"]
+    assert besides(informed) == ", besides the reference high,"
+    informed.attrs["references"] = list(values)
+    assert leaders(informed) == found
+
+
+def test_a_policy_that_knows_the_truth_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither in the table of the best, nor in the report; the ranks have it."""
+    mapping = {
+        "runs": 60, "problem": {"kind": "toy/coins", "budget": 20},
+        "policy": [{"kind": "best"}, {"kind": "mixed", "share": [number / 50 for number in range(30)]}],
+    }  # fmt: skip
+    kinds = {"best": replace(toy.FAMILY.policies["best"], reference=True), "mixed": toy.FAMILY.policies["mixed"]}
+    run(Study.of(mapping, family=replace(toy.FAMILY, policies=kinds)), tmp_path)
+    assert cli.main(["compare", str(tmp_path)]) == 0
+    shown, said = capsys.readouterr()
+    assert "under each setting, besides the reference best, and those that the runs cannot tell from it" in said
+    ranked, close = (part.split("\n\n")[1].splitlines()[2:] for part in re.split(r"\n(?=60 runs)", shown))
+    assert ranked[0].startswith("best")
+    assert close[0].startswith("mixed share=0.5")
+    assert not any(line.startswith("best") for line in close)
+    assert "<h2>The best, besides the reference best, and what the runs cannot tell from it</h2>" in report(tmp_path)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_metric_without_values_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a line, and by no warning of NumPy's; its picture is empty."""
+    mapping = {
+        "runs": 9,
+        "problem": {"kind": "toy/coins", "budget": 4},
+        "policy": [{"kind": "best"}, {"kind": "mixed"}],
+    }
+    run(Study.of(mapping), tmp_path)
+    for asked in (["compare"], ["compare", "--quantiles", "0.5"], ["show"]):
+        assert cli.main([*asked[:1], str(tmp_path), "--metric", "never", *asked[1:]]) == 0
+        shown, said = capsys.readouterr()
+        assert "–" in shown
+        line = "jaxbandit: never is not a number in runs of best, mixed, which are not compared there\n"
+        assert (line in said) == (asked[0] == "compare")
+    data = open_results(tmp_path)
+    data["never"] = data["never"].copy(data=np.full(data["never"].shape, np.nan))
+    assert leaders(data, "never") == []
+    assert [row["mean"] for row in [*ranks(data, "never"), *quantiles(data, [0.5], "never")]] == [None] * 8
 
 
 def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

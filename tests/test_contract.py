@@ -16,6 +16,7 @@ import jaxbandit
 from jaxbandit import BadInput, Execution, check, cleaning, conformance, experiment, run_study, simulate
 from jaxbandit.arms.problem import Outcome, Pull, arms, given
 from jaxbandit.arms.rewards import Bernoulli
+from jaxbandit.grammar import accelerated
 from tests.toy import Coin, Coins, State, View
 
 PROBLEM = Coins(np.int32(20), np.float32(0.2), np.float32(0.8))
@@ -306,6 +307,95 @@ def test_a_breach_that_values_show(problem: Any, policy: Any, line: str) -> None
     assert "\n" not in str(error.value)
 
 
+@own
+class Endowed(Coins):
+    """Pays without end at the fourth throw."""
+
+    def pull(self, key: Any, instance: Any, pull: Any) -> Any:
+        return jnp.where(pull[1] == 3, jnp.inf, 1.0)
+
+
+@own
+class Rich(Coin):
+    def answer(self, view: View, state: State) -> Any:
+        return super().answer(view, state) | {"wealth": jnp.where(state.heads > 0, jnp.inf, 0.0)}
+
+
+def test_infinities_are_remarked() -> None:
+    endowed = Endowed(np.int32(20), HALF, HALF)
+    assert check(endowed, Rounding(HALF), thorough=False) == [
+        "problem Endowed.pull, outcome: infinite in one of 21 steps"
+    ]
+    assert check(PROBLEM, Rich(HALF), thorough=False) == [
+        "policy Rich.answer['wealth']: infinite at the end of a run, so it has no mean"
+    ]
+
+
+@own
+class Walking(Coin):
+    """Two throws at once."""
+
+    def advance(self, view: View, state: State, sample: Any) -> State:
+        for _ in range(2):
+            pull = super().ask(view, state)
+            state = super().tell(view, state, pull, sample(pull))
+        return state
+
+
+@own
+class Alone:
+    """Has nothing but ``advance``."""
+
+    by: Array
+    execution = Execution(masked=True)
+
+    def init(self, view: View) -> State:
+        return State(jnp.int32(0), jnp.int32(0))
+
+    def advance(self, view: View, state: State, sample: Any) -> State:
+        heads = sample((jnp.int32(1), state.thrown, jnp.minimum(1, view.budget - state.thrown)))
+        return State(jnp.minimum(state.thrown + 1, view.budget), state.heads + heads * self.by)
+
+    def done(self, view: View, state: State) -> Array:
+        return state.thrown >= view.budget
+
+    def answer(self, view: View, state: State) -> Any:
+        return {"heads": state.heads, "thrown": state.thrown}
+
+
+@own
+class Overrunning(Walking):
+    execution = Execution(masked=True)
+
+    def advance(self, view: View, state: State, sample: Any) -> State:
+        return super().advance(view, state, sample)._replace(thrown=state.thrown + 2)
+
+
+@own
+class Halting(Walking):
+    def advance(self, view: View, state: State, sample: Any) -> Any:
+        return State(state.thrown + 1, state.heads * 0.5)
+
+
+def test_advance_is_stepped_too() -> None:
+    assert check(PROBLEM, Walking(HALF)) == []
+    assert check(PROBLEM, Alone(np.int32(1))) == []
+    with pytest.raises(BadInput, match=r"^policy Overrunning.advance, state.thrown = changed by a step after the end"):
+        check(PROBLEM, Overrunning(HALF))
+    with pytest.raises(BadInput, match=r"^policy Halting.advance, state.heads = float32\[\]: int32\[\], as in the"):
+        check(PROBLEM, Halting(HALF))
+
+
+def test_fast_implementations_are_checked_too() -> None:
+    @accelerated.register
+    def _fast(policy: Rich, problem: Any) -> Any:
+        return Overrunning(policy.share)
+
+    with pytest.raises(BadInput, match=r"^policy Overrunning.advance, state.thrown = changed by a step after the end"):
+        check(PROBLEM, Rich(HALF))
+    accelerated.register(Rich, lambda policy, problem: policy)
+
+
 def test_what_keeps_the_contract_passes() -> None:
     assert check(PROBLEM, Coin(HALF)) == []
     assert check(SEVERAL, Coin(HALF)) == []
@@ -382,6 +472,13 @@ def test_functions_that_raise() -> None:
         BadInput, match=r"^policies\['it'\] = line .*makes the policy; it raised AttributeError: 'Coins'"
     ):
         experiment(PROBLEM, {"it": lambda problem: Coin(problem.arms)}, HEADS, runs=2)
+    nothing = r"^policies\['it'\] = a function that returns nothing: one that returns the policy; see docs"
+    with pytest.raises(BadInput, match=nothing):
+        experiment(PROBLEM, {"it": lambda problem: None}, HEADS, runs=2)
+    with pytest.raises(BadInput, match=r"^problem = a function that returns nothing: one that returns the problem"):
+        experiment(lambda gap: None, {"it": Coin(HALF)}, HEADS, runs=2, sweep={"gap": [1, 2]})
+    with pytest.raises(BadInput, match=r"^policy = None: an instance of a class with init, ask, tell, done and ans"):
+        simulate(PROBLEM, None, runs=2)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"^seed = a: a whole number"):
         check(PROBLEM, Coin(HALF), seed="a")  # type: ignore[arg-type]
 

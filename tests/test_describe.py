@@ -4,23 +4,28 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import zarr
 
 from jaxbandit import cli
-from jaxbandit.cleaning.conclude import conclude
+from jaxbandit.cleaning import Uniform, family
 from jaxbandit.cleaning.describe import describe, spellings
 from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity
+from jaxbandit.cleaning.family import Setting
 from jaxbandit.study import families
-from jaxbandit.study.describe import conclusions, description
+from jaxbandit.study.conclude import Cell, conclusions, sentences
+from jaxbandit.study.describe import description
 from jaxbandit.study.figure import Request, reproduce
 from jaxbandit.study.report import report
 from jaxbandit.study.results import open_results
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study, load
+from jaxbandit.study.summary import Row
 from jaxbandit.study.table import render
 from tests import toy
 
@@ -63,8 +68,6 @@ def study(tmp_path: Path) -> Path:
 
 def _table(*candidates: tuple[str, ...]) -> AmbiguityTable:
     """A table of one column, an entity for each tuple of values."""
-    import numpy as np
-
     counts = np.array([max(len(some) - 1, 0) for some in candidates], np.int32)
     names = tuple(f"e{number}" for number in range(counts.size))
     return AmbiguityTable(names, counts, candidates, ("v",) * counts.size, sum(map(len, candidates)), 0)
@@ -190,7 +193,7 @@ def test_a_study_of_a_table(study: Path, tmp_path: Path, capsys: pytest.CaptureF
     head = "jaxbandit: which policy, which budget? Of 13 false values at 6 ambiguous entities are removed"
     assert lines[done + 1] == head
     assert "random with a budget of 200" in told
-    assert "ee (t 1) gives entities up for good" in told
+    assert "ee t=1 q=1.0 gives entities up for good" in told
     share = open_results(out)["share"]
     assert float(share.sel(policy="random", budget=200).mean()) > 0.9
     removed = open_results(out)["removed"]
@@ -229,49 +232,96 @@ def test_results_that_were_stored_before_a_metric_was_there(
     ]
 
 
-def _curves(**shares: list[tuple[int, float, float | None, float | None]]) -> dict[str, Any]:
-    share = {name.replace("_", "-"): points for name, points in shares.items()}
-    return {
-        "share": share,
-        "finished": {name: [(budget, 10 * mean, None, None) for budget, mean, *_ in points]
-                     for name, points in share.items()},
-        "cleans": {name: [(budget, min(budget, 150 if name == "ee" else 190), None, None) for budget, *_ in points]
-                   for name, points in share.items()},
-    }  # fmt: skip
+def _cells(**shares: list[tuple[int, float, float | None, float | None]]) -> list[Cell]:
+    """Of a table with 12 ambiguous entities: by policy (budget, mean, low, high)."""
+    table = _table(*[("a", "b", "c")] * 6, *[("a", "b", "c", "d")] * 6)
+    setting = Setting(200, 12, np.bincount(table.false_values), Uniform(), table)
+
+    def rows(params: dict[str, Any], spent: int, mean: float, *ends: float | None) -> dict[str, Row]:
+        values = {"share": (mean, *ends), "finished": (10 * mean, None, None), "cleans": (spent, None, None)}
+        return {
+            name: Row(policy="", params=params, metric=name, mean=mean, ci_low=low, ci_high=high, runs=9)
+            for name, (mean, low, high) in values.items()
+        }
+
+    return [
+        Cell(setting, name.replace("_", "-"), name == "known_sc", budget,
+             rows({"budget": budget}, min(budget, 150 if name == "ee" else 190), *values), name == "random")
+        for name, points in shares.items()
+        for budget, *values in points
+    ]  # fmt: skip
+
+
+def _concluded(cells: list[Cell], target: float | None) -> list[str]:
+    question = family.FAMILY.problems["table"].question
+    assert question is not None
+    return sentences(question, family.FAMILY.problems["table"].metrics[0], cells, target)
 
 
 def test_conclusions() -> None:
-    curves = _curves(
+    cells = _cells(
         known_sc=[(100, 0.95, 0.94, 0.96), (200, 1, 1, 1)],
         random=[(100, 0.5, 0.45, 0.55), (200, 0.92, 0.91, 0.93)],
         ee=[(100, 0.6, 0.55, 0.65), (200, 0.93, 0.91, 0.95)],
         greedy=[(100, 0.1, 0.05, 0.15), (200, 0.89, 0.88, 0.91)],
     )
-    lines = conclude(30, 12, curves, 0.9)
+    lines = _concluded(cells, 0.9)
+    assert lines[0] == "which policy, which budget? Of 30 false values at 12 ambiguous entities are removed"
     assert lines[1] == (
-        "  with a budget of 100: 60.0 % [55.0, 65.0] by ee (which finishes 6 of 12 entities); 50.0 % [45.0, 55.0] by "
-        "random; 10.0 % [5.0, 15.0] by greedy; 95.0 % [94.0, 96.0] by known-sc, which is out of reach"
+        "  with a budget of 100: 60.0 % [55.0, 65.0] by ee (finishes 6 of 12 entities); 50.0 % [45.0, 55.0] by random "
+        "(finishes 5 of 12 entities), which the runs cannot tell from the best; 10.0 % [5.0, 15.0] by greedy (finishes "
+        "1 of 12 entities); 95.0 % [94.0, 96.0] by known-sc, which is out of reach"
     )
+    assert "by ee (150 operations, finishes 9 of 12 entities)" in lines[2]
     assert lines[3].startswith("random gives entities up for good: it has met all of them after 190 operations")
     # known-sc would do with 100, the mean of greedy is above 0.88 alone, and ee spends less of 200 than random.
     assert lines[-3:] == [
-        "to remove 90 %, the cheapest that was run is ee with a budget of 200, of which it spends 150: it removes "
-        "93.0 % [91.0, 95.0] on average, and the lower end of this 95 % interval is above the target",
+        "to remove 90 %, the cheapest that was run is ee with a budget of 200, of which it spends 150: 93.0 % [91.0, "
+        "95.0]; the whole interval of 95 % reaches the target",
         "the least budgets of the others: random 200, greedy none",
-        "ee with 100 removes 60.0 % [55.0, 65.0]; budgets in between were not run",
+        "ee with 100 comes to 60.0 % [55.0, 65.0]; budgets in between were not run",
     ]
-    assert conclude(30, 12, curves, 0.95)[-1] == (
-        "no policy and budget that were run remove 95 % with a confidence of 95 %; the most is 93.0 % [91.0, 95.0], by "
+    assert _concluded(cells, 0.95)[-1] == (
+        "to remove 95 %, nothing that was run is enough with a confidence of 95 %; the best is 93.0 % [91.0, 95.0], by "
         "ee with a budget of 200"
     )
     # Policies that cost the same: the one that removes more.
-    equal = _curves(random=[(100, 0.92, 0.91, 0.93)], index=[(100, 0.95, 0.94, 0.96)])
-    assert conclude(30, 12, equal, 0.9)[-2].startswith("to remove 90 %, the cheapest that was run is index with")
-    assert "--target 0.9" in conclude(30, 12, curves, None)[-1]
-    assert "known-sc was run" in conclude(30, 12, _curves(known_sc=[(5, 0.5, 0.4, 0.6)]), 0.9)[-1]
-    one = conclude(30, 12, _curves(random=[(5, 0.5, None, None)]), 0.1)
+    equal = _cells(random=[(100, 0.92, 0.91, 0.93)], index=[(100, 0.95, 0.94, 0.96)])
+    assert _concluded(equal, 0.9)[-2].startswith("to remove 90 %, the cheapest that was run is index with")
+    assert _concluded(cells, None)[-1].startswith(
+        "add --target X for the cheapest policy and budget that reach X, a share"
+    )
+    assert "known-sc was run" in _concluded(_cells(known_sc=[(5, 0.5, 0.4, 0.6)]), 0.9)[-1]
+    one = _concluded(_cells(random=[(5, 0.5, None, None)]), 0.1)
     assert "50.0 % by random" in one[1]
-    assert "one run has no interval" in one[-1]
+    assert one[-1].startswith("no interval, and so no confidence")
+    many = _cells(**{f"ee{number}": [(9, 0.5 - number / 50, 0.1, 0.9)] for number in range(6)})
+    many[5] = replace(many[5], close=True)
+    assert _concluded(many, None)[1].endswith("; nor can they tell 1 more; worse by 2 more")
+
+
+def test_which_rule_and_how_many_pulls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of top-K by regret, where lower is better, and of outliers, where what is spent is the cost and not the cap."""
+    arms = 'runs = 60\n[problem]\nkind = "KIND/bernoulli"\nmeans = { list = [0.9, 0.2, 0.3, 0.2, 0.25, 0.3] }\n'
+    chosen = 'K = 1\n[[policy]]\nkind = "uniform"\n[[policy]]\nkind = "sar"\n[sweep]\nbudget = [6, 120]\n'
+    (tmp_path / "topk.toml").write_text(arms.replace("KIND", "topk") + chosen)
+    out = tmp_path / "out"
+    assert cli.main(["run", str(tmp_path / "topk.toml"), "--out", str(out), "--target", "0.05"]) == 0
+    said = capsys.readouterr().err
+    assert "Regret (the mean of the best arm less that of the chosen one):\n" in said
+    assert "jaxbandit: for a regret of at most 0.05, the cheapest that was run is " in said
+    assert " with a budget of 120: " in said
+    assert ", which the runs cannot tell from the best" in said
+    rules = 'k = 1.5\n[[policy]]\nkind = "rr"\ndelta = [0.1, 0.2]\n'
+    (tmp_path / "outliers.toml").write_text(arms.replace("KIND", "outliers") + rules)
+    assert cli.main(["run", str(tmp_path / "outliers.toml"), "--out", str(tmp_path / "two"), "--target", "0.5"]) == 0
+    said = capsys.readouterr().err
+    assert (
+        "to find exactly the outliers in 50 % of the runs, the cheapest that was run is rr delta=0.2 with a cap" in said
+    )
+    pulls = open_results(tmp_path / "two")["pulls"].mean("run").values
+    assert f"of which it spends {pulls[1]:,.0f}" in said
+    assert f"the least pulls of the others: rr delta=0.1 {pulls[0]:,.0f}" in said
 
 
 def test_conclusions_under_each_setting(study: Path, tmp_path: Path) -> None:

@@ -236,6 +236,9 @@ def test_a_sweep_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
         simulate(problem(budget=200 + t, entities=100 + t), ee(t, 1.0), runs=64, seed=t)
     # Other numbers of runs of the same power of two, another distribution of the same size, other starts.
     simulate(problem(false_values=np.arange(10.0)), ee(3, 0.5), runs=50, first_run=9)
+    # More entities than a run of the first size can meet, and tables that EE does not use.
+    simulate(problem(budget=1_000, entities=9_000), ee(3, 0.5), runs=50)
+    simulate(problem(paired=False), ee(3, 0.5), runs=50)
     assert compilations() == before
     several = [ee(t, q) for t in (1, 2, 3) for q in (0.0, 0.7)]
     simulate(problem(), several, runs=10)
@@ -262,15 +265,18 @@ def test_progress_ends_with_all() -> None:
 
 @pytest.mark.parametrize(
     ("field", "changes"),
-    [("runs", {"runs": 0}), ("runs", {"runs": 2**31}), ("seed", {"runs": 1, "seed": -1}),
+    [("runs", {"runs": 0}), ("runs", {"runs": "20"}), ("runs", {"runs": True}), ("lanes", {"runs": 1, "lanes": 2.5}),
+     ("first_run", {"runs": 5, "first_run": 2**32 - 4}), ("checkpoints", {"runs": 1, "checkpoints": "abc"}),
+     ("checkpoints", {"runs": 1, "checkpoints": 5}), ("runs", {"runs": 2**31}), ("seed", {"runs": 1, "seed": -1}),
      ("lanes", {"runs": 1, "lanes": 0}),
      ("policy", {"runs": 1, "policy": [ee(1, 1.0)] * 3})],
 )  # fmt: skip
 def test_bad_arguments(field: str, changes: dict[str, Any]) -> None:
     given = {"policy": ee(1, 1.0)} | changes
     problems = [problem(), problem()] if field == "policy" else problem()
-    with pytest.raises(BadInput, match=f"^{field} = "):
+    with pytest.raises(BadInput, match=f"^{field} = ") as error:
         simulate(problems, **given)
+    assert changes.get("runs") != "20" or str(error.value).startswith('runs = "20": a whole number')
 
 
 @pytest.mark.parametrize(
@@ -283,7 +289,7 @@ def test_bad_arguments(field: str, changes: dict[str, Any]) -> None:
         ("t", lambda: ee(0, 0.5)),
         ("q", lambda: ee(3, 1.5)),
         ("q", lambda: ee(3, float("nan"))),
-        ("epsilon", lambda: epsilon_greedy(-0.1, 64)),
+        ("epsilon", lambda: epsilon_greedy(-0.1)),
         ("false_values", lambda: of_table(budget=3, false_values=np.array([0, 0]), sc_pdf=Uniform())),
         ("sc_probabilities", lambda: of_table(budget=3, false_values=np.array([1]), sc_probabilities=np.array([1.2]))),
     ],

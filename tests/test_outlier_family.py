@@ -276,9 +276,11 @@ def test_a_planning_table() -> None:
         plan({"kind": "outliers/odd"})
 
 
-def test_tune_says_each_row_when_it_comes(
+def test_tune_says_what_took_long_when_it_comes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A line a policy, and none where the table comes soon anyway."""
+    monkeypatch.setattr("jaxbandit.cli.tune._LONG", 0.0)
     (kind,) = (kind for kind in family.POLICIES if kind.name == "nrr")
     monkeypatch.setattr(family, "_rules", lambda: iter([(kind, {}), (kind, {"delta": 0.01})]))
     study = tmp_path / "study.toml"
@@ -290,8 +292,16 @@ def test_tune_says_each_row_when_it_comes(
     rows = json.loads((tmp_path / "plan" / "summary.json").read_text())
     assert [row["metric"] for row in rows] == ["pulls", "pulls_of_19_in_20", "correct", "capped"] * 2
     assert rows[0]["mean"] < rows[4]["mean"]  # a hundred pulls without a change, and not ten
-    assert len(said.splitlines()) == len(rows)
-    assert f"nrr, pulls = {rows[0]['mean']:.6g}" in said
+    *lines, last = [line for line in said.splitlines() if "problems;" not in line]
+    for line, number, delta in zip(lines, (0, 4), ("", "delta 0.01, "), strict=True):
+        shown = f"nrr (n 6, budget 1000, {delta}k 2.5): pulls {rows[number]['mean']:.6g}, after "
+        assert line.startswith(f"jaxbandit: {shown}")
+    assert last == f"jaxbandit: results in {tmp_path / 'plan'}"
+    monkeypatch.setattr("jaxbandit.cli.tune._LONG", 60.0)
+    assert cli.main(["tune", str(study)]) == 0
+    again = capsys.readouterr()
+    assert again.out == table
+    assert "nrr (" not in again.err
     assert "pulls_of_19_in_20" in table
 
 

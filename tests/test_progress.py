@@ -67,6 +67,8 @@ def test_a_line_says_how_far_it_is() -> None:
     assert "no run has ended for 6,400 steps; about 54 s left" in display.line()
     display._told -= 100
     assert "left" not in display.line()
+    display(display.status._replace(left=float("nan")))
+    assert "; time left not known yet; " in display.line()
 
 
 @pytest.mark.usefixtures("_quick")
@@ -116,24 +118,46 @@ def test_a_study_says_which_policy_compiles(tmp_path: Path) -> None:
     ]  # fmt: skip
     counted = [status.done for status in told]
     assert counted == sorted(counted)
-    assert all(status.left is None for status in told if status.done == 0)
-    assert all(status.left is not None for status in told if status.doing.startswith(("compiling all", "running all")))
+    counting = [status for status in told if status.of]
+    assert all(np.isnan(status.left) for status in counting if status.done == 0)
+    assert all(status.left >= 0 for status in counting if status.doing.startswith(("compiling all", "running all")))
 
 
-def test_policies_that_have_not_run_count_as_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_not_compiled_or_run_counts_as_what_has(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     clock = Clock()
-    clock.begin(50, 2)
+    clock.begin(2, 50, (3, 100))  # two programs and 50 runs, then three programs and 100 runs
+    clock.tell(True, 0)
     now += 10
-    assert clock.left(0) is None
-    assert clock.left(25) == 10 + 2 * 20
-    now += 20
-    clock.begin(50, 1)
-    assert clock.left(0) == 30 + 30
-    now += 10
-    assert clock.left(0) == 20 + 30
-    assert clock.left(10) == 40 + 40
+    clock.tell(False, 0)
+    assert np.isnan(clock.left())  # a program compiled in 10 s; no run is done
+    now += 5
+    clock.tell(False, 25)
+    assert clock.left() == 10 + 25 * 0.2 + 3 * 10 + 100 * 0.2
+    clock.tell(True, 25)
+    now += 4
+    clock.tell(True, 25)
+    assert clock.left() == 6 + 5 + 30 + 20
+    now += 16
+    clock.tell(True, 25)  # it takes longer than the first one
+    assert clock.left() == 0 + 5 + 30 + 20
+    clock.tell(False, 25)
+    now += 15
+    clock.tell(False, 50)
+    clock.begin(3, 100)
+    clock.tell(True, 0)
+    assert clock.left() == 3 * 15 + 100 * 0.4
+    now += 5
+    clock.tell(True, 0)
+    assert clock.left() == 3 * 15 - 5 + 40
+    clock.tell(False, 0)
+    now += 1
+    clock.tell(False, 10)
+    for _ in range(3):  # programs that were compiled before
+        clock.tell(True, 10)
+        clock.tell(False, 10)
+    assert clock.left() == pytest.approx(2 * (15 + 15 + 5) / 3 + 90 * 0.1)
 
 
 def _heads(setting: Any, answers: Any) -> np.ndarray:

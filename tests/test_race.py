@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from jaxbandit.random import LONGEST_RACE, UNLIMITED, race, race_on_tape, stream, words
-from jaxbandit.random.race import chase_at, chase_on_tape, trial_at
+from jaxbandit.random.race import chase_at, chase_on_tape, concealed, trial_at
 
 DRAWS = 1 << 19
 
@@ -83,7 +83,7 @@ def test_a_wall_of_0_tries_nothing(walls: tuple[int, int, int]) -> None:
     assert np.asarray(jax.vmap(race)(word, p, *one)).max() == 0
     key = stream(0, jnp.zeros(4, jnp.uint32))
     zeros = jnp.zeros(4, jnp.int32)
-    assert np.asarray(race_on_tape(key, zeros, p, zeros, *one)).max() == 0
+    assert np.asarray(race_on_tape(key, zeros, zeros, concealed(words(key, 0, 0)[0], p), *one)).max() == 0
 
 
 def test_the_tape_has_the_same_law() -> None:
@@ -91,7 +91,8 @@ def test_the_tape_has_the_same_law() -> None:
     lanes = jnp.arange(1 << 16)
     full = [jnp.full(lanes.shape, wall, jnp.int32) for wall in walls]
     zeros = jnp.zeros(lanes.shape, jnp.int32)
-    won, lost = race_on_tape(stream(3, lanes), zeros, jnp.full(lanes.shape, p), zeros, *full)
+    key = stream(3, lanes)
+    won, lost = race_on_tape(key, zeros, zeros, concealed(words(key, 0, 0)[0], jnp.full(lanes.shape, p)), *full)
     expected = law(0.6, *walls)
     for (x, y), mass in expected.items():
         share = np.mean((np.asarray(won) == x) & (np.asarray(lost) == y))
@@ -119,7 +120,9 @@ def test_a_chase_ends_with_a_first_failure(p: float, successes: int, trials: int
     zeros, ones = jnp.zeros(lanes.shape, jnp.int32), jnp.ones(lanes.shape, jnp.int32)
     p_word = jnp.full(lanes.shape, np.uint32(p * 2**32))
     for chase in (chase_at, chase_on_tape):
-        drawn = chase(stream(7, lanes), zeros, zeros, p_word, successes * ones, proven * ones, trials * ones)
+        key = stream(7, lanes)
+        walls = successes * ones, proven * ones, trials * ones
+        drawn = chase(key, zeros, zeros, concealed(words(key, 0, 0)[0], p_word), *walls)
         won, lost = (np.asarray(x) for x in drawn)
         assert {(int(x), int(y)) for x, y in zip(won, lost, strict=True)} <= set(expected)
         for (x, y), mass in expected.items():
@@ -127,12 +130,26 @@ def test_a_chase_ends_with_a_first_failure(p: float, successes: int, trials: int
             assert abs(share - mass) < 5 * np.sqrt(mass * (1 - mass) / lanes.size) + 1e-5
 
 
-def test_a_trial_at_an_address_is_the_tapes() -> None:
+@pytest.mark.parametrize("attempt", [0, 4])
+def test_a_trial_at_an_address_is_the_tapes(attempt: int) -> None:
     lanes = jnp.arange(1 << 12)
-    zeros, ones = jnp.zeros(lanes.shape, jnp.int32), jnp.ones(lanes.shape, jnp.int32)
-    p = jnp.full(lanes.shape, np.uint32(0.3 * 2**32))
-    key = stream(5, lanes)
-    won, _ = race_on_tape(key, zeros + 4, p, zeros + 9, ones, ones, ones)
-    assert np.array_equal(won, trial_at(key, zeros + 9, zeros + 4, p, ones))
+    ones = jnp.ones(lanes.shape, jnp.int32)
+    p, key = jnp.full(lanes.shape, np.uint32(0.3 * 2**32)), stream(5, lanes)
+    address = key, 9 * ones, attempt * ones, concealed(words(key, 9, 0)[0], p)
+    won, _ = race_on_tape(*address, ones, ones, ones)
+    assert np.array_equal(won, trial_at(*address, ones))
     assert 0.25 < np.mean(np.asarray(won)) < 0.35
-    assert not np.asarray(trial_at(key, zeros + 9, zeros + 4, p, zeros)).any()
+    assert not np.asarray(trial_at(*address, 0 * ones)).any()
+
+
+def test_words_of_trials_and_races_are_all_different() -> None:
+    """A trial's p, the trials and the races of an entity: none is drawn from a word of another."""
+    key, attempts = stream(8, 9), jnp.arange(200)
+    first, other = words(key, 3, 0)
+    later, races = words(key, 3, attempts + 1)
+    used = np.concatenate([np.stack([first, other]), later[1:], races])
+    assert len(np.unique(used)) == used.size == 401
+    half, one = jnp.full(200, np.uint32(1 << 31)), jnp.ones(200, jnp.int32)
+    keys = stream(jnp.full(200, 8), jnp.full(200, 9))
+    won, _ = race_on_tape(keys, 3 * one, attempts, concealed(jnp.full(200, first), half), one, one, one)
+    assert np.array_equal(np.asarray(won), np.append(first, later[1:]) < (1 << 31) + 128)

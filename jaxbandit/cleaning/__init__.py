@@ -1,29 +1,28 @@
-"""Cleaning an ambiguous database under a budget (Cheng et al. 2010), one algorithm a file."""
+"""Cleaning an ambiguous database under a budget (Cheng et al. 2010), one rule a file."""
 
+from jaxbandit.cleaning import fast
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
-from jaxbandit.cleaning.epsilon_greedy_alike import EpsilonGreedyAlike, epsilon_greedy_alike
 from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.gamma import Tuned, gamma_exact, gamma_printed, tune
-from jaxbandit.cleaning.greedy import Greedy
-from jaxbandit.cleaning.greedy_alike import GreedyAlike
-from jaxbandit.cleaning.index import Index
-from jaxbandit.cleaning.known_sc import KnownSc
+from jaxbandit.cleaning.greedy import Greedy, greedy
+from jaxbandit.cleaning.index import Index, index
+from jaxbandit.cleaning.known_sc import KnownSc, known_sc
 from jaxbandit.cleaning.problem import (
     Cleaning,
-    InformedPull,
+    Informed,
     Outcome,
     Pull,
+    Told,
     Totals,
-    View,
     of_table,
     synthetic,
     uniform_false_values,
 )
-from jaxbandit.cleaning.random import Random
-from jaxbandit.cleaning.random_alike import RandomAlike
+from jaxbandit.cleaning.random import Random, random
 from jaxbandit.cleaning.renewal import Removed, expected_removed, expected_removed_of_table
 from jaxbandit.cleaning.stopping import Level, allowed_failures, level_for_budget, stopping_index
+from jaxbandit.cleaning.view import View
 from jaxbandit.laws import Beta, Histogram, Law, Normal, Uniform, fit_beta
 
 __all__ = [
@@ -32,12 +31,10 @@ __all__ = [
     "Beta",
     "Cleaning",
     "EpsilonGreedy",
-    "EpsilonGreedyAlike",
     "Greedy",
-    "GreedyAlike",
     "Histogram",
     "Index",
-    "InformedPull",
+    "Informed",
     "KnownSc",
     "Law",
     "Level",
@@ -45,8 +42,8 @@ __all__ = [
     "Outcome",
     "Pull",
     "Random",
-    "RandomAlike",
     "Removed",
+    "Told",
     "Totals",
     "Tuned",
     "Uniform",
@@ -55,14 +52,18 @@ __all__ = [
     "ambiguity",
     "ee",
     "epsilon_greedy",
-    "epsilon_greedy_alike",
     "expected_removed",
     "expected_removed_of_table",
+    "fast",
     "fit_beta",
     "gamma_exact",
     "gamma_printed",
+    "greedy",
+    "index",
+    "known_sc",
     "level_for_budget",
     "of_table",
+    "random",
     "read_records",
     "stopping_index",
     "synthetic",

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
+from jaxbandit.cleaning.problem import Outcome, Pull, Totals
+from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
@@ -50,13 +51,14 @@ class EE:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """At the first entity of the order, nothing tried."""
+        """Line 4: an entity at random, the first of the order; lines 5 and 6: nothing tried."""
         zero = jnp.int32(0)
         entity = view.in_random_order(zero)
         return State(zero, entity, view.false_values(entity), zero, zero, jnp.bool_(False), Totals.zero())
 
     def ask(self, view: View, state: State) -> Pull:
-        """Explore, with the failures allowed as a wall where the run stops early; or exploit."""
+        """Lines 7 to 12, explore: up to t operations, fewer where section 5.5 stops early. Lines 18 to 21, exploit: to
+        the end."""
         left = view.budget - state.totals.spent
         open_ = state.place < view.entities
         explore = jnp.minimum(left, self.t - state.tried)
@@ -70,7 +72,8 @@ class EE:
         )
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Stay with the entity, begin to exploit it, or go to the next."""
+        """Lines 15 to 23: exploit an entity of which enough operations succeeded, leave others for good (and go on to
+        line 4, the next entity)."""
         tried, gained = state.tried + outcome.cleans, state.gained + outcome.removed
         moved = outcome.cleans > 0
         clean = moved & (outcome.removed == pull.successes)
@@ -91,7 +94,7 @@ class EE:
         )
 
     def done(self, view: View, state: State) -> Array:
-        """The budget is spent, or every entity was met."""
+        """Lines 3 and 13: the budget is spent; or every entity was met."""
         return (state.totals.spent >= view.budget) | (state.place >= view.entities)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:

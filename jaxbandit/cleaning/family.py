@@ -10,56 +10,39 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.cleaning import gamma
-from jaxbandit.cleaning.alike import MOST_FALSE_VALUES, REACH
-from jaxbandit.cleaning.conclude import conclude
-from jaxbandit.cleaning.crowd import fits
 from jaxbandit.cleaning.describe import describe
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
-from jaxbandit.cleaning.epsilon_greedy_alike import EpsilonGreedyAlike, epsilon_greedy_alike
 from jaxbandit.cleaning.expectation import expected_within
 from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
-from jaxbandit.cleaning.greedy import Greedy
-from jaxbandit.cleaning.greedy_alike import GreedyAlike
-from jaxbandit.cleaning.index import Index, ladder
-from jaxbandit.cleaning.known_sc import KnownSc
-from jaxbandit.cleaning.pool import capacity_for
-from jaxbandit.cleaning.problem import Cleaning, of_table, synthetic, uniform_false_values
-from jaxbandit.cleaning.random import Random
-from jaxbandit.cleaning.random_alike import RandomAlike
-from jaxbandit.cleaning.stopping import allowed_failures, level_for_budget
+from jaxbandit.cleaning.fast.alike import MOST_FALSE_VALUES, REACH
+from jaxbandit.cleaning.fast.pool import MOST_REMEMBERED, too_many
+from jaxbandit.cleaning.greedy import Greedy, greedy
+from jaxbandit.cleaning.index import Index, index
+from jaxbandit.cleaning.known_sc import known_sc
+from jaxbandit.cleaning.problem import Cleaning, capacity_for, of_table, synthetic, uniform_false_values
+from jaxbandit.cleaning.random import Random, random
+from jaxbandit.cleaning.stopping import DELTA, MOST_INDEXED, level_for_budget
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput, under
 from jaxbandit.laws import Beta, Law, Uniform, fit_beta
 from jaxbandit.laws import parse as parse_law
 from jaxbandit.registry import (
-    Curves,
     Family,
     Metric,
     Parameter,
     PolicyKind,
     ProblemKind,
+    Question,
     flag,
     one_of,
     real,
     text,
     whole,
 )
+from jaxbandit.space import Range
 
 Answers = Mapping[str, np.ndarray]
-
-MOST_INDEXED = 256
-"""The most false values of an entity for which stopping indices are computed: their table grows with its square."""
-
-DELTA = 0.001
-"""The precision of section 5.4, at which expectations are computed too."""
-
-MOST_REMEMBERED = 1 << 24
-"""The most entities that a run remembers: 200 MB of them."""
-
-
-LEAST_COUNTED = 0.4
-"""From this epsilon on epsilon-greedy may count entities alike."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +63,8 @@ class Setting:
     __repr__ = brief
 
     @property
-    def alike(self) -> bool:
-        """Whether policies may count entities that look alike: where runs need not be paired, and its tables fit."""
+    def counted(self) -> bool:
+        """Whether entities that look alike may be counted: where runs need not be paired, and the tables fit."""
         most = np.flatnonzero(self.weights).max()
         return not self.paired and self.budget <= REACH[-1] and bool(most <= MOST_FALSE_VALUES)
 
@@ -90,29 +73,18 @@ class Setting:
         if self.table is None:
             return synthetic(
                 budget=self.budget, entities=self.entities, false_values=self.weights, sc_pdf=self.sc_pdf,
-                on_tape=on_tape, paired=not self.alike,
+                on_tape=on_tape, paired=not self.counted,
             )  # fmt: skip
         return of_table(budget=self.budget, false_values=self.table.false_values, sc_pdf=self.sc_pdf, on_tape=on_tape)
 
-    @property
-    def memory(self) -> int:
-        """The most entities that a run can meet, as a size of memory.
+    def remembered(self) -> None:
+        """Checks that a run can remember each entity that it meets.
 
         Raises:
-            BadInput: where that is more than ``MOST_REMEMBERED``.
+            BadInput: where they are too many.
         """
-        size = capacity_for(self.entities, self.budget)
-        if size > MOST_REMEMBERED:
-            raise BadInput(
-                "problem.budget", self.budget,
-                f"at most {MOST_REMEMBERED} here, as this policy remembers each entity met (known-sc and ee do not)",
-            )  # fmt: skip
-        return size
-
-    @property
-    def ambiguous(self) -> float:
-        """How many entities have a false value on average."""
-        return self.entities * float(self.distribution[1:].sum())
+        if capacity_for(self.entities, self.budget) > MOST_REMEMBERED:
+            raise too_many(self.budget)
 
     @cached_property
     def distribution(self) -> np.ndarray:
@@ -231,9 +203,25 @@ def _listed(setting: Setting) -> np.ndarray:
     return setting.table.false_values
 
 
-def _concluded(setting: Setting, curves: Curves, target: float | None) -> list[str]:
+def _opening(setting: Setting) -> str:
     counts = _listed(setting)
-    return conclude(int(counts.sum()), int(np.count_nonzero(counts)), curves, target)
+    return (
+        f"which policy, which budget? Of {counts.sum():,} false values at {np.count_nonzero(counts):,} ambiguous "
+        "entities are removed"
+    )
+
+
+def _finishes(setting: Setting, means: Mapping[str, float]) -> str:
+    return f"finishes {means['finished']:,.0f} of {np.count_nonzero(_listed(setting)):,} entities"
+
+
+_QUESTION = Question(
+    "share", _opening, "to remove {}", "a share of all false values, above 0 and at most 1, such as 0.9", "cleans",
+    "operations",
+    aside=_finishes,
+    leaves="{policy} gives entities up for good: it has met all of them after {spent} operations, and leaves the rest "
+    "of a larger budget unspent",
+)  # fmt: skip
 
 
 def _modified(path: str) -> float:
@@ -267,7 +255,7 @@ PROBLEMS = (
             Parameter("normalise", one_of("none", "casefold"), "how values are compared: none or casefold", "none"),
             _SC_PDF,
             Parameter("paired", _always, "true", True, swept=False),
-        ), _table, (Metric("share", "share of all false values removed", _share, share=True),), _concluded,
+        ), _table, (Metric("share", "share of all false values removed", _share, share=True),), _QUESTION,
     ),
 )  # fmt: skip
 
@@ -285,39 +273,33 @@ def _ee(
     return EE(jnp.int32(t), jnp.int32(need), jnp.bool_(early_stopping)), {"tuning": tuning, "t": t, "q": q}
 
 
-def _random(setting: Setting) -> tuple[Random | RandomAlike, dict[str, Any]]:
-    counted = setting.alike and fits(setting.budget, setting.ambiguous)
-    return RandomAlike() if counted else Random(setting.memory), {}
+def _random(setting: Setting) -> tuple[Random, dict[str, Any]]:
+    setting.remembered()
+    return random(), {}
 
 
-def _greedy(setting: Setting) -> tuple[Greedy | GreedyAlike, dict[str, Any]]:
-    return GreedyAlike(setting.memory) if setting.alike else Greedy(setting.memory), {}
+def _greedy(setting: Setting) -> tuple[Greedy, dict[str, Any]]:
+    setting.remembered()
+    return greedy(), {}
 
 
-def _epsilon_greedy(setting: Setting, epsilon: float) -> tuple[EpsilonGreedy | EpsilonGreedyAlike, dict[str, Any]]:
-    # Counting gains only where hardly any operation falls on an entity that failed before; else it is much slower.
-    if setting.alike and epsilon >= LEAST_COUNTED and fits(setting.budget, setting.ambiguous):
-        return epsilon_greedy_alike(epsilon, setting.memory, setting.weights), {"epsilon": epsilon}
-    return epsilon_greedy(epsilon, setting.memory), {"epsilon": epsilon}
-
-
-def _level(setting: Setting) -> float:
-    cells = setting.sc_pdf.cells(DELTA)
-    return float(level_for_budget(cells, setting.distribution, setting.entities, setting.budget).level)
+def _epsilon_greedy(setting: Setting, epsilon: float) -> tuple[EpsilonGreedy, dict[str, Any]]:
+    setting.remembered()
+    return epsilon_greedy(epsilon), {"epsilon": epsilon}
 
 
 def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
-    most = int(np.flatnonzero(setting.weights).max())
-    if most > MOST_INDEXED:
+    setting.remembered()
+    if (most := int(np.flatnonzero(setting.weights).max())) > MOST_INDEXED:
         raise BadInput("policy.kind", f"index with up to {most} false values", f"at most {MOST_INDEXED} an entity")
-    allowed = allowed_failures(setting.sc_pdf.cells(DELTA), ladder(_level(setting)), most)
-    return Index(jnp.asarray(allowed), setting.memory), {}
+    rule = index(budget=setting.budget, entities=setting.entities, false_values=setting.weights, sc_pdf=setting.sc_pdf)
+    return rule, {}
 
 
 POLICIES = (
     PolicyKind(
-        "known-sc", "knows every sc-probability: the reference (section 3.3)", (), lambda setting: (KnownSc(), {}),
-        anytime=True,
+        "known-sc", "knows every sc-probability: the reference (section 3.3)", (), lambda setting: (known_sc(), {}),
+        anytime=True, reference=True,
     ),
     PolicyKind(
         "random", "an entity at random for each operation (section 4.1)", (),
@@ -328,14 +310,16 @@ POLICIES = (
     ),
     PolicyKind(
         "epsilon-greedy", "greedy, but random with probability epsilon (section 4.3)",
-        (Parameter("epsilon", real(0, 1), "the share of random operations, 0 to 1", 0.5),), _epsilon_greedy,
-        anytime=True,
+        (Parameter("epsilon", real(0, 1), "the share of random operations, 0 to 1", 0.5, search=Range(0.01, 1)),),
+        _epsilon_greedy, anytime=True,
     ),
     PolicyKind(
         "ee", "explore each entity with t operations, exploit it if a share q succeeded (section 5)",
         (
-            Parameter("t", whole(1, 2**20), "exploration frequency; tuned where left out", None),
-            Parameter("q", real(0, 1), "exploitation threshold, 0 to 1; tuned where left out", None),
+            Parameter("t", whole(1, 2**20), "exploration frequency; tuned where left out", None,
+                      search=Range(1, 32, log=True, whole=True)),
+            Parameter("q", real(0, 1), "exploitation threshold, 0 to 1; tuned where left out", None,
+                      search=Range(0, 1)),
             Parameter("tuning", one_of("lemma3", "exact"), "what (t, q) maximise: Gamma as the paper prints it, or "
                       "exact", "exact"),
             Parameter("delta", real(1e-4, 1), "the grid of q and p in tuning (section 5.4), 0.0001 to 1", DELTA),
@@ -385,7 +369,8 @@ def tune(setting: Setting) -> list[dict[str, Any]]:
                  "runs_out_at": setting.visits(t, need)[1]}  # fmt: skip
         for metric, number in found.items():
             row("ee", {"tuning": objective, "t": t, "q": q}, metric, number)
-    row("index", {}, "level", _level(setting))
+    level = level_for_budget(setting.sc_pdf.cells(DELTA), setting.distribution, setting.entities, setting.budget).level
+    row("index", {}, "level", float(level))
     return rows
 
 

@@ -1,98 +1,54 @@
-"""Greedy: each operation goes to the entity with the highest estimate s / t, ties at random
-(Cheng et al. 2010, section 4.2 and Algorithm 4).
+"""Greedy: each operation goes to the entity with the highest estimate s / t, the share of operations on it that
+succeeded, ties at random. Cheng, Lo, Yang, Luk, Li and Xie, "Explore or Exploit? Effective Strategies for
+Disambiguating Large Databases", PVLDB 3(1), 2010, section 4.2 and Algorithm 4.
 
-Estimates begin at 0, so at most one entity ever has a higher one: that which is worked on since its first success.
-Until it is clean nothing else is chosen; then an entity is drawn from all others again, tried ones included.
+Estimates begin at 0 (line 1), so at most one entity ever has a higher one: that which is worked on since its first
+success.
 """
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.cleaning.pool import PADDING, Entry, below, select
-from jaxbandit.cleaning.problem import Chase, Outcome, Totals, View
-from jaxbandit.cleaning.random import PICK
+from jaxbandit.cleaning.problem import Outcome, Pull
+from jaxbandit.cleaning.records import State
+from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
-from jaxbandit.grammar import Execution
-from jaxbandit.xla.fence import once
-
-
-class State(NamedTuple):
-    """``rows``: int32, shape (memory, 2), the entities tried in vain and how often; ``size``: how many they are;
-    ``met``: how many were met; ``slot`` and ``at``: the entity at hand; ``working`` (bool): whether it had a success.
-    It is drawn when it is due, as in ``random.py``."""
-
-    rows: Array
-    size: Array
-    met: Array
-    slot: Array
-    at: Entry
-    working: Array
-    totals: Totals
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Greedy:
-    """``memory`` (static): the most entities that a run can meet."""
-
-    memory: int = field(metadata={"static": True})
-
-    execution = Execution(scratch=("rows",), masked=True)
+    """It has no parameters."""
 
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing met."""
-        zero = jnp.int32(0)
-        rows = jnp.zeros((self.memory + PADDING, 2), jnp.int32)
-        at = Entry(view.in_random_order(zero), zero, zero)
-        return State(rows, zero, zero, zero, at, jnp.bool_(False), Totals.zero())
+        """Line 1: nothing met."""
+        return State.begin(view)
 
-    def ask(self, view: View, state: State) -> Chase:
-        """Try an entity; if it has had a success, clean it to the end."""
-        return Chase(
-            entity=state.at.entity,
-            attempt=state.at.tried,
-            successes=once(view.false_values(state.at.entity) - state.at.gained),
-            cleans=jnp.where(self.done(view, state), 0, view.budget - state.totals.spent),
-            proven=state.working.astype(jnp.int32),
-        )
+    def _chosen(self, view: View, state: State) -> Array:
+        """Line 3: an entity of the highest estimate."""
+        return state.records.pick(view, *state.records.highest(view), state.totals.spent)
 
-    def tell(self, view: View, state: State, pull: Chase, outcome: Outcome) -> State:
-        """After a first success stay with the entity until it is clean."""
-        moved = outcome.cleans > 0
-        clean = moved & (outcome.removed == pull.successes)
-        after = state.at.add(outcome)
-        tried = moved & ~state.working
-        new = state.slot >= state.size
-        kept = tried & (after.gained == 0)
-        gone = tried & ~kept & ~new
-        working = (after.gained > 0) & ~clean
-        last = state.rows[jnp.clip(state.size - 1, 0, self.memory)]
-        row = jnp.where(gone, last, jnp.stack([after.entity, after.tried]))
-        rows = state.rows.at[jnp.where(kept | gone, state.slot, self.memory + PADDING)].set(row, mode="drop")
-        size = state.size + (kept & new).astype(jnp.int32) - gone.astype(jnp.int32)
-        met = state.met + (tried & new).astype(jnp.int32)
-        totals = state.totals.add(outcome, clean)
-        alive = size + view.entities - met
-        slot = jnp.minimum(below(view.choices, PICK, totals.spent, jnp.maximum(alive, 1)), size)
-        entity, again = rows[jnp.minimum(slot, self.memory)]
-        fresh = view.in_random_order(jnp.minimum(met, view.entities - 1))
-        zero = jnp.int32(0)
-        drawn = Entry(jnp.where(slot < size, entity, fresh), jnp.where(slot < size, again, zero), zero)
-        stay = working | ~moved
-        slot = jnp.where(stay, state.slot, slot)
-        return State(rows, size, met, slot, select(stay, after, drawn), working, totals)
+    def ask(self, view: View, state: State) -> Pull:
+        """Line 4: one operation on it."""
+        return state.records.one_operation(view, self._chosen(view, state))
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+        """Lines 5 to 9: its record, and so its estimate; the false value that was removed, and the budget."""
+        return state.after(self._chosen(view, state), pull, outcome)
 
     def done(self, view: View, state: State) -> Array:
-        """The budget is spent, or no false value is left."""
-        none = ~state.working & (state.size + view.entities - state.met <= 0)
-        return (state.totals.spent >= view.budget) | none
+        """Line 2: the budget is spent, or no false value is left."""
+        return state.over(view)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Totals``."""
         return state.totals.answer()
+
+
+def greedy() -> Greedy:
+    """Greedy."""
+    return Greedy()

@@ -2,14 +2,11 @@
 
 Each entity is an optimal stopping problem (``stopping.py``). At a level, the price of an operation, an entity is worked
 on while its index is above the level. Levels go down: at each, first the entities given up before whose index is above
-it, then those not tried before, with the most false values first. The ladder is finest where the budget ends: just
-below the level at which the expected cost of all entities meets it.
-
-The record with which an entity is given up says at which level it will be worth its price again. So it waits in a list
-of that level, from whose end it is taken.
+it, the last one first; then those not tried before, with the most false values first. The ladder of levels is finest
+where the budget ends: just below the level at which the expected cost of all entities meets it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -17,33 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.cleaning.pool import PADDING
-from jaxbandit.cleaning.problem import Outcome, Pull, Totals, View
+from jaxbandit.cleaning.problem import Outcome, Pull, Totals
+from jaxbandit.cleaning.stopping import allowed_at_levels
+from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
-from jaxbandit.grammar import Execution
+from jaxbandit.laws import Law
 from jaxbandit.random.race import UNLIMITED
-from jaxbandit.xla.fence import once
-
-_NONE = 2**31 - 1
-
-
-def ladder(level: float) -> np.ndarray:
-    """The levels of a run whose budget ends at about ``level``: float64, descending to 0, always 18 of them.
-
-    The step below ``level`` is slight: it is often the very index of a class of fresh entities, part of which the
-    budget pays for.
-    """
-    above = np.geomspace(max(0.9, level), max(level, 1e-3), 8, endpoint=False)
-    below = np.array([1 - 1e-9, 0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3, 0.15, 0.0])
-    return np.concatenate([above, level * below])
-
-
-SCANNED = 32
-"""How many entities are looked at together for one of a class."""
 
 
 class Known(NamedTuple):
-    """An entity: its number, its false values at the beginning, the operations on it and how many succeeded (int32)."""
+    """Entities: their numbers, false values at the beginning, operations and how many succeeded (int32 each)."""
 
     entity: Array
     began: Array
@@ -51,30 +31,27 @@ class Known(NamedTuple):
     gained: Array
 
 
-class Walk(NamedTuple):
-    """Where the search for the next entity stands (int32 all).
-
-    ``stage``: number of the level; ``klass`` and ``place``: false values, descending, and place in the random order, of
-    the next fresh entity to be looked at.
-    """
+class Search(NamedTuple):
+    """Where the search for the next entity stands (int32): ``stage``, the number of the level; ``r`` and ``place``,
+    the false values, descending, and the place in the random order, of the unmet entity that is looked at next."""
 
     stage: Array
-    klass: Array
+    r: Array
     place: Array
 
 
 class State(NamedTuple):
-    """``at``: the entity at hand, and ``slot`` its row. ``rows``: int32, (memory + PADDING, 5), a row for each entity
-    met: a ``Known``, and 1 + the row that is before it in its list, 0 for none; ``met``: how many they are. ``ends``:
-    int32, (levels,), 1 + the row at the end of each level's list. ``run``: see ``Execution.in_turn``."""
+    """``at``: the entity at hand, the ``number``th of the ``met``. By that number, arrays of shape (capacity,):
+    ``known``, records of entities given up; ``level``, at which one is worth its price again, -1 for all others;
+    ``since``, the operations made when it was given up."""
 
-    walk: Walk
+    search: Search
     at: Known
-    slot: Array
-    rows: Array
+    number: Array
     met: Array
-    ends: Array
-    run: Array
+    known: Known
+    level: Array
+    since: Array
     totals: Totals
 
 
@@ -82,127 +59,108 @@ class State(NamedTuple):
 @dataclass(frozen=True)
 class Index:
     """``allowed``: int32, shape (levels, R + 1, R), at [k, r, s]: the failures at which an entity that began with r
-    false values and lost s of them is given up at level k; ``memory`` (static): the most entities that a run can meet.
-    """
+    false values and lost s of them is given up at level k."""
 
     allowed: Array
-    memory: int = field(metadata={"static": True})
-
-    execution = Execution(most_lanes=64, scratch=("rows",), masked=True, in_turn=True)
 
     __repr__ = brief
 
     def init(self, view: View) -> State:
         """At the first entity with the most false values."""
-        zero = jnp.int32(0)
-        walk = Walk(zero, jnp.int32(self.allowed.shape[2]), zero)
-        rows = jnp.zeros((self.memory + PADDING, 5), jnp.int32)
-        ends = jnp.zeros(self.allowed.shape[0], jnp.int32)
-        nobody = Known(zero, zero, zero, zero)
-        state = State(walk, nobody, zero, rows, zero, ends, zero, Totals.zero())
-        return self._next(view, state, jnp.bool_(True))
+        zero, blank = jnp.int32(0), jnp.zeros(view.capacity, jnp.int32)
+        search = Search(zero, jnp.int32(self.allowed.shape[2]), zero)
+        nobody, nowhere = Known(zero, zero, zero, zero), Known(blank, blank, blank, blank)
+        return self._next(view, State(search, nobody, zero, zero, nowhere, blank - 1, blank, Totals.zero()))
 
-    def _limits(self, began: Array, gained: Array) -> Array:
-        """The failures allowed at each level: int32, (levels,)."""
+    def _limit(self, stage: Array, at: Known) -> Array:
+        """The failures allowed at a level; at the last one any number."""
         levels, rows, columns = self.allowed.shape
-        row, column = jnp.clip(began, 0, rows - 1), jnp.clip(gained, 0, columns - 1)
-        limits = lax.dynamic_slice(self.allowed, (jnp.int32(0), row, column), (levels, 1, 1)).reshape(-1)
-        return jnp.where(jnp.arange(levels) == levels - 1, UNLIMITED, limits)
+        limit = self.allowed[jnp.clip(stage, 0, levels - 1), jnp.clip(at.began, 0, rows - 1),
+                             jnp.clip(at.gained, 0, columns - 1)]  # fmt: skip
+        return jnp.where(stage >= levels - 1, UNLIMITED, limit)
 
-    def _limit(self, stage: Array, began: Array, gained: Array) -> Array:
-        limits = self._limits(began, gained)
-        return limits[jnp.clip(stage, 0, limits.shape[0] - 1)]
-
-    def _search(self, view: View, walk: Walk, ends: Array) -> Walk:
-        """The walk at the first level, from its own on, and there at the first class, that has somebody to work on.
-
-        If nobody waits in the level's list, the fresh entity at the walk's place is that one.
-        """
+    def _next(self, view: View, state: State) -> State:
+        """The next entity that is worth its price: at the first level, from the present one on, that has any, the last
+        one given up, or else an unmet one."""
         levels = self.allowed.shape[0]
 
-        def waiting(walk: Walk) -> Array:
-            return ends[jnp.minimum(walk.stage, levels - 1)] > 0
+        def waiting(search: Search) -> Array:
+            return jnp.any(state.level == search.stage)
 
-        def look(carry: tuple[Walk, Array]) -> tuple[Walk, Array]:
-            walk, _ = carry
-            worth = (walk.klass > 0) & (self._limit(walk.stage, walk.klass, jnp.int32(0)) > 0)
-            place = walk.place + jnp.arange(SCANNED, dtype=jnp.int32)
-            hit = view.false_values(view.in_random_order(jnp.minimum(place, view.entities - 1))) == walk.klass
-            first = jnp.min(jnp.where(hit & (place < view.entities), place, _NONE))
-            found = worth & (first != _NONE)
-            passed = worth & ~found & (walk.place + SCANNED >= view.entities)
-            # A class not worth a try ends the level: those below it are worth less.
-            onward = Walk(
-                stage=walk.stage + (~worth).astype(jnp.int32),
-                klass=walk.klass - passed.astype(jnp.int32),
-                place=jnp.where(found, first, jnp.where(passed, 0, jnp.where(worth, walk.place + SCANNED, walk.place))),
+        def unmet(search: Search) -> Known:
+            entity = view.in_random_order(jnp.minimum(search.place, view.entities - 1))
+            return Known(entity, view.false_values(entity), jnp.int32(0), jnp.int32(0))
+
+        def worth(search: Search) -> Array:
+            fresh = unmet(search)._replace(began=search.r)
+            return (search.r > 0) & (self._limit(search.stage, fresh) > 0)
+
+        def found(search: Search) -> Array:
+            there = (unmet(search).began == search.r) & (search.place < view.entities)
+            return waiting(search) | (worth(search) & there)
+
+        def onward(search: Search) -> Search:
+            # A number not worth a try ends the level: those below it are worth less.
+            tried, end = worth(search), search.place + 1 >= view.entities
+            return Search(
+                stage=search.stage + (~tried).astype(jnp.int32),
+                r=search.r - (tried & end).astype(jnp.int32),
+                place=jnp.where(tried, jnp.where(end, 0, search.place + 1), search.place),
             )
-            return onward, found | (onward.stage >= levels) | waiting(onward)
 
-        start = walk, (walk.stage >= levels) | waiting(walk)
-        return lax.while_loop(lambda carry: ~carry[1], look, start)[0]
-
-    def _next(self, view: View, state: State, leave: Array) -> State:
-        """Where ``leave``: the next entity that is worth its price is at hand."""
-        levels, base = self.allowed.shape[0], state.run * (self.memory + PADDING)
-        # Where nothing is left, the search ends before it begins.
-        walk = self._search(view, state.walk._replace(stage=jnp.where(leave, state.walk.stage, levels)), state.ends)
-        walk = Walk(*(jnp.where(leave, new, old) for new, old in zip(walk, state.walk, strict=True)))
-        stage = jnp.minimum(walk.stage, levels - 1)
-        end = state.ends[stage]
-        again, over = (end > 0) & (walk.stage < levels), walk.stage >= levels
-        row = lax.dynamic_index_in_dim(state.rows, base + jnp.maximum(end - 1, 0), keepdims=False)
-        fresh = view.in_random_order(jnp.minimum(walk.place, view.entities - 1))
-        zero = jnp.int32(0)
-        unmet = Known(fresh, view.false_values(fresh), zero, zero)
-        at = Known(
-            *(jnp.where(leave & ~over, jnp.where(again, old, new), same)
-              for old, new, same in zip(row[:4], unmet, state.at, strict=True))
+        search = lax.while_loop(lambda search: (search.stage < levels) & ~found(search), onward, state.search)
+        again, over = waiting(search), search.stage >= levels
+        last = jnp.argmax(jnp.where(state.level == search.stage, state.since, -1))
+        number = jnp.where(again, last.astype(jnp.int32), state.met)
+        at = Known(*(jnp.where(again, column[last], x) for column, x in zip(state.known, unmet(search), strict=True)))
+        taken = (~again & ~over).astype(jnp.int32)
+        return state._replace(
+            search=search._replace(place=search.place + taken), at=at, number=number, met=state.met + taken,
+            level=jnp.where(again, state.level.at[number].set(-1), state.level),
         )  # fmt: skip
-        taken = leave & ~again & ~over
-        slot = jnp.where(leave & again, end - 1, jnp.where(taken, state.met, state.slot))
-        ends = state.ends.at[stage].set(jnp.where(leave & again, row[4], end))
-        walk = walk._replace(place=walk.place + taken.astype(jnp.int32))
-        return state._replace(walk=walk, at=at, slot=slot, met=state.met + taken.astype(jnp.int32), ends=ends)
 
     def ask(self, view: View, state: State) -> Pull:
         """Work on the entity at hand until its record could be worth too little.
 
         The failures allowed do not fall as successes are gained, so the present limit can be met but not passed.
         """
-        at = state.at
-        limit = self._limit(state.walk.stage, at.began, at.gained)
+        at, limit = state.at, self._limit(state.search.stage, state.at)
         return Pull(
             entity=at.entity,
             attempt=at.tried,
             successes=at.began - at.gained,
             failures=jnp.where(limit == UNLIMITED, UNLIMITED, limit - (at.tried - at.gained)),
-            cleans=jnp.where(self.done(view, state), 0, view.budget - state.totals.spent),
+            cleans=view.budget - state.totals.spent,
         )
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Go on where that is still worth it, or to the next entity."""
-        outcome = Outcome(once(outcome.cleans), once(outcome.removed))
-        moved = outcome.cleans > 0
-        clean = moved & (outcome.removed == pull.successes)
+        clean = outcome.removed == pull.successes
         at = state.at._replace(tried=state.at.tried + outcome.cleans, gained=state.at.gained + outcome.removed)
-        limits, failed = self._limits(at.began, at.gained), at.tried - at.gained
-        level = jnp.arange(limits.shape[0], dtype=jnp.int32)
-        given_up = moved & ~clean & (failed >= limits[jnp.clip(state.walk.stage, 0, limits.shape[0] - 1)])
-        # The first level below at which this record is worth its price.
-        later = jnp.min(jnp.where((level > state.walk.stage) & (failed < limits), level, limits.shape[0] - 1))
-        base = state.run * (self.memory + PADDING)
-        row = jnp.where(given_up, jnp.stack([*at, state.ends[later]]), 0)
-        slot = jnp.where(given_up, state.slot, self.memory)
-        rows = lax.dynamic_update_slice(state.rows, row[None], (base + slot, jnp.int32(0)))
-        ends = jnp.where((level == later) & given_up, state.slot + 1, state.ends)
-        told = state._replace(at=at, rows=rows, ends=ends, totals=state.totals.add(outcome, clean))
-        return self._next(view, told, clean | given_up)
+        stages, failed = jnp.arange(self.allowed.shape[0], dtype=jnp.int32), at.tried - at.gained
+        worth = failed < jax.vmap(lambda stage: self._limit(stage, at))(stages)
+        given_up = ~clean & ~worth[state.search.stage]
+        later = jnp.argmax(worth & (stages > state.search.stage)).astype(jnp.int32)
+        known = Known(*(column.at[state.number].set(x) for column, x in zip(state.known, at, strict=True)))
+        level = state.level.at[state.number].set(jnp.where(given_up, later, -1))
+        totals = state.totals.add(outcome, clean)
+        told = state._replace(
+            at=at, known=known, level=level, since=state.since.at[state.number].set(totals.spent), totals=totals
+        )
+        leave, following = clean | given_up, self._next(view, told)
+        after: State = jax.tree.map(lambda new, old: jnp.where(leave, new, old), following, told)
+        return after
 
     def done(self, view: View, state: State) -> Array:
         """The budget is spent, or every entity is clean."""
-        return (state.totals.spent >= view.budget) | (state.walk.stage >= self.allowed.shape[0])
+        return (state.totals.spent >= view.budget) | (state.search.stage >= self.allowed.shape[0])
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Totals``."""
         return state.totals.answer()
+
+
+def index(*, budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law) -> Index:
+    """index for a problem, described as for ``synthetic``. Of a table, ``entities`` are its rows and ``false_values``
+    how many of them have r = 0, 1, 2 ... (``np.bincount``). It takes up to ``MOST_INDEXED`` false values."""
+    return Index(jnp.asarray(allowed_at_levels(budget, entities, false_values, sc_pdf)))

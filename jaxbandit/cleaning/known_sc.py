@@ -1,6 +1,8 @@
-"""known-sc: the reference that knows every sc-probability (Cheng et al. 2010, section 3.3).
+"""known-sc: the reference that knows every sc-probability. Cheng, Lo, Yang, Luk, Li and Xie, "Explore or Exploit?
+Effective Strategies for Disambiguating Large Databases", PVLDB 3(1), 2010, section 3.3.
 
-Entities in descending order of sc-probability, each cleaned to the end before the next.
+Entities in descending order of sc-probability, each cleaned to the end before the next. It alone may know the truth,
+and so its pulls are ``Informed``: they name an entity by its rank.
 """
 
 from dataclasses import dataclass
@@ -10,14 +12,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.cleaning.problem import InformedPull, Outcome, Totals, View
+from jaxbandit.cleaning.problem import Informed, Told, Totals
+from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
-from jaxbandit.random.race import UNLIMITED
 
 
 class State(NamedTuple):
-    """``rank`` of the entity at hand, with ``tried`` and ``gained`` on it (int32); ``height``: see ``View.best``."""
+    """``rank`` of the entity at hand, with ``tried`` and ``gained`` on it (int32); ``height``: see ``Informed``."""
 
     rank: Array
     height: Array
@@ -40,25 +42,17 @@ class KnownSc:
         zero = jnp.int32(0)
         return State(zero, jnp.float32(0), zero, zero, Totals.zero())
 
-    def ask(self, view: View, state: State) -> InformedPull:
+    def ask(self, view: View, state: State) -> Informed:
         """Clean the entity at hand to the end."""
-        entity, probability, _ = view.best(state.rank, state.height)
-        return InformedPull(
-            entity=entity,
-            attempt=state.tried,
-            successes=view.false_values(entity) - state.gained,
-            failures=jnp.int32(UNLIMITED),
-            cleans=jnp.where(state.rank < view.entities, view.budget - state.totals.spent, 0),
-            probability=probability,
-        )
+        left = jnp.where(state.rank < view.entities, view.budget - state.totals.spent, 0)
+        return Informed(state.rank, state.height, state.tried, state.gained, cleans=left)
 
-    def tell(self, view: View, state: State, pull: InformedPull, outcome: Outcome) -> State:
+    def tell(self, view: View, state: State, pull: Informed, outcome: Told) -> State:
         """Go on, or to the next entity in rank."""
-        clean = (outcome.cleans > 0) & (outcome.removed == pull.successes)
-        _, _, height = view.best(state.rank, state.height)
+        clean = outcome.clean
         return State(
             rank=state.rank + clean.astype(jnp.int32),
-            height=jnp.where(clean, height, state.height),
+            height=jnp.where(clean, outcome.height, state.height),
             tried=jnp.where(clean, 0, state.tried + outcome.cleans),
             gained=jnp.where(clean, 0, state.gained + outcome.removed),
             totals=state.totals.add(outcome, clean),
@@ -71,3 +65,8 @@ class KnownSc:
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Totals``."""
         return state.totals.answer()
+
+
+def known_sc() -> KnownSc:
+    """known-sc."""
+    return KnownSc()

@@ -7,38 +7,38 @@ Entities that begin without a false value are none of the model's: the paper ass
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.cleaning import crowd
-from jaxbandit.cleaning.alike import Meet, Met, Tables, meet, tables_for
-from jaxbandit.cleaning.mixed import Mix, Mixed, mix
+from jaxbandit.cleaning.view import Drawn, Listed, View
 from jaxbandit.contract import Used, brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Quantiles, Uniform
-from jaxbandit.random import binomial, categorical, exponential, position, thresholds
-from jaxbandit.random.race import chase_at, chase_on_tape, race_at, race_on_tape, trial, trial_at
+from jaxbandit.random import binomial, exponential, thresholds
+from jaxbandit.random.race import UNLIMITED, concealed, race_at, race_on_tape
 from jaxbandit.random.stream import Stream, substream, words
-from jaxbandit.xla.fence import once, side_by_side
 
-# What a word is for: the first half of its counter.
-ENTITY, COUNT, ORDER, OUTCOME, CHOICE, RANK = range(1, 7)
+if TYPE_CHECKING:
+    from jaxbandit.cleaning.fast.alike import Tables
 
+COUNT, HIDDEN, CHOICE, RANK, PUBLIC = range(1, 6)
+"""What a word is for: the first half of its counter, under the run's key."""
 
-LONGEST_RUN = 16
-"""The most entities of a ``Walk``'s run."""
+SIZES = (1 << 9, 1 << 11, 1 << 14, *(1 << bits for bits in range(16, 33, 2)))
+"""Numbers of entities that a run may remember: each is compiled for."""
 
 
 class Pull(NamedTuple):
     """Clean one entity until some of its false values are gone, or too many operations failed, or enough were made.
 
-    All int32. ``attempt``: operations on this entity before; ``successes``, ``failures``, ``cleans``: the three walls
-    (``UNLIMITED`` where there is none; a wall of 0 makes the pull one of count 0).
+    All int32. ``attempt``: operations on this entity before; ``successes``, ``failures``, ``cleans``: the three limits
+    (``UNLIMITED`` where there is none; a limit of 0 makes the pull one of count 0).
     """
 
     entity: Array
@@ -48,82 +48,36 @@ class Pull(NamedTuple):
     cleans: Array
 
 
-class InformedPull(NamedTuple):
-    """A pull by an algorithm that knows the sc-probabilities: it names the ``probability`` too (uint32, 2^-32)."""
+class Informed(NamedTuple):
+    """A pull that only one who knows the sc-probabilities can ask for: clean the entity of a rank by them to the end.
 
-    entity: Array
-    attempt: Array
-    successes: Array
-    failures: Array
-    cleans: Array
-    probability: Array
-
-
-class Chase(NamedTuple):
-    """One operation on an entity, and if it succeeds, more until its false values are gone or enough were made.
-
-    As ``Pull``. ``proven``: 1 if an operation on it has succeeded before, so that it is cleaned on in any case; else 0.
+    ``rank`` (int32): 0 for the highest sc-probability; ``height`` (float32): what the outcome at the rank before gave,
+    at first 0; ``attempt`` and ``gained`` (int32): operations on the entity before, and how many succeeded; ``cleans``
+    (int32): the most operations.
     """
 
-    entity: Array
+    rank: Array
+    height: Array
     attempt: Array
-    successes: Array
-    cleans: Array
-    proven: Array
-
-
-class Tries(NamedTuple):
-    """One operation on each of several entities, all different: arrays of one shape.
-
-    int32 ``entity`` and ``attempt``, as in ``Pull``; ``successes``: the false values that the entity has left;
-    ``cleans``: 1 where the operation is made, else 0.
-    """
-
-    entity: Array
-    attempt: Array
-    successes: Array
-    cleans: Array
-
-
-class Walk(NamedTuple):
-    """One operation on an entity, then on each of a run of entities not met before, until one has no false value left.
-
-    int32 all. ``entity``, ``attempt`` and ``successes`` as in ``Tries``; ``cleans``: 1, or 0 to begin with the run;
-    ``place``: of the first of the run, whose entities follow each other in the random order; ``length``: how many they
-    are, at most ``LONGEST_RUN``.
-    """
-
-    entity: Array
-    attempt: Array
-    successes: Array
-    cleans: Array
-    place: Array
-    length: Array
-
-
-class Stroll(NamedTuple):
-    """The outcome of a ``Walk``. ``cleans``: operations made; ``gained``: a bit for each that succeeded, the lowest for
-    the entity before the run, whether it is there or not (int32 both); ``first_clean`` and ``last_clean``: whether that
-    entity or the last one of the run has no false value left (bool)."""
-
-    cleans: Array
     gained: Array
-    first_clean: Array
-    last_clean: Array
+    cleans: Array
 
 
 class Outcome(NamedTuple):
-    """``cleans``: operations made, at most ``LONGEST_RACE`` an entity; ``removed``: how many succeeded.
-
-    int32 both, of the shape of the pull's fields.
-    """
+    """``cleans``: operations made, at most ``LONGEST_RACE``; ``removed``: how many succeeded (int32 both)."""
 
     cleans: Array
     removed: Array
 
 
-AnyPull = Pull | InformedPull | Chase | Tries | Walk | Meet | crowd.Ticks | Mix
-AnyOutcome = Outcome | Stroll | Met | crowd.Ticked | Mixed
+class Told(NamedTuple):
+    """The outcome of an ``Informed`` pull. ``cleans`` and ``removed``: as in ``Outcome``; ``clean`` (bool): whether the
+    entity has no false value left; ``height``: for the next rank."""
+
+    cleans: Array
+    removed: Array
+    clean: Array
+    height: Array
 
 
 class Totals(NamedTuple):
@@ -138,7 +92,7 @@ class Totals(NamedTuple):
         """Before the first pull."""
         return cls(jnp.int32(0), jnp.int32(0), jnp.int32(0))
 
-    def add(self, outcome: Outcome, clean: Array) -> "Totals":
+    def add(self, outcome: Outcome | Told, clean: Array) -> "Totals":
         """After an outcome; ``clean``: whether it removed the entity's last false value."""
         return Totals(
             self.spent + outcome.cleans, self.removed + outcome.removed, self.finished + clean.astype(jnp.int32)
@@ -150,146 +104,100 @@ class Totals(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """One run's own draws. ``entities`` (int32): how many have a false value; ``outcomes``: the key of the tape."""
+    """One run's own draws. ``entities`` (int32): how many have a false value. The streams of what is ``hidden`` (the
+    sc-probabilities and the outcomes), of what is ``public`` (the false values and the random order), and of the
+    policy's own ``choices``."""
 
     entities: Array
-    outcomes: Stream
-
-
-@dataclass(frozen=True)
-class View:
-    """What an algorithm knows in one run.
-
-    ``budget``: the units of cost it may spend; ``entities``: how many have a false value (both int32); ``choices``:
-    a stream for the algorithm's own random choices.
-    """
-
-    budget: Array
-    entities: Array
+    hidden: Stream
+    public: Stream
     choices: Stream
-    _model: "Cleaning"
-    _key: Stream
 
-    def false_values(self, entity: Array) -> Array:
-        """How many false values an entity begins with: int32, at least 1."""
-        return self._model.false_values(self._key, entity)
 
-    def in_random_order(self, place: Array) -> Array:
-        """The entity at a place, 0 to entities - 1, of a uniformly random order (int32): a walk without memory."""
-        return self._model.in_random_order(self._key, place)
-
-    def best(self, rank: Array, height: Array) -> tuple[Array, Array, Array]:
-        """For ``known-sc`` alone, which may see the truth: the entity of a rank by sc-probability.
-
-        Ranks are asked for in order from 0, each with the ``height`` (float32) that the last one gave, at first 0.
-        Returns the entity, its sc-probability (uint32, units of 2^-32) and the next height.
-        """
-        return self._model.best(self._key, self.entities, rank, height)
+@singledispatch
+def outcome_of(pull: Any, problem: "Cleaning", instance: Instance) -> Any:
+    """The outcome of a pull of a kind that is registered here; faster implementations of policies have their own."""
+    raise TypeError(f"a cleaning problem takes a Pull, not a {type(pull).__name__}")
 
 
 @dataclass(frozen=True)
 class Cleaning:
     """What all cleaning problems share. A pytree; ``budget`` (int32) and ``sc`` may differ between configurations.
 
-    ``on_tape`` (static): each operation has a random word of its own, so that the size of a pull changes nothing.
+    ``on_tape`` (static): each operation has a random word of its own, so that the size of a pull changes nothing;
+    ``capacity`` (static): see ``View``.
     """
 
     budget: Array
     sc: Quantiles
     on_tape: bool = field(metadata={"static": True})
+    capacity: int = field(metadata={"static": True})
 
     def draw(self, key: Stream) -> Instance:
-        """The number of entities and the key of the outcomes in this run."""
-        return Instance(self.count(key), substream(key, OUTCOME))
+        """The number of entities in this run, and the streams of all else."""
+        return Instance(self.count(key), *(substream(key, purpose) for purpose in (HIDDEN, PUBLIC, CHOICE)))
 
     def view(self, key: Stream, instance: Instance) -> View:
         """What an algorithm may know of the run."""
-        return View(self.budget, instance.entities, substream(key, CHOICE), self, key)
+        return View(self.budget, instance.entities, instance.choices, self.capacity, self.public(instance))
 
-    def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> AnyOutcome:
+    def pull(self, key: Stream, instance: Instance, pull: Any) -> Any:
         """Cleans an entity; the outcome is drawn in one go from the law of the trials, or from the tape."""
-        if isinstance(pull, Meet | crowd.Ticks | Mix):
-            raise TypeError("what entities alike do can be asked of a synthetic problem with paired = False alone")
-        if isinstance(pull, Walk):
-            return self.walk(key, instance, pull)
-        probability = pull.probability if isinstance(pull, InformedPull) else self.sc_probability(key, pull.entity)
-        address = instance.outcomes, pull.entity, pull.attempt
-        if isinstance(pull, Tries):
-            return Outcome(pull.cleans, trial_at(*address, probability, pull.cleans))
-        if isinstance(pull, Chase):
-            drawn = chase_on_tape if self.on_tape else chase_at
-            removed, failed = drawn(*address, probability, pull.successes, pull.proven, pull.cleans)
-        else:
-            walls = pull.successes, pull.failures, pull.cleans
-            if self.on_tape:
-                removed, failed = race_on_tape(instance.outcomes, pull.attempt, probability, pull.entity, *walls)
-            else:
-                removed, failed = race_at(*address, probability, *walls)
+        if isinstance(pull, Pull):
+            return self.raced(instance, pull, self.concealed(instance, pull.entity))
+        if isinstance(pull, Informed):
+            return self._informed(key, instance, pull)
+        return outcome_of(pull, self, instance)
+
+    def concealed(self, instance: Instance, entity: Array) -> Array:
+        """What no algorithm may know of an entity: its sc-probability, and the outcome of its first operation (uint32,
+        see ``race.concealed``)."""
+        first, second = words(instance.hidden, entity, 0)
+        return concealed(first, self.sc_probability(entity, second))
+
+    def raced(self, instance: Instance, pull: Pull, hidden: Array) -> Outcome:
+        """The outcome of operations that end at the first of three limits."""
+        drawn = race_on_tape if self.on_tape else race_at
+        address, limits = (pull.entity, pull.attempt), (pull.successes, pull.failures, pull.cleans)
+        removed, failed = drawn(instance.hidden, *address, hidden, *limits)
         return Outcome(removed + failed, removed)
 
-    def used(self, view: View, pull: AnyPull, outcome: AnyOutcome) -> Used | None:
+    def _informed(self, key: Stream, instance: Instance, pull: Informed) -> Told:
+        entity, probability, height = self.best(key, instance, pull.rank, pull.height)
+        hidden = concealed(words(instance.hidden, entity, 0)[0], probability)
+        left = self.public(instance).false_values(entity) - pull.gained
+        race = Pull(entity, pull.attempt, left, jnp.full_like(left, UNLIMITED), pull.cleans)
+        cleans, removed = self.raced(instance, race, hidden)
+        return Told(cleans, removed, (cleans > 0) & (removed == left), height)
+
+    def used(self, view: View, pull: Any, outcome: Any) -> Used | None:
         """Which operations a pull of one entity made, for ``check``; None of other pulls."""
-        if not isinstance(pull, Pull) or not isinstance(outcome, Outcome):
+        if not isinstance(pull, Pull):
             return None
         return Used(pull.entity, pull.attempt, outcome.cleans, view.entities)
 
-    def walk(self, key: Stream, instance: Instance, pull: Walk) -> Stroll:
-        """The outcome of a ``Walk``: a word an operation, on tape and in production alike."""
-        first = trial_at(
-            instance.outcomes, pull.entity, pull.attempt, self.sc_probability(key, pull.entity), pull.cleans
-        )
-        run = _first_operations(self, key, instance, pull.place)
-        cleans, gained = pull.cleans, first
-        first_clean, last_clean = (first == 1) & (pull.successes == 1), jnp.bool_(False)
-        for number, drawn in enumerate(run):
-            made = (number < pull.length) & ~first_clean & ~last_clean
-            gained = gained | jnp.where(made, (drawn & 1) << (number + 1), 0)
-            last_clean = last_clean | (made & (drawn == 3))
-            cleans = cleans + made.astype(jnp.int32)
-        count = (LONGEST_RUN + 1).bit_length()
-        packed = once(
-            (((gained << count) | cleans) << 2) | (first_clean.astype(jnp.int32) << 1) | last_clean.astype(jnp.int32)
-        )
-        return Stroll((packed >> 2) & ((1 << count) - 1), packed >> (count + 2), packed & 2 > 0, packed & 1 > 0)
+    def best(self, key: Stream, instance: Instance, rank: Array, height: Array) -> tuple[Array, Array, Array]:
+        """The entity of a rank by sc-probability, that sc-probability (uint32, units of 2^-32) and the next height.
 
-    def best(self, key: Stream, entities: Array, rank: Array, height: Array) -> tuple[Array, Array, Array]:
-        """See ``View.best``. The greatest of many independent draws come in order by Renyi's representation.
-
-        So no p is sorted or stored: they have the law of a sorted sample, but are not the p that other policies meet
-        in the same run.
+        The greatest of many independent draws come in order by Renyi's representation. So no p is sorted or stored:
+        they have the law of a sorted sample, but are not the p that other policies meet in the same run.
         """
         gap = exponential(words(key, RANK, rank)[0])
-        height = height + gap / jnp.maximum(entities - rank, 1).astype(jnp.float32)
-        entity = self.in_random_order(key, rank)
+        height = height + gap / jnp.maximum(instance.entities - rank, 1).astype(jnp.float32)
+        entity = self.public(instance).in_random_order(rank)
         return entity, self.sc.draw_upper(-jnp.expm1(-height)), height
 
     def count(self, key: Stream) -> Array:
         """How many entities have a false value in this run (int32)."""
         raise NotImplementedError
 
-    def false_values(self, key: Stream, entity: Array) -> Array:
-        """See ``View.false_values``."""
+    def public(self, instance: Instance) -> Drawn | Listed:
+        """What an algorithm may know of the entities."""
         raise NotImplementedError
 
-    def has_one(self, key: Stream, entity: Array) -> Array:
-        """Whether an entity begins with a single false value (bool)."""
-        return self.false_values(key, entity) == 1
-
-    def in_random_order(self, key: Stream, place: Array) -> Array:
-        """See ``View.in_random_order``."""
-        raise NotImplementedError
-
-    def sc_probability(self, key: Stream, entity: Array) -> Array:
-        """The hidden sc-probability of an entity (uint32, units of 2^-32)."""
-        return self.sc.draw(words(key, ENTITY, entity)[1])
-
-
-@side_by_side(LONGEST_RUN)
-def _first_operations(number: Array, model: Cleaning, key: Stream, instance: Instance, place: Array) -> Array:
-    """The first operation on the entity at ``place`` + ``number``: 1 if it succeeds, 3 if the entity is clean then."""
-    entity = model.in_random_order(key, jnp.clip(place + number, 0, jnp.maximum(instance.entities - 1, 0)))
-    won = trial(words(instance.outcomes, entity, 0)[0], model.sc_probability(key, entity))
-    return jnp.where(won, jnp.where(model.has_one(key, entity), 3, 1), 0)
+    def sc_probability(self, entity: Array, word: Array) -> Array:
+        """The sc-probability of an entity (uint32, units of 2^-32) by its random word."""
+        return self.sc.draw(word)
 
 
 @jax.tree_util.register_dataclass
@@ -298,12 +206,14 @@ class Synthetic(Cleaning):
     """Entities drawn afresh in each run (section 6): see ``synthetic``. Its memory does not grow with their number.
 
     ``size``: entities before those without a false value are left out (int32); ``ambiguous``: the share of entities
-    that have one (float32); ``thresholds``: the distribution of r among those (uint32, shape (largest r - 1,)).
+    that have one (float32); ``thresholds``: the distribution of r among those (uint32, shape (largest r - 1,));
+    ``tables``: where runs are not paired, what happens to entities that are counted and not held, else None.
     """
 
     size: Array
     ambiguous: Array
     thresholds: Array
+    tables: "Tables | None"
 
     __repr__ = brief
 
@@ -311,40 +221,9 @@ class Synthetic(Cleaning):
         """Binomial: each entity has a false value or not."""
         return binomial(key, COUNT, 0, self.size, self.ambiguous)
 
-    def false_values(self, key: Stream, entity: Array) -> Array:
-        """Drawn from the distribution given r > 0."""
-        return 1 + categorical(words(key, ENTITY, entity)[0], self.thresholds)
-
-    def has_one(self, key: Stream, entity: Array) -> Array:
-        """The same, by the first of the thresholds alone."""
-        return categorical(words(key, ENTITY, entity)[0], self.thresholds[:1]) == 0
-
-    def in_random_order(self, key: Stream, place: Array) -> Array:
-        """The entities are independent and alike: any order is a uniformly random one."""
-        return place
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Alike(Synthetic):
-    """Which can be asked what entities that look alike do, without their names: see ``alike.py``.
-
-    ``tables``: the laws of that. What is asked of named entities is answered as ever.
-    """
-
-    tables: Tables
-
-    __repr__ = brief
-
-    def pull(self, key: Stream, instance: Instance, pull: AnyPull) -> AnyOutcome:
-        """See ``Cleaning.pull``."""
-        if isinstance(pull, Meet):
-            return meet(self.tables, instance.outcomes, pull)
-        if isinstance(pull, crowd.Ticks):
-            return crowd.make(self.tables.records, instance.outcomes, pull)
-        if isinstance(pull, Mix):
-            return mix(self.tables.chances, instance.outcomes, pull)
-        return super().pull(key, instance, pull)
+    def public(self, instance: Instance) -> Drawn:
+        """Independent draws."""
+        return Drawn(instance.public, self.thresholds)
 
 
 @jax.tree_util.register_dataclass
@@ -363,13 +242,9 @@ class Table(Cleaning):
         """The rows of the table."""
         return jnp.asarray(self.counts.shape[0], jnp.int32)
 
-    def false_values(self, key: Stream, entity: Array) -> Array:
-        """As the table has them."""
-        return self.counts[jnp.clip(entity, 0, self.counts.shape[0] - 1)]
-
-    def in_random_order(self, key: Stream, place: Array) -> Array:
-        """A keyed permutation of the rows, walked without being stored."""
-        return position(key, ORDER, place, self.counts.shape[0])
+    def public(self, instance: Instance) -> Listed:
+        """The rows."""
+        return Listed(instance.public, self.counts)
 
 
 @jax.tree_util.register_dataclass
@@ -386,14 +261,20 @@ class KnownTable(Table):
 
     __repr__ = brief
 
-    def sc_probability(self, key: Stream, entity: Array) -> Array:
+    def sc_probability(self, entity: Array, word: Array) -> Array:
         """As given."""
         return self.probabilities[jnp.clip(entity, 0, self.counts.shape[0] - 1)]
 
-    def best(self, key: Stream, entities: Array, rank: Array, height: Array) -> tuple[Array, Array, Array]:
-        """See ``View.best``; the ranking is known."""
+    def best(self, key: Stream, instance: Instance, rank: Array, height: Array) -> tuple[Array, Array, Array]:
+        """The ranking is known."""
         entity = self.ranking[jnp.clip(rank, 0, self.counts.shape[0] - 1)]
-        return entity, self.sc_probability(key, entity), height
+        return entity, self.sc_probability(entity, rank), height
+
+
+def capacity_for(entities: int, budget: int) -> int:
+    """Room for the entities that a run can meet."""
+    most = min(entities, budget)
+    return next(size for size in SIZES if size >= most)
 
 
 def _budget(budget: int) -> Array:
@@ -414,7 +295,7 @@ def synthetic(
         sc_pdf: the distribution of the sc-probabilities.
         on_tape: draw each cleaning operation by itself, for tests against single-step programs.
         paired: that runs of the same number meet the same entities whatever the policy. Where that is not asked for,
-            the problem (an ``Alike``) can also be given to the policies that count entities, which are faster.
+            ``simulate`` may take implementations that count entities that look alike, which are faster.
 
     Raises:
         BadInput: for a count out of range or weights that are no distribution over some r > 0. Where runs are not
@@ -429,15 +310,17 @@ def synthetic(
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights[1:].sum() > 0:
         raise BadInput("false_values", weights.tolist(), "weights of at least 0, not all of r > 0 being 0")
     positive = weights[1:] / weights[1:].sum()
-    fields = (
-        _budget(budget), sc_pdf.quantiles(), on_tape, jnp.int32(entities),
-        jnp.float32(weights[1:].sum() / weights.sum()), jnp.asarray(thresholds(positive)),
+    tables = None
+    if not paired:
+        if on_tape:
+            raise BadInput("on_tape", on_tape, "false where runs are not paired")
+        from jaxbandit.cleaning.fast.alike import tables_for  # which stands on this module
+
+        tables = tables_for(budget, weights, sc_pdf)
+    return Synthetic(
+        _budget(budget), sc_pdf.quantiles(), on_tape, capacity_for(entities, budget), jnp.int32(entities),
+        jnp.float32(weights[1:].sum() / weights.sum()), jnp.asarray(thresholds(positive)), tables,
     )  # fmt: skip
-    if paired:
-        return Synthetic(*fields)
-    if on_tape:
-        raise BadInput("on_tape", on_tape, "false where runs are not paired")
-    return Alike(*fields, tables_for(budget, weights, sc_pdf))
 
 
 def uniform_false_values(low: int, high: int) -> np.ndarray:
@@ -470,14 +353,15 @@ def of_table(
     kept = counts > 0
     if not kept.any():
         raise BadInput("false_values", "none above 0", "at least one entity with a false value")
-    rows = jnp.asarray(counts[kept].astype(np.int32))
+    units, rows = _budget(budget), jnp.asarray(counts[kept].astype(np.int32))
+    capacity = capacity_for(rows.size, budget)
     if sc_probabilities is None:
         if sc_pdf is None:
             raise BadInput("sc_pdf", None, "an sc-pdf, or fixed sc_probabilities")
-        return Table(_budget(budget), sc_pdf.quantiles(), on_tape, rows)
+        return Table(units, sc_pdf.quantiles(), on_tape, capacity, rows)
     p = np.asarray(sc_probabilities, np.float64)
     if p.shape != counts.shape or not ((p >= 0) & (p <= 1)).all():
         raise BadInput("sc_probabilities", p.tolist(), f"{counts.size} numbers from 0 to 1")
     fixed = jnp.asarray(np.minimum(np.floor(p[kept] * 2.0**32), 2.0**32 - 1).astype(np.uint32))
     ranking = jnp.asarray(np.argsort(-p[kept], kind="stable").astype(np.int32))
-    return KnownTable(_budget(budget), Uniform().quantiles(), on_tape, rows, fixed, ranking)
+    return KnownTable(units, Uniform().quantiles(), on_tape, capacity, rows, fixed, ranking)

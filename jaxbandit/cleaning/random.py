@@ -1,136 +1,52 @@
-"""Random: each operation goes to an entity drawn uniformly among those with false values left
-(Cheng et al. 2010, section 4.1 and Algorithm 3).
-
-Most draws are of entities not met before, so a pull takes a run of them, after one that was met if such a one was
-drawn. One word says how many follow before a draw of another kind. A pull ends early with an operation that leaves an
-entity clean: up to there the entities drawn from stay the same, so a run's chances do not depend on its outcomes.
+"""Random: each operation goes to an entity drawn uniformly among those with false values left. Cheng, Lo, Yang, Luk, Li
+and Xie, "Explore or Exploit? Effective Strategies for Disambiguating Large Databases", PVLDB 3(1), 2010, section 4.1
+and Algorithm 3.
 """
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
-from jaxbandit.cleaning.pool import Entry, below, row_at
-from jaxbandit.cleaning.problem import LONGEST_RUN, Outcome, Stroll, Totals, View, Walk
+from jaxbandit.cleaning.problem import Outcome, Pull
+from jaxbandit.cleaning.records import State
+from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
-from jaxbandit.grammar import Execution
-from jaxbandit.random.draws import uniform
-from jaxbandit.random.stream import words
-from jaxbandit.xla.fence import once
-
-PICK, RUN = 1, 4
-
-
-def run_length(word: Array, unmet: Array, alive: Array, first: Array) -> Array:
-    """How many draws among ``alive`` entities, without replacement of the ``unmet`` ones, are of unmet entities before
-    one is not, at most ``LONGEST_RUN``. Where ``first``, the first of them is known to be. int32 all but the word."""
-    share, length = jnp.ones((), jnp.float32), jnp.zeros((), jnp.int32)
-    each = 1 / jnp.maximum(alive, 1).astype(jnp.float32)
-    u = uniform(word)
-    for done in range(LONGEST_RUN):
-        chance = jnp.maximum(unmet - done, 0).astype(jnp.float32) * each
-        share = share * (jnp.where(first, 1, chance) if done == 0 else chance)
-        length = length + (u < share).astype(jnp.int32)
-    return length
-
-
-def _written(rows: Array, start: Array, some: Array) -> Array:
-    """``rows`` with ``some`` from row ``start`` on; as they were where these do not fit."""
-    whole = lax.ScatterDimensionNumbers((0, 1), (), (0,))
-    after: Array = lax.scatter(rows, start[None], some, whole, mode=lax.GatherScatterMode.FILL_OR_DROP)
-    return after
-
-
-class State(NamedTuple):
-    """``rows``: int32, shape (memory + LONGEST_RUN, 3), the entities met that have false values left: the place in the
-    random order, the operations and how many succeeded; ``size``: how many they are; ``met``: how many were met;
-    ``slot`` and ``at``: the one of them that is next; a slot of ``size``: an unmet entity is.
-
-    It is drawn when the last outcome is told: all reads of the rows come after all writes, or XLA would copy them in
-    each step.
-    """
-
-    rows: Array
-    size: Array
-    met: Array
-    slot: Array
-    at: Entry
-    totals: Totals
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Random:
-    """``memory`` (static): the most entities that a run can meet."""
-
-    memory: int = field(metadata={"static": True})
-
-    execution = Execution(scratch=("rows",), masked=True)
+    """It has no parameters."""
 
     __repr__ = brief
 
     def init(self, view: View) -> State:
         """Nothing met."""
-        zero = jnp.int32(0)
-        rows = jnp.zeros((self.memory + LONGEST_RUN, 3), jnp.int32)
-        return State(rows, zero, zero, zero, Entry(zero, zero, zero), Totals.zero())
+        return State.begin(view)
 
-    def ask(self, view: View, state: State) -> Walk:
-        """One operation on the entity at hand, if there is one, and on each of a run of unmet ones."""
-        left = jnp.where(self.done(view, state), 0, view.budget - state.totals.spent)
-        unmet = view.entities - state.met
-        known = state.slot < state.size
-        again = known.astype(jnp.int32)
-        word = words(view.choices, RUN, state.totals.spent)[0]
-        length = run_length(word, unmet, state.size + unmet, ~known)
-        entity = view.in_random_order(state.at.entity)
-        return Walk(
-            entity=entity,
-            attempt=state.at.tried,
-            successes=view.false_values(entity) - state.at.gained,
-            cleans=jnp.minimum(left, again),
-            place=state.met,
-            length=once(jnp.minimum(length, jnp.maximum(left - again, 0))),
-        )
+    def _chosen(self, view: View, state: State) -> Array:
+        """Line 2: any entity with false values left."""
+        records = state.records
+        return records.pick(view, records.used, records.unmet(view), state.totals.spent)
 
-    def tell(self, view: View, state: State, pull: Walk, outcome: Stroll) -> State:
-        """Remember them unless they are clean, and draw the next."""
-        moved = outcome.cleans > 0
-        again = jnp.where(moved, pull.cleans, 0)
-        run = outcome.cleans - again
-        after = jnp.stack(state.at.add(Outcome(again, outcome.gained & 1)))
-        last = jnp.stack(row_at(state.rows, state.size - 1))
-        slot = jnp.where(again > 0, state.slot, state.rows.shape[0])
-        rows = state.rows.at[slot].set(jnp.where(outcome.first_clean, last, after), mode="drop")
-        size = state.size - outcome.first_clean.astype(jnp.int32)
-        order = jnp.arange(LONGEST_RUN, dtype=jnp.int32)[:, None]
-        column = jnp.arange(3, dtype=jnp.int32)[None, :]
-        gained = (outcome.gained >> (order + 1)) & 1
-        fresh = jnp.where(column == 0, state.met + order, jnp.where(column == 1, 1, gained))
-        rows = _written(rows, jnp.where(moved, size, rows.shape[0]), fresh)
-        size = size + run - outcome.last_clean.astype(jnp.int32)
-        met = state.met + run
-        finished = outcome.first_clean | outcome.last_clean
-        totals = Totals(
-            state.totals.spent + outcome.cleans,
-            state.totals.removed + lax.population_count(outcome.gained),
-            state.totals.finished + finished.astype(jnp.int32),
-        )
-        # The run ended before a draw that is of no unmet entity; or else the next draw is of any, as where a checkpoint
-        # cut the run short.
-        ended = (run < LONGEST_RUN) & ~finished & (totals.spent < view.budget)
-        alive = size + view.entities - met
-        slot = below(view.choices, PICK, totals.spent, jnp.maximum(jnp.where(ended, size, alive), 1))
-        slot = jnp.where(moved, jnp.minimum(slot, size), state.slot)
-        return State(rows, size, met, slot, row_at(rows, slot), totals)
+    def ask(self, view: View, state: State) -> Pull:
+        """Line 3: one operation on it."""
+        return state.records.one_operation(view, self._chosen(view, state))
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+        """Lines 4 and 5: the false value that was removed, and the budget."""
+        return state.after(self._chosen(view, state), pull, outcome)
 
     def done(self, view: View, state: State) -> Array:
-        """The budget is spent, or no false value is left."""
-        return (state.totals.spent >= view.budget) | (state.size + view.entities - state.met <= 0)
+        """Line 1: the budget is spent, or no false value is left."""
+        return state.over(view)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Totals``."""
         return state.totals.answer()
+
+
+def random() -> Random:
+    """Random."""
+    return Random()

@@ -26,8 +26,15 @@ from jax.typing import ArrayLike
 
 from jaxbandit.cleaning.gamma import Floats, Ints, common_shape, distribution, midpoints, problem
 from jaxbandit.errors import BadInput
+from jaxbandit.laws import Law
 
 NEVER = int(np.iinfo(np.int32).max)  # allowed failures of an entity that is not given up within the table
+
+MOST_INDEXED = 256
+"""The most false values of an entity for which tables of ``index`` are made: they grow with its square."""
+
+DELTA = 0.001
+"""The precision of section 5.4, at which expectations are computed too."""
 
 _LEVELS = 1024  # prices tried for an index
 
@@ -223,6 +230,17 @@ def allowed_failures(
         return np.asarray(_allowed(pdf, price, **sizes))
 
 
+def ladder(level: float) -> np.ndarray:
+    """The levels of a run whose budget ends at about ``level``: float64, descending to 0, always 18 of them.
+
+    The step below ``level`` is slight: it is often the very index of a class of fresh entities, part of which the
+    budget pays for.
+    """
+    above = np.geomspace(max(0.9, level), max(level, 1e-3), 8, endpoint=False)
+    below = np.array([1 - 1e-9, 0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3, 0.15, 0.0])
+    return np.concatenate([above, level * below])
+
+
 def level_for_budget(
     cells: ArrayLike, false_values: ArrayLike, entities: ArrayLike, budget: ArrayLike, *, horizon: int = 1024
 ) -> Level:
@@ -256,3 +274,22 @@ def level_for_budget(
     with jax.enable_x64(True):
         level, removed = (np.asarray(x) for x in _level(pdf, counts, number, cleans, horizon=horizon))
     return Level(level, removed, removed / cleans)
+
+
+def allowed_at_levels(budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law) -> Ints:
+    """The failures at which ``index`` gives entities up: int32, shape (levels, R + 1, R), at [k, r, s] for level k of
+    the ``ladder``, r false values at the beginning and s of them lost.
+
+    Args:
+        budget, entities, false_values, sc_pdf: the problem, as for ``synthetic``.
+
+    Raises:
+        BadInput: for more than ``MOST_INDEXED`` false values.
+    """
+    weights = np.asarray(false_values, np.float64)
+    most = int(np.flatnonzero(weights).max())
+    if most > MOST_INDEXED:
+        raise BadInput("false_values", f"up to {most}", f"at most {MOST_INDEXED} an entity")
+    cells = sc_pdf.cells(DELTA)
+    level = level_for_budget(cells, weights / weights.sum(), entities, budget).level
+    return allowed_failures(cells, ladder(float(level)), most)

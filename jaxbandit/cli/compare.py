@@ -35,6 +35,10 @@ class Compare:
         from jaxbandit.study.table import render
 
         data = open_results(self.folder)
+        metric = self.metric or data.attrs["metrics"].split()[0]
+        if without := compare.lacking(data, metric):
+            some = ", ".join(without[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
+            say(f"{metric} is not a number in runs of {some}, which are not compared there")
         if self.quantiles:
             tables = [compare.quantiles(data, self.quantiles, self.metric)]
         elif compare.in_pairs(data) or self.differences or self.baseline is not None:
@@ -43,5 +47,8 @@ class Compare:
             say("the intervals of the differences hold together, all with 95 %, so each is wider than one alone")
         else:
             tables = [compare.by_rank(compare.ranks(data, self.metric)), compare.leaders(data, self.metric)]
-            say("the second table has the best policy under each setting, and those that the runs cannot tell from it")
+            say(
+                f"the second table has the best policy under each setting{compare.besides(data) or ','} and those that "
+                "the runs cannot tell from it"
+            )
         sys.stdout.write("\n".join(render(table, self.format) for table in tables))

@@ -19,6 +19,7 @@ from jaxbandit.cli.console import say
 from jaxbandit.cli.describe import Describe
 from jaxbandit.cli.doctor import Doctor
 from jaxbandit.cli.listing import List
+from jaxbandit.cli.plan import Plan
 from jaxbandit.cli.reproduce import Reproduce
 from jaxbandit.cli.run import Run
 from jaxbandit.cli.show import Show
@@ -26,7 +27,7 @@ from jaxbandit.cli.tune import Tune
 from jaxbandit.errors import BadInput
 
 VERBS: dict[str, Callable[..., Any]] = {
-    verb.__name__.lower(): verb for verb in (Run, Show, Compare, Reproduce, Tune, Describe, List, Doctor)
+    verb.__name__.lower(): verb for verb in (Run, Show, Compare, Reproduce, Tune, Plan, Describe, List, Doctor)
 }
 
 
@@ -83,7 +84,7 @@ def run(argv: Sequence[str]) -> int:
             from jaxbandit.devices import use_all_cores
 
             use_all_cores()  # before a plugin makes an array
-        if isinstance(verb, Run | Reproduce | Tune | Doctor):
+        if isinstance(verb, Run | Reproduce | Tune | Plan | Doctor):
             from jaxbandit.compilation import cache
 
             cache()

@@ -20,15 +20,18 @@ class Run:
     """Folder for the results; the same command continues an interrupted study, or extends it."""
     scheduler: Scheduler = None
     """Address of a Dask scheduler, such as tcp://host:8786, whose workers compute; this machine where left out."""
-    target: Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hint="(default: none)")] = None
-    """Of a table of claims: name the cheapest policy and budget that remove this share of all false values, as 0.9."""
+    target: Annotated[float | None, tyro.conf.arg(metavar="X", help_behavior_hint="(default: none)")] = None
+    """Name the cheapest policy and budget for this: the share of all false values to remove from a table of claims, the
+    regret that is low enough for top-K, the share of runs that find exactly the outliers, or entities to extract."""
     plugin: Plugins = ()
     continues: ClassVar[bool] = True
 
     def __call__(self) -> None:
         """Writes the folder, prints the table; what it says of the problem and of the results goes to stderr."""
         from jaxbandit.study import picture
-        from jaxbandit.study.describe import check_target, conclusions, description, reads_files
+        from jaxbandit.study.conclude import check_target, conclusions
+        from jaxbandit.study.describe import description, reads_files
+        from jaxbandit.study.results import open_results
         from jaxbandit.study.run import run
         from jaxbandit.study.spec import load
         from jaxbandit.study.table import render
@@ -43,5 +46,5 @@ class Run:
         picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, study.labels_of_axes))
         sys.stdout.write(render(rows))
         sys.stdout.flush()
-        for line in conclusions(study, rows, self.target):
+        for line in conclusions(study, rows, self.target, open_results(self.out)):
             say(line)

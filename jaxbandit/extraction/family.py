@@ -24,7 +24,19 @@ from jaxbandit.extraction.problem import MOST_BUDGET, Extraction, extraction
 from jaxbandit.extraction.rand import DEAR, rand
 from jaxbandit.extraction.retrieved import OVERFLOW
 from jaxbandit.extraction.table import read_domain
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, real, text, whole
+from jaxbandit.registry import (
+    Family,
+    Metric,
+    Parameter,
+    PolicyKind,
+    ProblemKind,
+    Question,
+    flag,
+    one_of,
+    real,
+    text,
+    whole,
+)
 
 Answers = Mapping[str, np.ndarray]
 
@@ -218,7 +230,7 @@ POLICIES = (
     PolicyKind("root-chao", "the root's queries alone, by Chao92 and Shen", (), _root_chao),
     PolicyKind("gs-exact", "crux with the true gain and no sigma: how well it could do",
                (Parameter("reach", one_of(*REACH), "the nodes to choose from: those below nodes asked, or all",
-                          REACH[0]),), _gs_exact),
+                          REACH[0]),), _gs_exact, reference=True),
     PolicyKind("bfs", "one query a node, breadth first, not below an empty answer",
                (Parameter("configuration", _pair, "the pair [k, l] to ask; drawn at each node where left out", None,
                           swept=False),
@@ -291,6 +303,12 @@ def _described(setting: Setting) -> list[str]:
     return lines
 
 
+_QUESTION = Question(
+    "entities", lambda setting: f"which policy, which budget? Of {len(setting.domain.leaf):,} entities are found",
+    "to find {} entities", "a number of entities, above 0", "cost", "units of cost",
+)  # fmt: skip
+
+
 FAMILY = Family(
     "extraction",
     {kind.name: kind for kind in PROBLEMS},
@@ -298,6 +316,7 @@ FAMILY = Family(
     METRICS,
     common=("budget", "answer_model", "cost_model"),
     describe=_described,
+    question=_QUESTION,
 )
 
 __all__ = ["FAMILY", "Setting"]

@@ -27,7 +27,8 @@ from jaxbandit.outliers.truth import Definition, Labelled, Mixture, Source, inje
 from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.outliers.wrr import WRR, Share, rho_star
 from jaxbandit.random.trials import UNITS
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, flag, one_of, parse, whole
+from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, Question, flag, one_of, parse, whole
+from jaxbandit.space import Range
 
 Answers = Mapping[str, np.ndarray]
 
@@ -237,7 +238,7 @@ POLICIES = (
         "wrr", "weighted round-robin (Zhuang et al. 2017, Algorithm 2)",
         (_DELTA, _OWN_K, _INTERVAL,
          Parameter("rho", _above(1, 1e6, True), "pulls of an active arm for each of another; that of Eq. 6 where left "
-                   "out", None)), _wrr,
+                   "out", None, search=Range(1, 50, log=True))), _wrr,
     ),
     PolicyKind("nrr", "round-robin until the set was the same for 1/delta pulls (section 5.2)",
                (_DELTA, _OWN_K), _nrr),
@@ -390,6 +391,13 @@ def _described(setting: Setting) -> list[str]:
     ]
 
 
+_QUESTION = Question(
+    "correct", lambda setting: "which rule, how many pulls? Runs that find exactly the outliers:",
+    "to find exactly the outliers in {} of the runs", "a share of runs, above 0 and at most 1, such as 0.95", "pulls",
+    "pulls", capped=True,
+)  # fmt: skip
+
+
 FAMILY = Family(
     "outliers",
     {kind.name: kind for kind in PROBLEMS},
@@ -398,6 +406,7 @@ FAMILY = Family(
     common=("n", "budget"),
     tune=_planned,
     describe=_described,
+    question=_QUESTION,
 )
 
 __all__ = ["FAMILY", "Setting", "plan"]

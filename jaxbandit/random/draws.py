@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxbandit.errors import BadInput
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.fence import computed_once
 
 LARGEST = 2**31 - 1
 """Counts are int32 and stop here."""
@@ -100,6 +101,23 @@ def integers(key: Stream, purpose: ArrayLike, index: ArrayLike, bound: ArrayLike
 
     _, word = lax.while_loop(lambda state: jnp.any(rejected(state[1])), again, (jnp.uint32(0), word))
     return wide_product(word, limit)[0].astype(dtype)
+
+
+def below(key: Stream, purpose: ArrayLike, index: Array, bound: Array) -> Array:
+    """A whole number from 0 to bound - 1 (int32), each as likely as the others to within 2^-63.
+
+    Both words of the address, as a fraction of 64 bits, times the bound: no rejection, so nothing that loops.
+    """
+    return _below(key.high, key.low, jnp.asarray(purpose), index, bound)
+
+
+@computed_once
+def _below(high: Array, low: Array, purpose: Array, index: Array, bound: Array) -> Array:
+    first, second = words(Stream(high, low), purpose, index)
+    size = bound.astype(jnp.uint32)
+    top, middle = wide_product(first, size)
+    carried = middle + wide_product(second, size)[0]
+    return (top + (carried < middle).astype(jnp.uint32)).astype(jnp.int32)
 
 
 def exponential(word: Array) -> Array:

@@ -92,44 +92,54 @@ def race(word: Array, probability: Array, successes: Array, failures: Array, tri
     return packed >> 6, packed & 63
 
 
+# Trials of an entity have addresses under a key, of purpose ``entity``. The first word at index j + 1 decides attempt
+# j > 0; the second one all trials of a race that begins with attempt j. Index 0 has what is ``concealed``.
+
+
+def concealed(word: Array, probability: Array) -> Array:
+    """What decides an entity's trials, in one number (uint32), so that it is drawn once: the probability of success,
+    without the bits that nothing uses, and as the lowest bit whether ``word`` makes attempt 0 a success."""
+    both: Array = (probability & jnp.uint32(0xFFFFFF00)) | trial(word, probability).astype(jnp.uint32)
+    return both
+
+
 def race_at(
-    key: Stream, purpose: Array, index: Array, probability: Array, successes: Array, failures: Array, trials: Array
+    key: Stream, entity: Array, attempt: Array, probability: Array, successes: Array, failures: Array, trials: Array
 ) -> tuple[Array, Array]:
-    """``race`` by the first word at an address, which is drawn where it is used and nowhere else."""
-    walls = successes, failures, jnp.maximum(trials, 0)
-    packed = _packed_race_at(key.high, key.low, purpose, index, probability, *walls)
+    """``race`` by the word of races at an address, which is drawn where it is used and nowhere else."""
+    packed = _packed_race_at(
+        key.high, key.low, entity, attempt, probability, successes, failures, jnp.maximum(trials, 0)
+    )
     return packed >> 6, packed & 63
 
 
 @computed_once
-def _packed_race_at(high: Array, low: Array, purpose: Array, index: Array, *rest: Array) -> Array:
-    return _packed_race(words(Stream(high, low), purpose, index)[0], *rest)
+def _packed_race_at(high: Array, low: Array, entity: Array, attempt: Array, *rest: Array) -> Array:
+    return _packed_race(words(Stream(high, low), entity, attempt + 1)[1], *rest)
 
 
 def chase_at(
-    key: Stream, purpose: Array, index: Array, probability: Array, successes: Array, proven: Array, trials: Array
+    key: Stream, entity: Array, attempt: Array, hidden: Array, successes: Array, proven: Array, trials: Array
 ) -> tuple[Array, Array]:
     """Successes and failures when trials end at the first of two walls, or with the first of them if it fails.
 
-    As ``race`` without a wall of failures, but for the first trial, which has the first word at the address; the second
-    decides up to ``LONGEST_RACE`` more. Where ``proven`` (int32, 0 or 1) there is no such first trial.
+    As ``race`` without a wall of failures, but for the first trial, which has its own word; the word of races decides
+    up to ``LONGEST_RACE`` more. Where ``proven`` (int32, 0 or 1) there is no such first trial.
     """
     tried = jnp.where((trials > 0) & (successes > 0), 1 - proven, 0)
-    won = _first_trial(key.high, key.low, purpose, index, probability, tried)
+    word = _with_trial(key.high, key.low, entity, attempt, hidden)
+    won = tried * jnp.where(attempt == 0, hidden & 1, word & 1).astype(jnp.int32)
     limit = jnp.where((proven == 1) | (won == 1), jnp.maximum(trials - tried, 0), 0)
-    walls = successes - won, jnp.full_like(limit, UNLIMITED), limit
-    packed = _packed_rest(key.high, key.low, purpose, index, probability, *walls)
+    packed = _packed_race(word, hidden, successes - won, jnp.full_like(limit, UNLIMITED), limit)
     return won + (packed >> 6), tried - won + (packed & 63)
 
 
 @computed_once
-def _first_trial(high: Array, low: Array, purpose: Array, index: Array, probability: Array, made: Array) -> Array:
-    return made * trial(words(Stream(high, low), purpose, index)[0], probability).astype(jnp.int32)
-
-
-@computed_once
-def _packed_rest(high: Array, low: Array, purpose: Array, index: Array, *rest: Array) -> Array:
-    return _packed_race(words(Stream(high, low), purpose, index)[1], *rest)
+def _with_trial(high: Array, low: Array, entity: Array, attempt: Array, hidden: Array) -> Array:
+    """The word of a race, whose lowest bit, which a race does not use, says whether the attempt itself succeeds."""
+    first, second = words(Stream(high, low), entity, attempt + 1)
+    both: Array = (second & jnp.uint32(0xFFFFFFFE)) | trial(first, hidden).astype(jnp.uint32)
+    return both
 
 
 def trial(word: Array, probability: Array) -> Array:
@@ -138,38 +148,48 @@ def trial(word: Array, probability: Array) -> Array:
     return won
 
 
-def trial_at(key: Stream, purpose: Array, index: Array, probability: Array, made: Array) -> Array:
-    """int32: 1 where a trial is made and succeeds. ``made``: int32, 0 or 1; the address as for ``race_at``."""
-    return _first_trial(key.high, key.low, purpose, index, probability, made)
+def trial_at(key: Stream, entity: Array, attempt: Array, hidden: Array, made: Array) -> Array:
+    """int32: 1 where a trial is made and succeeds. ``made``: int32, 0 or 1; ``hidden``: see ``concealed``."""
+    return _trial_at(key.high, key.low, entity, attempt, hidden, made)
+
+
+@computed_once
+def _trial_at(high: Array, low: Array, entity: Array, attempt: Array, hidden: Array, made: Array) -> Array:
+    return made * _trial(Stream(high, low), entity, attempt, hidden).astype(jnp.int32)
+
+
+def _trial(key: Stream, entity: Array, attempt: Array, hidden: Array) -> Array:
+    return jnp.where(attempt == 0, (hidden & 1) > 0, trial(words(key, entity, attempt + 1)[0], hidden))
 
 
 def race_on_tape(
-    key: Stream, first: Array, probability: Array, entity: Array, successes: Array, failures: Array, trials: Array
+    key: Stream, entity: Array, attempt: Array, hidden: Array, successes: Array, failures: Array, trials: Array
 ) -> tuple[Array, Array]:
-    """The same race, trial by trial: attempt j of an entity has its own word, at the counter (entity, j).
+    """The same race, trial by trial, each by its own word; ``hidden``: see ``concealed``.
 
-    ``first`` (int32) is the number of attempts on this entity before the race. Exact to 2^-24 by an integer
-    comparison, and slow: for tests, and for users who want one trial's result not to depend on the size of a pull.
+    Exact to 2^-24 by an integer comparison, and slow: for tests, and for users who want one trial's result not to
+    depend on the size of a pull.
     """
-    return _on_tape(key, entity, first, probability, successes, failures, jnp.ones_like(trials), trials)
+    limits = successes, failures, jnp.ones_like(trials), trials
+    return _on_tape(key, entity, attempt, hidden, *limits)
 
 
 def chase_on_tape(
-    key: Stream, entity: Array, first: Array, probability: Array, successes: Array, proven: Array, trials: Array
+    key: Stream, entity: Array, attempt: Array, hidden: Array, successes: Array, proven: Array, trials: Array
 ) -> tuple[Array, Array]:
     """The same as ``chase_at``, trial by trial as in ``race_on_tape``; up to ``LONGEST_RACE`` in all."""
-    return _on_tape(key, entity, first, probability, successes, jnp.full_like(trials, UNLIMITED), proven, trials)
+    limits = successes, jnp.full_like(trials, UNLIMITED), proven, trials
+    return _on_tape(key, entity, attempt, hidden, *limits)
 
 
 def _on_tape(
-    key: Stream, entity: Array, first: Array, probability: Array, successes: Array, failures: Array, proven: Array,
+    key: Stream, entity: Array, attempt: Array, hidden: Array, successes: Array, failures: Array, proven: Array,
     trials: Array,
 ) -> tuple[Array, Array]:  # fmt: skip
     x, y = jnp.zeros_like(trials), jnp.zeros_like(trials)
     limit = jnp.minimum(trials, LONGEST_RACE)
     for _ in range(LONGEST_RACE):
         go = (x < successes) & (y < failures) & (x + y < limit) & ((proven == 1) | (x > 0) | (y == 0))
-        word, _unused = words(key, entity, first + x + y)
-        won = trial(word, probability)
+        won = _trial(key, entity, attempt + x + y, hidden)
         x, y = x + (go & won).astype(jnp.int32), y + (go & ~won).astype(jnp.int32)
     return x, y

@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -59,7 +59,8 @@ def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: 
     rows = []
     for params, values in points:
         for one, other in pairs:
-            difference = values[one] - values[other]
+            with np.errstate(invalid="ignore"):  # of runs that have no value
+                difference = values[one] - values[other]
             mean, half = float(difference.mean()), _half_width(difference, level, planned)
             found = _finite(mean)
             low, high = (None, None) if found is None or half is None else (mean - half, mean + half)
@@ -143,43 +144,78 @@ def by_rank(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=key)
 
 
-def leaders(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
+class Standing(NamedTuple):
+    """A policy that is the best, or that the runs cannot tell from it: its mean, and how far that is from the best
+    one's, plus and minus ``half`` (None of the best itself, and where there is no interval)."""
+
+    label: str
+    mean: float
+    away: float
+    half: float | None
+
+
+def references(data: "xr.Dataset") -> list[str]:
+    """The labels of the policies that know the truth: they are to compare with, and not to be taken."""
+    known = data.attrs.get("references", [])
+    return [str(label) for label in data["policy"].values if str(label) in known]
+
+
+def besides(data: "xr.Dataset") -> str:
+    """``, besides the reference known-sc,``: the policies that ``leading`` leaves out, or nothing."""
+    known = references(data)
+    return f", besides the reference{'s' * (len(known) > 1)} {' and '.join(known)}," if known else ""
+
+
+def leading(data: "xr.Dataset", metric: str | None = None) -> Iterator[tuple[dict[str, Any], list[Standing]]]:
     """Under each setting, the policy with the best mean, and those that the runs cannot tell from it.
 
     These are the policies whose difference from the best one has an interval with 0 in it, one of those intervals by
-    which ``ranks`` goes.
-
-    Returns:
-        Two rows for each of these policies, the best one first: its mean, and its difference from that of the best.
+    which ``ranks`` goes. Policies that know the truth are left out, unless there are no others.
 
     Raises:
-        BadInput: see ``paired_differences``.
+        BadInput: for a metric that is not in the data, and missing runs.
     """
     metric = _checked(data, metric)
-    sign = _sign(data, metric)
+    sign, out = _sign(data, metric), references(data)
     labels = [str(label) for label in data["policy"].values]
-    count = len(labels) * (len(labels) - 1) // 2
+    real = [number for number, label in enumerate(labels) if label not in out] or list(range(len(labels)))
     points = list(_points(data, metric))
-    level, planned = LEVEL / max(1, count * len(points)), _planned(data)
-    rows = []
+    level = LEVEL / max(1, math.comb(len(labels), 2) * len(points))
+    planned = _planned(data)
     for params, values in points:
         with np.errstate(invalid="ignore"):
             means = values.mean(axis=1)
-        order = [number for number in np.argsort(-sign * means, kind="stable") if np.isfinite(means[number])]
+        order = sorted(
+            (number for number in real if np.isfinite(means[number])), key=lambda number: -sign * means[number]
+        )
+        standings = []
         for number in order:
             difference = values[number] - values[order[0]]
             half = _half_width(difference, level, planned) if number != order[0] else None
             away = float(difference.mean())
-            if half is not None and abs(away) > half:
-                continue
+            if half is None or abs(away) <= half:
+                standings.append(Standing(labels[number], float(means[number]), away, half))
+        yield params, standings
+
+
+def leaders(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
+    """What ``leading`` finds, in rows: two for each of these policies, the best one first.
+
+    Returns:
+        Each policy's mean, and its difference from that of the best.
+
+    Raises:
+        BadInput: see ``leading``.
+    """
+    metric = _checked(data, metric)
+    rows, runs = [], data.sizes["run"]
+    for params, standings in leading(data, metric):
+        for label, mean, away, half in standings:
             ends = (None, None) if half is None else (away - half, away + half)
-            for name, mean, low, high in (
-                (metric, float(means[number]), None, None), ("difference from the best", away, *ends)
-            ):  # fmt: skip
+            for name, value, low, high in ((metric, mean, None, None), ("difference from the best", away, *ends)):
                 rows.append(
-                    Row(policy=labels[number], params=params, metric=name, mean=mean, ci_low=low, ci_high=high,
-                        runs=difference.size)
-                )  # fmt: skip
+                    Row(policy=label, params=params, metric=name, mean=value, ci_low=low, ci_high=high, runs=runs)
+                )
     return rows
 
 
@@ -207,13 +243,28 @@ def quantiles(data: "xr.Dataset", probabilities: Sequence[float], metric: str | 
                         policy=str(label),
                         params=params,
                         metric=f"{metric}, {probability:g} quantile",
-                        mean=_finite(float(np.quantile(own, probability))),
+                        mean=_quantile(own, probability),
                         ci_low=_finite(float(own[low])) if sure else None,
                         ci_high=_finite(float(own[high])) if sure else None,
                         runs=runs,
                     )
                 )
     return rows
+
+
+def _quantile(ordered: np.ndarray, probability: float) -> float | None:
+    return float(np.quantile(ordered, probability)) if np.isfinite(ordered).all() else None
+
+
+def lacking(data: "xr.Dataset", metric: str | None = None) -> list[str]:
+    """The policies with runs in which the metric is not a number: they have no mean, and so no rank and no difference.
+
+    Raises:
+        BadInput: for a metric that is not in the data, and missing runs.
+    """
+    found = (values for _, values in _points(data, _checked(data, metric)))
+    without = [~np.isfinite(values).all(axis=1) for values in found]
+    return [str(label) for label, gone in zip(data["policy"].values, np.any(without, axis=0), strict=True) if gone]
 
 
 def _finite(value: float) -> float | None:

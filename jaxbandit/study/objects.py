@@ -153,7 +153,7 @@ def _problems(problem: Any, made_by: Sequence[str] | None, swept: Mapping[str, A
     if made_by is None:
         return dict(problem) if isinstance(problem, Mapping) else {"given": problem}
     points = (dict(zip(made_by, values, strict=True)) for values in product(*(swept[name] for name in made_by)))
-    return {identity(point): problem(**point) for point in points}
+    return {identity(point): contract.made("problem", "problem", problem, **point) for point in points}
 
 
 def _kind(name: str, policy: Any, swept: Mapping[str, Any], made_by: Sequence[str]) -> PolicyKind:
@@ -164,13 +164,7 @@ def _kind(name: str, policy: Any, swept: Mapping[str, Any], made_by: Sequence[st
         if not callable(policy):
             return policy, {}
         shared = {each: setting.swept_values[each] for each in takes if each in made_by}
-        try:
-            return policy(setting.given, **own, **shared), {}
-        except BadInput:
-            raise
-        except Exception as error:
-            allowed = f"a function that makes the policy; it raised {contract.raised_in(error)}"
-            raise BadInput(f"policies[{name!r}]", contract.place(error), allowed) from error
+        return contract.made(f"policies[{name!r}]", "policy", policy, setting.given, **own, **shared), {}
 
     parameters = tuple(Parameter(each, _scalar, "a value of sweep") for each in takes if each not in made_by)
     return PolicyKind(name, "given as an object", parameters, build, anytime=True)

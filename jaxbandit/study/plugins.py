@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
+from jaxbandit.contract import made
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Family, Parameter, PolicyKind, ProblemKind, Required, flag, one_of, real, text, whole
 from jaxbandit.study.families import FAMILIES, register
@@ -63,7 +64,8 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
         parameters = tuple(_parameter(each) for each in signature.parameters.values() if each.name != "setting")
 
         def build(setting: Any, **given: Any) -> tuple[Any, dict[str, Any]]:
-            return function(**({"setting": setting} if takes_setting else {}), **given), given
+            own = {"setting": setting} if takes_setting else {}
+            return made(f"policy.{kind}", "policy", function, **own, **given), given
 
         summary = (inspect.getdoc(function) or "a policy of your own").partition("\n")[0].rstrip(".")
         policies = {**FAMILIES[family].policies, kind: PolicyKind(kind, summary, parameters, build, anytime)}

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.study import canvas, folder
-from jaxbandit.study.compare import by_rank, in_pairs, leaders, paired_differences, ranks
+from jaxbandit.study.compare import besides, by_rank, in_pairs, leaders, paired_differences, ranks
 from jaxbandit.study.describe import headline
 from jaxbandit.study.results import open_results, value_of
 from jaxbandit.study.store import RESULTS
@@ -106,14 +106,16 @@ def _comparisons(out: Path) -> list[str]:
         metric = data.attrs["metrics"].split()[0]
         few = in_pairs(data)
         differences = paired_differences(data, metric) if few else leaders(data, metric)
-        order = by_rank(ranks(data, metric))
+        order, beside = by_rank(ranks(data, metric)), html.escape(besides(data))
     except BadInput:  # a figure of several studies, one policy, one run
         return []
     return [
         "<h2>Ranks</h2>",
         '<p class="note">1 is the best. The true ranks are all within their ranges with a probability of 95 %.</p>',
         _table(order),
-        f"<h2>{'Paired differences' if few else 'The best, and what the runs cannot tell from it'}</h2>",
+        "<h2>Paired differences</h2>"
+        if few
+        else f"<h2>The best{beside or ','} and what the runs cannot tell from it</h2>",
         '<p class="note">Runs of one number share their randomness and are compared with each other. The intervals '
         "of differences hold all at once with a probability of 95 %.</p>",
         _table(differences),

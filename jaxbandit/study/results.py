@@ -45,12 +45,14 @@ def described(
     wanted: dict[str, list[Any]] = {"policy": list(dict.fromkeys(each.label for each in members))}
     for name in members[0].point:
         wanted[name] = list({identity(each.point[name]): each.point[name] for each in members}.values())
+    first = {each.label: each for each in members}.values()
     return found, {
         "study": identity(study.canonical()),
         "selected": identity(wanted),
         "metrics": " ".join(metric.name for metric in study.family.metrics),
         "lower_is_better": " ".join(metric.name for metric in study.family.metrics if metric.lower_is_better),
         "binary": " ".join(metric.name for metric in study.family.metrics if metric.binary),
+        "references": [each.label for each in first if study.family.policies[each.name].reference],
         "share": " ".join(metric.name for metric in study.family.metrics if metric.share),
         "coordinates": " ".join(name for name in found if name not in (*dimensions, "checkpoint")),
         "params": list(dict.fromkeys(name for each in members for name in each.params)),

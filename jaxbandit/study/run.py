@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxbandit.conformance import check_once
 from jaxbandit.devices import use_all_cores
-from jaxbandit.engine import endless_runs, simulate_pairs
+from jaxbandit.engine import count_programs, endless_runs, simulate_pairs
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 from jaxbandit.progress import Clock, Progress, Status
@@ -67,6 +67,8 @@ def run(
             ``out`` holds something else, or a check fails. Later, where runs of a policy do not end, or ``stop_when``
             waits for a metric that a run does not have.
     """
+    if not study.runs:
+        raise BadInput("runs", "missing", "how many runs of each configuration; only `jaxbandit tune` does without")
     out = Path(out)
     tell = progress or (lambda status: None)
     tell(Status(0, 0, "preparing problems and policies"))
@@ -152,6 +154,11 @@ class _Pile:
     members: list[Configuration]
     spans: deque[Span]
     size: int
+
+    @property
+    def runs(self) -> int:
+        """How many are still to make."""
+        return sum((stop - first) * len(self.members) for first, stop in self.spans)
 
     def take(self, length: int) -> Span:
         """The next chunk: about ``size`` runs, alike, as each new size may be a compilation; whole chunks of the store
@@ -333,26 +340,28 @@ class _Work:
         while piles := self._piles():
             self._done = sum(min(b, self._target) - min(a, self._target)
                              for each in self.members for a, b in self._store.held(self._places[id(each)]))  # fmt: skip
+            self._before = self._done
             if self.executor is not None:
-                self._begin(piles, 0)
+                self._clock.begin(0, sum(pile.runs for pile in piles))
                 self._report(0, "running elsewhere")
                 self._scatter(piles, self.executor)
                 continue
+            work = [
+                (count_programs([(each.problem, each.policy) for each in pile.members]), pile.runs) for pile in piles
+            ]
             for number, pile in enumerate(piles, 1):
-                self._begin([pile], len(piles) - number)
+                self._before = self._done
+                self._clock.begin(
+                    *work[number - 1], (sum(n for n, _ in work[number:]), sum(n for _, n in work[number:]))
+                )
                 doing = f"{pile.members[0].name} ({number} of {len(piles)})"
 
                 def onward(status: Status, doing: str = doing) -> None:
-                    self._report(status.done, f"{status.doing} {doing}", status.idle)
+                    self._report(status.done, f"{status.doing} {doing}", status.idle, status.doing == "compiling")
 
                 while pile.spans:
                     span = pile.take(self._store.length)
                     self._keep(pile, span, _compute(*self._task(pile, span), onward), f"running {doing}")
-
-    def _begin(self, piles: list[_Pile], ahead: int) -> None:
-        runs = sum((stop - first) * len(pile.members) for pile in piles for first, stop in pile.spans)
-        self._clock.begin(runs, ahead)
-        self._before = self._done
 
     def _piles(self) -> list[_Pile]:
         found: dict[tuple[str, tuple[Span, ...]], list[Configuration]] = {}
@@ -418,9 +427,9 @@ class _Work:
             for metric in member.family.metrics
         }
 
-    def _report(self, more: int, doing: str, idle: int = 0) -> None:
+    def _report(self, more: int, doing: str, idle: int = 0, compiling: bool = False) -> None:
         widths = [glance.half_width for glance in self._glances.values() if glance.runs > 1]
         done = self._done + more
-        left = self._clock.left(done - self._before)
+        self._clock.tell(compiling, done - self._before)
         total = self._target * len(self.members)
-        self.progress(Status(done, total, doing, idle, max(widths, default=None), left))
+        self.progress(Status(done, total, doing, idle, max(widths, default=None), self._clock.left()))

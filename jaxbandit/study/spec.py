@@ -26,7 +26,7 @@ import itertools
 import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from jaxbandit.contract import brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
-from jaxbandit.registry import Family, Parameter, ProblemKind, Required, parse, whole
+from jaxbandit.registry import Family, Parameter, ProblemKind, Question, Required, parse, whole
 from jaxbandit.study.enough import StopWhen
 from jaxbandit.study.folder import checksum
 from jaxbandit.study.plugins import OWN, lookup
@@ -84,6 +84,7 @@ class Study:
         checkpoints: budgets at which each run is recorded on its way; ascending, below the problem's.
         stop_when: when the runs are enough; None for all of ``runs``.
         family: the family of the problem.
+        tune: how ``jaxbandit tune`` searches, see ``jaxbandit.tuning``; ``run`` leaves it aside.
     """
 
     seed: int
@@ -95,6 +96,7 @@ class Study:
     checkpoints: Sequence[float]
     stop_when: StopWhen | None
     family: Family
+    tune: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(policy["kind"] for policy in self.policies))
@@ -109,6 +111,7 @@ class Study:
         base: Path | None = None,
         labels: Mapping[str, Any] | None = None,
         family: Family | None = None,
+        counted: bool = True,
     ) -> "Study":
         """The study that ``mapping`` describes, with the keys of a study file.
 
@@ -117,23 +120,25 @@ class Study:
             base: the folder that paths in it are relative to; the current one where None.
             labels: params to report in every row, to tell this study's rows from another's.
             family: the family that ``problem.kind`` is of, where it is not a registered one.
+            counted: whether ``runs`` must be given, as ``run`` needs it and ``tune`` and ``plan`` do not.
 
         Raises:
             BadInput: naming the first key that is wrong.
         """
-        keys = ("seed", "runs", "problem", "policy", "sweep", "checkpoints", "stop_when")
+        keys = ("seed", "runs", "problem", "policy", "sweep", "checkpoints", "stop_when", "tune")
         given = {key: plain(key, value, nulls=False) for key, value in mapping.items()}
         for key, value in given.items():
             if key not in keys:
                 raise BadInput(key, value, f"no such key; there are {', '.join(keys)}")
         seed = whole(0, MAX_SEED)("seed", given.get("seed", 0))
-        runs = whole(1, MAX_RUNS)("runs", given.get("runs", "missing"))
+        uncounted = "runs" not in given and ("tune" in given or not counted)
+        runs = 0 if uncounted else whole(1, MAX_RUNS)("runs", given.get("runs", "missing"))
         problem, sweep, policies = (
             given.get("problem", "missing"),
             given.get("sweep", {}),
             given.get("policy", "missing"),
         )
-        for name, table in (("problem", problem), ("sweep", sweep)):
+        for name, table in (("problem", problem), ("sweep", sweep), ("tune", given.get("tune", {}))):
             if not isinstance(table, dict):
                 raise BadInput(name, table, f"a table, [{name}]")
         if not isinstance(policies, list) or not policies or not all(isinstance(policy, dict) for policy in policies):
@@ -152,7 +157,7 @@ class Study:
             family = replace(family, metrics=(*family.metrics, *kind.metrics))
         study = cls(
             seed, runs, problem, policies, sweep, plain("labels", dict(labels or {})), given.get("checkpoints", []),
-            None, family,
+            None, family, given.get("tune", {}),
         )  # fmt: skip
         study._check()
         if "stop_when" not in given:
@@ -253,20 +258,37 @@ class Study:
             for table in self.policies:
                 kind = self.family.policies[table["kind"]]
                 for given in self._choices(table):
-                    parsed = parse(f"policy.{kind.name}", kind.parameters, given)
-                    policy, report = kind.build(setting, **parsed)
-                    own = {p.name: _reported(p, given, parsed) for p in kind.parameters if p.name in given}
-                    params = shared | own | plain("params", dict(report))
-                    key = identity([kind.name, params])
+                    made = self.configuration(setting, problem, shared, kind.name, given)
+                    key = identity([kind.name, made.params])
                     if key in found:
-                        raise BadInput("policy", f"{kind.name}, {show(params)}", "each configuration once")
+                        raise BadInput("policy", f"{kind.name}, {show(made.params)}", "each configuration once")
                     if self.checkpoints and not kind.anytime:
                         raise BadInput("checkpoints", kind.name, "policies that do not plan for their budget: sweep it")
-                    found[key] = Configuration(
-                        self.family, setting, problem, policy, kind.name, params, self.label(table, given), own,
-                        {name: shared[name] for name in _declared(self.kind.parameters, self.sweep)}, kind.anytime,
-                    )  # fmt: skip
+                    found[key] = made
         return list(found.values())
+
+    def configuration(
+        self, setting: Any, problem: Problem, shared: Mapping[str, Any], name: str, given: Mapping[str, Any]
+    ) -> Configuration:
+        """A policy of kind ``name`` with the parameters ``given``, on one of ``settings`` with its params ``shared``.
+
+        Raises:
+            BadInput: for parameters that do not go together.
+        """
+        kind = self.family.policies[name]
+        parsed = parse(f"policy.{name}", kind.parameters, given)
+        policy, report = kind.build(setting, **parsed)
+        own = {p.name: _reported(p, given, parsed) for p in kind.parameters if p.name in given}
+        params = {**shared, **own, **plain("params", dict(report))}
+        return Configuration(
+            self.family, setting, problem, policy, name, params, self.label({"kind": name}, given), own,
+            {name: shared[name] for name in _declared(self.kind.parameters, self.sweep)}, kind.anytime,
+        )  # fmt: skip
+
+    @property
+    def question(self) -> Question | None:
+        """What the results are asked, if anything."""
+        return self.kind.question or self.family.question
 
     @cached_property
     def kind(self) -> ProblemKind:
@@ -334,8 +356,8 @@ class Study:
                 raise BadInput("checkpoints", given, f"ascending budgets below {last}")
 
 
-def load(path: Path | str) -> Study:
-    """The study in a TOML file.
+def load(path: Path | str, counted: bool = True) -> Study:
+    """The study in a TOML file. ``counted``: see ``Study.of``.
 
     Raises:
         BadInput: naming the file where it cannot be read or is no TOML, or else the first key that is wrong.
@@ -347,7 +369,7 @@ def load(path: Path | str) -> Study:
         raise BadInput("STUDY", str(path), f"a file that can be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
         raise BadInput("STUDY", str(path), f"a TOML file ({' '.join(str(error).split())})") from None
-    return Study.of(mapping, base=path.parent)
+    return Study.of(mapping, base=path.parent, counted=counted)
 
 
 def _content(field: str, path: str) -> dict[str, str]:

@@ -13,7 +13,8 @@ from jaxbandit.arms.rewards import Gaussian
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.random.trials import UNITS
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, flag, one_of, real, whole
+from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, Question, flag, one_of, real, whole
+from jaxbandit.space import Range
 from jaxbandit.topk.confidence import CONFIDENCE, OVERLAP, RATES
 from jaxbandit.topk.halving import sequential_halving
 from jaxbandit.topk.lucb import ODD, lucb
@@ -141,7 +142,7 @@ POLICIES = (
     PolicyKind(
         "optmai", "OptMAI as section 6 runs it: Q', rewards reused",
         (
-            Parameter("beta", _beta, 'above 0.75 and below 1, or "printed"', 0.8),
+            Parameter("beta", _beta, 'above 0.75 and below 1, or "printed"', 0.8, search=Range(0.76, 0.98)),
             Parameter("inflate", flag, "allot with Q' in the place of Q", True),
             Parameter("reuse", flag, "judge by all rewards of an arm, else by those of the round", True),
             *_READINGS,
@@ -230,6 +231,17 @@ def _described(setting: Setting) -> list[str]:
     return lines
 
 
+def _opening(setting: Setting) -> str:
+    best, chosen = ("arm", "one") if setting.want == 1 else (f"{setting.want:,} arms", f"{setting.want:,}")
+    return f"which rule, how many pulls? Regret (the mean of the best {best} less that of the chosen {chosen}):"
+
+
+_QUESTION = Question(
+    "regret", _opening, "for a regret of at most {}", "a regret that is low enough, above 0, such as 0.01", "pulls",
+    "pulls", aside=lambda setting, means: f"precision {100 * means['precision']:.3g} %",
+)  # fmt: skip
+
+
 FAMILY = Family(
     "topk",
     PROBLEMS,
@@ -237,6 +249,7 @@ FAMILY = Family(
     METRICS,
     common=("n", "K", "budget"),
     describe=_described,
+    question=_QUESTION,
 )
 
 __all__ = ["FAMILY", "Setting"]

@@ -1,4 +1,6 @@
-"""epsilon-Greedy where entities that look alike are counted (``mixed.py``): the law of ``epsilon_greedy.py``.
+"""epsilon-Greedy where entities that look alike are counted (``mixed.py``).
+
+``tests/test_cleaning_counted.py`` ties its law to ``cleaning/epsilon_greedy.py``: by enumeration, and by means.
 
 Those that failed once at most are numbers by their successes; the others are a list of records. A step is an operation
 on an entity that the last run could not tell, and then a run of others.
@@ -10,16 +12,28 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
-from jaxbandit.cleaning.alike import pack, unpack
-from jaxbandit.cleaning.epsilon_greedy import share
-from jaxbandit.cleaning.mixed import BEST, BYTE, CLEAN, DIRTY, FAILED, NEW, NOTHING, Counts, Mix, Mixed, estimate, width
-from jaxbandit.cleaning.pool import PADDING, below
-from jaxbandit.cleaning.problem import Totals, View
+from jaxbandit.cleaning.fast.alike import pack, unpack
+from jaxbandit.cleaning.fast.mixed import (
+    BEST,
+    BYTE,
+    CLEAN,
+    DIRTY,
+    FAILED,
+    NEW,
+    NOTHING,
+    Counts,
+    Mix,
+    Mixed,
+    estimate,
+)
+from jaxbandit.cleaning.fast.pool import PADDING
+from jaxbandit.cleaning.problem import Totals
+from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
+from jaxbandit.random.draws import below
 from jaxbandit.random.stream import Stream
 
 TIE = 3
@@ -104,7 +118,7 @@ class State(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class EpsilonGreedyAlike:
+class CountedEpsilonGreedy:
     """``epsilon``: as in ``EpsilonGreedy``; ``memory`` (static): the most entities that a run can meet; ``width``
     (static): see ``mixed.width``. For problems that are not ``paired``."""
 
@@ -175,12 +189,3 @@ class EpsilonGreedyAlike:
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Totals``."""
         return state.totals.answer()
-
-
-def epsilon_greedy_alike(epsilon: float, memory: int, false_values: np.ndarray) -> EpsilonGreedyAlike:
-    """epsilon-Greedy with a given epsilon; ``false_values``: the weights of r = 0, 1, 2 ..., as the problem's.
-
-    Raises:
-        BadInput: for an epsilon outside [0, 1].
-    """
-    return EpsilonGreedyAlike(share(epsilon), memory, width(int(np.flatnonzero(false_values).max())))

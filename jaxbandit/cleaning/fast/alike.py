@@ -19,8 +19,8 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
-from jaxbandit.cleaning.crowd import Records, records
-from jaxbandit.cleaning.mixed import Chances, chances
+from jaxbandit.cleaning.fast.crowd import Records, records
+from jaxbandit.cleaning.fast.mixed import Chances, chances
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
 from jaxbandit.random.draws import scale

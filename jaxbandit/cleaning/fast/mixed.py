@@ -15,14 +15,13 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
+from jaxbandit.cleaning.epsilon_greedy import EXPLORE
 from jaxbandit.random.draws import bernoulli, scale
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.fence import as_one_kernel, once_in_blocks
 
 MIXED = 15
 """What a word of the outcomes' stream is for."""
-CHOICE = 2
-"""What a word of the policy's stream is for; the policy may use others."""
 
 NOTHING, BEST = -2, -1
 """For ``Mixed.following``: nothing is known of the next operation; it falls on a highest estimate."""
@@ -194,7 +193,7 @@ def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
     def turn(run: _Run) -> _Run:
         few, number = run.few, pull.words + run.made
         unmet, certain, end = few[0], few[side - 1] - few[0], few[-1]
-        explore, place = words(pull.choices, CHOICE, number)
+        explore, place = words(pull.choices, EXPLORE, number)
         positive = certain + end - few[side] + run.promising
         anyone = bernoulli(explore, pull.epsilon) | (positive == 0)
         rank = scale(place, jnp.where(anyone, end + run.more, certain)) + jnp.where(anyone, 0, unmet)

@@ -1,4 +1,6 @@
-"""Greedy where entities that look alike are counted (``alike.py``): the law of ``greedy.py``, some visits a step.
+"""Greedy where entities that look alike are counted (``alike.py``), some visits a step.
+
+``tests/test_cleaning_counted.py`` ties its law to ``cleaning/greedy.py``: by enumeration, and by means.
 
 A visit is one operation and, if that succeeds, all until the entity is clean. Visits to unmet entities are of one law
 and independent, so many are drawn at once; a run of them ends before the first that is to an entity tried before, and
@@ -12,13 +14,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.cleaning.alike import RARE, UNKNOWN, VISITS, Meet, Met, pack, unpack
-from jaxbandit.cleaning.pool import PADDING, below
-from jaxbandit.cleaning.problem import Totals, View
-from jaxbandit.cleaning.random import PICK, RUN
+from jaxbandit.cleaning.fast.alike import RARE, UNKNOWN, VISITS, Meet, Met, pack, unpack
+from jaxbandit.cleaning.fast.pool import PADDING
+from jaxbandit.cleaning.fast.random import RUN
+from jaxbandit.cleaning.problem import Totals
+from jaxbandit.cleaning.records import PICK
+from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
-from jaxbandit.random.draws import uniform
+from jaxbandit.random.draws import below, uniform
 from jaxbandit.random.stream import words
 from jaxbandit.xla.fence import once
 
@@ -44,7 +48,7 @@ class State(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class GreedyAlike:
+class CountedGreedy:
     """``memory`` (static): the most entities that a run can visit twice. For problems that are not ``paired``."""
 
     memory: int = field(metadata={"static": True})

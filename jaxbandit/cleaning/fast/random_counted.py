@@ -1,4 +1,7 @@
-"""Random where entities that look alike are counted (``crowd.py``): the law of ``random.py``, a whole run a step."""
+"""Random where entities that look alike are counted (``crowd.py``), a whole run a step.
+
+``tests/test_cleaning_counted.py`` ties its law to ``cleaning/random.py``: by enumeration, and by means.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.cleaning.crowd import CLASSES, Ticked, Ticks
-from jaxbandit.cleaning.problem import Totals, View
+from jaxbandit.cleaning.fast.crowd import CLASSES, Ticked, Ticks
+from jaxbandit.cleaning.problem import Totals
+from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 
@@ -22,7 +26,7 @@ class State(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class RandomAlike:
+class CountedRandom:
     """For problems that are not ``paired``, and budgets for which a crowd ``fits``."""
 
     execution = Execution(stride=1, most_lanes=512, masked=True)

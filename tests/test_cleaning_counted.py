@@ -15,24 +15,21 @@ import pytest
 from jax import Array
 from scipy import special, stats
 
+from jaxbandit import cleaning
 from jaxbandit import engine as engine_module
-from jaxbandit.cleaning import (
-    EpsilonGreedy,
-    EpsilonGreedyAlike,
-    RandomAlike,
-    crowd,
-    epsilon_greedy,
-    epsilon_greedy_alike,
-    of_table,
-    synthetic,
-)
-from jaxbandit.cleaning.alike import UNKNOWN, VISITS, Alias, alias, moments, tables_for, unpack
-from jaxbandit.cleaning.crowd import Ticked
 from jaxbandit.cleaning.family import POLICIES, PROBLEMS, Setting
-from jaxbandit.cleaning.mixed import NOTHING, width
-from jaxbandit.cleaning.problem import Alike, uniform_false_values
+from jaxbandit.cleaning.fast import crowd
+from jaxbandit.cleaning.fast.alike import UNKNOWN, VISITS, Alias, alias, moments, tables_for, unpack
+from jaxbandit.cleaning.fast.crowd import Ticked
+from jaxbandit.cleaning.fast.epsilon_greedy import EpsilonGreedyByParts
+from jaxbandit.cleaning.fast.epsilon_greedy_counted import CountedEpsilonGreedy
+from jaxbandit.cleaning.fast.greedy_counted import CountedGreedy
+from jaxbandit.cleaning.fast.mixed import NOTHING, width
+from jaxbandit.cleaning.fast.random_counted import CountedRandom
+from jaxbandit.cleaning.problem import Synthetic, of_table, synthetic, uniform_false_values
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import accelerated
 from jaxbandit.laws import Beta, Histogram, Law, Normal, Uniform
 from jaxbandit.random import stream
 from jaxbandit.registry import parse
@@ -59,13 +56,24 @@ def unpaired(**changes: Any) -> Setting:
     return Setting(**given, paired=False)
 
 
-def counting(kind: Any, setting: Setting) -> Any:
-    """The policy that counts, for a problem of any size; the family takes it where that is fast."""
+def counting(kind: Any, setting: Setting, epsilon: float = 0.5) -> Any:
+    """The implementation that counts, for a problem of any size; ``accelerated`` takes it where that is fast."""
+    problem = setting.problem()
+    assert isinstance(problem, Synthetic)
     if kind.name == "random":
-        return RandomAlike()
-    if kind.name == "epsilon-greedy":
-        return epsilon_greedy_alike(0.5, setting.memory, setting.weights)
-    return built(kind, setting)
+        return CountedRandom()
+    if kind.name == "greedy":
+        return CountedGreedy(problem.capacity)
+    most = int(np.flatnonzero(setting.weights).max())
+    return CountedEpsilonGreedy(jnp.float32(epsilon), problem.capacity, width(most))
+
+
+def quick(kind: Any, setting: Setting) -> Any:
+    """What runs on the problem."""
+    return accelerated(built(kind, setting), setting.problem())
+
+
+EPSILON = next(kind for kind in POLICIES if kind.name == "epsilon-greedy")
 
 
 @pytest.fixture(params=COUNTING)
@@ -127,7 +135,7 @@ def test_small_runs_have_the_exact_law_at_any_epsilon(epsilon: float) -> None:
     weights, pdf = [0.0, 2, 0, 3, 0, 1], Beta(2, 5)
     for entities, budget in ((3, 8), (2, 14)):
         setting = unpaired(budget=budget, entities=entities, weights=np.array(weights), sc_pdf=pdf)
-        policy = epsilon_greedy_alike(epsilon, setting.memory, setting.weights)
+        policy = counting(EPSILON, setting, epsilon)
         answers = simulate(setting.problem(), policy, runs=RUNS, seed=22)
         agrees(answers, law("epsilon-greedy", entities, weights, pdf, budget, epsilon))
 
@@ -135,11 +143,9 @@ def test_small_runs_have_the_exact_law_at_any_epsilon(epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [0, 0.1, 1])
 def test_the_law_at_any_epsilon_is_that_of_the_policy_that_holds_entities(epsilon: float) -> None:
     setting = unpaired()
-    counted = simulate(
-        setting.problem(), epsilon_greedy_alike(epsilon, setting.memory, setting.weights), runs=8000, seed=31
-    )
+    counted = simulate(setting.problem(), counting(EPSILON, setting, epsilon), runs=8000, seed=31)
     held = replace(setting, paired=True).problem()
-    one_by_one = simulate(held, epsilon_greedy(epsilon, setting.memory), runs=4000, seed=32)
+    one_by_one = simulate(held, cleaning.epsilon_greedy(epsilon), runs=4000, seed=32)
     close(counted, one_by_one)
 
 
@@ -165,7 +171,7 @@ def test_the_law_is_that_of_policies_that_hold_entities(kind: Any, changes: dict
     if kind.name == "random":
         setting = replace(setting, entities=4 * setting.budget)
     held = replace(setting, paired=True)
-    assert type(built(kind, held)) is not type(counting(kind, setting))
+    assert type(quick(kind, held)) is not type(counting(kind, setting))
     counted = simulate(setting.problem(), counting(kind, setting), runs=RUNS, seed=31)
     one_by_one = simulate(held.problem(), built(kind, held), runs=4000, seed=32)
     close(counted, one_by_one)
@@ -373,7 +379,7 @@ def test_most_false_values_and_constant_tables() -> None:
     """Tables that a program has as constants are no larger than XLA's backend for CPUs takes."""
     weights = uniform_false_values(1, 64)
     setting = unpaired(budget=30, entities=20, weights=weights)
-    problem, policy, key = setting.problem(), epsilon_greedy_alike(0.5, 512, weights), stream(3, 5)
+    problem, policy, key = setting.problem(), counting(EPSILON, setting), stream(3, 5)
     instance = problem.draw(key)
     view = problem.view(key, instance)
 
@@ -413,14 +419,14 @@ def test_keys_of_study_files(kind: Any) -> None:
     made, table = PROBLEMS
     setting = made.build(**parse("problem", made.parameters, {"budget": 10}))
     assert setting.paired
-    assert not isinstance(setting.problem(), Alike)
+    assert setting.problem().tables is None
     setting = made.build(**parse("problem", made.parameters, {"budget": 10, "paired": False}))
-    assert isinstance(setting.problem(), Alike)
+    assert setting.problem().tables is not None
     # Where no table fits, entities are held: the law is the same.
     rich = {"budget": 65_537, "entities": 10**6, "paired": False}
     setting = made.build(**parse("problem", made.parameters, rich))
-    assert not isinstance(setting.problem(), Alike)
-    assert type(built(kind, setting)) is type(built(kind, replace(setting, paired=True)))
+    assert setting.problem().tables is None
+    assert type(quick(kind, setting)) is type(quick(kind, replace(setting, paired=True)))
     with pytest.raises(BadInput, match=r"problem\.paired = 0: true or false"):
         parse("problem", made.parameters, {"budget": 10, "paired": 0})
     columns = {"budget": 10, "path": "a.csv", "entity": "a", "value": "b"}
@@ -430,12 +436,11 @@ def test_keys_of_study_files(kind: Any) -> None:
 
 def test_counting_is_for_where_it_is_fast() -> None:
     """Where entities are few or epsilon is low, most operations fall on entities with a record of their own."""
-    kind = next(kind for kind in POLICIES if kind.name == "epsilon-greedy")
     many = unpaired(entities=20 * 300)
     for setting, epsilon, expected in (
-        (many, 0.5, EpsilonGreedyAlike),
-        (many, 0.1, EpsilonGreedy),
-        (unpaired(), 0.5, EpsilonGreedy),
-        (replace(many, paired=True), 0.5, EpsilonGreedy),
+        (many, 0.5, CountedEpsilonGreedy),
+        (many, 0.1, EpsilonGreedyByParts),
+        (unpaired(), 0.5, EpsilonGreedyByParts),
+        (replace(many, paired=True), 0.5, EpsilonGreedyByParts),
     ):
-        assert type(kind.build(setting, epsilon=epsilon)[0]) is expected
+        assert type(accelerated(cleaning.epsilon_greedy(epsilon), setting.problem())) is expected

@@ -1,0 +1,82 @@
+"""Which implementation of a rule runs on which problem.
+
+Entities are counted where runs need not be paired, and where that is faster: not where many operations fall on
+entities with a record of their own.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from jaxbandit.cleaning.ee import EE
+from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy
+from jaxbandit.cleaning.fast import crowd
+from jaxbandit.cleaning.fast.alike import Tables
+from jaxbandit.cleaning.fast.epsilon_greedy import EpsilonGreedyByParts
+from jaxbandit.cleaning.fast.epsilon_greedy_counted import CountedEpsilonGreedy
+from jaxbandit.cleaning.fast.greedy import GreedyByVisits
+from jaxbandit.cleaning.fast.greedy_counted import CountedGreedy
+from jaxbandit.cleaning.fast.index import IndexByLists
+from jaxbandit.cleaning.fast.pool import room
+from jaxbandit.cleaning.fast.random import RandomInRuns
+from jaxbandit.cleaning.fast.random_counted import CountedRandom
+from jaxbandit.cleaning.greedy import Greedy
+from jaxbandit.cleaning.index import Index
+from jaxbandit.cleaning.known_sc import KnownSc
+from jaxbandit.cleaning.problem import Cleaning, Synthetic
+from jaxbandit.cleaning.random import Random
+from jaxbandit.grammar import accelerated, lean
+
+LEAST_COUNTED = 0.4
+"""From this epsilon on epsilon-greedy may count entities."""
+
+_COUNTING = CountedRandom, CountedGreedy, CountedEpsilonGreedy
+_OWN = EE, KnownSc, RandomInRuns, GreedyByVisits, EpsilonGreedyByParts, IndexByLists, *_COUNTING
+
+
+def _tables(problem: Cleaning) -> Tables | None:
+    """What counting stands on, where the problem has it."""
+    return problem.tables if isinstance(problem, Synthetic) else None
+
+
+def _fits(problem: Cleaning) -> bool:
+    """Whether a run comes back to few enough entities, so that ``crowd`` and ``mixed`` can count them."""
+    if not isinstance(problem, Synthetic) or problem.tables is None:
+        return False
+    return crowd.fits(int(problem.budget), float(problem.size) * float(problem.ambiguous))
+
+
+@accelerated.register
+def _(rule: Random, problem: Any) -> Any:
+    if not isinstance(problem, Cleaning):
+        return rule
+    return CountedRandom() if _fits(problem) else RandomInRuns(room(problem))
+
+
+@accelerated.register
+def _(rule: Greedy, problem: Any) -> Any:
+    if not isinstance(problem, Cleaning):
+        return rule
+    return CountedGreedy(room(problem)) if _tables(problem) else GreedyByVisits(room(problem))
+
+
+@accelerated.register
+def _(rule: EpsilonGreedy, problem: Any) -> Any:
+    if not isinstance(problem, Cleaning):
+        return rule
+    if (tables := _tables(problem)) and _fits(problem) and float(rule.epsilon) >= LEAST_COUNTED:
+        return CountedEpsilonGreedy(rule.epsilon, room(problem), tables.chances.last.shape[0])
+    return EpsilonGreedyByParts(rule.epsilon, room(problem))
+
+
+@accelerated.register
+def _(rule: Index, problem: Any) -> Any:
+    return IndexByLists(rule.allowed, room(problem)) if isinstance(problem, Cleaning) else rule
+
+
+@lean.register
+def _(problem: Cleaning, policy: Any) -> Cleaning:
+    if not isinstance(policy, _OWN):
+        return problem
+    if isinstance(problem, Synthetic) and not isinstance(policy, _COUNTING):
+        problem = replace(problem, tables=None)
+    return replace(problem, capacity=0)

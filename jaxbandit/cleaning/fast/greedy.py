@@ -1,0 +1,101 @@
+"""Greedy by visits: one operation and, if it succeeds, all until the entity is clean, in a step or a few.
+``test_greedy_in_visits_equals_the_rule`` (tests/test_cleaning_policies.py) ties it to ``cleaning/greedy.py``.
+
+Estimates begin at 0, so at most one entity ever has a higher one: that which is worked on since its first success.
+Until it is clean nothing else is chosen; then an entity is drawn from all others again, tried ones included.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxbandit.cleaning.fast.pool import PADDING, Entry, select
+from jaxbandit.cleaning.fast.pulls import Chase
+from jaxbandit.cleaning.problem import Outcome, Totals
+from jaxbandit.cleaning.records import PICK
+from jaxbandit.cleaning.view import View
+from jaxbandit.contract import brief
+from jaxbandit.grammar import Execution
+from jaxbandit.random.draws import below
+from jaxbandit.xla.fence import once
+
+
+class State(NamedTuple):
+    """``rows``: int32, shape (memory, 2), the entities tried in vain and how often; ``size``: how many they are;
+    ``met``: how many were met; ``slot`` and ``at``: the entity at hand; ``working`` (bool): whether it had a success.
+    It is drawn when it is due, as in ``random.py``."""
+
+    rows: Array
+    size: Array
+    met: Array
+    slot: Array
+    at: Entry
+    working: Array
+    totals: Totals
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class GreedyByVisits:
+    """``memory`` (static): the most entities that a run can meet."""
+
+    memory: int = field(metadata={"static": True})
+
+    execution = Execution(scratch=("rows",), masked=True)
+
+    __repr__ = brief
+
+    def init(self, view: View) -> State:
+        """Nothing met."""
+        zero = jnp.int32(0)
+        rows = jnp.zeros((self.memory + PADDING, 2), jnp.int32)
+        at = Entry(view.in_random_order(zero), zero, zero)
+        return State(rows, zero, zero, zero, at, jnp.bool_(False), Totals.zero())
+
+    def ask(self, view: View, state: State) -> Chase:
+        """Try an entity; if it has had a success, clean it to the end."""
+        return Chase(
+            entity=state.at.entity,
+            attempt=state.at.tried,
+            successes=once(view.false_values(state.at.entity) - state.at.gained),
+            cleans=jnp.where(self.done(view, state), 0, view.budget - state.totals.spent),
+            proven=state.working.astype(jnp.int32),
+        )
+
+    def tell(self, view: View, state: State, pull: Chase, outcome: Outcome) -> State:
+        """After a first success stay with the entity until it is clean."""
+        moved = outcome.cleans > 0
+        clean = moved & (outcome.removed == pull.successes)
+        after = state.at.add(outcome)
+        tried = moved & ~state.working
+        new = state.slot >= state.size
+        kept = tried & (after.gained == 0)
+        gone = tried & ~kept & ~new
+        working = (after.gained > 0) & ~clean
+        last = state.rows[jnp.clip(state.size - 1, 0, self.memory)]
+        row = jnp.where(gone, last, jnp.stack([after.entity, after.tried]))
+        rows = state.rows.at[jnp.where(kept | gone, state.slot, self.memory + PADDING)].set(row, mode="drop")
+        size = state.size + (kept & new).astype(jnp.int32) - gone.astype(jnp.int32)
+        met = state.met + (tried & new).astype(jnp.int32)
+        totals = state.totals.add(outcome, clean)
+        alive = size + view.entities - met
+        slot = jnp.minimum(below(view.choices, PICK, totals.spent, jnp.maximum(alive, 1)), size)
+        entity, again = rows[jnp.minimum(slot, self.memory)]
+        fresh = view.in_random_order(jnp.minimum(met, view.entities - 1))
+        zero = jnp.int32(0)
+        drawn = Entry(jnp.where(slot < size, entity, fresh), jnp.where(slot < size, again, zero), zero)
+        stay = working | ~moved
+        slot = jnp.where(stay, state.slot, slot)
+        return State(rows, size, met, slot, select(stay, after, drawn), working, totals)
+
+    def done(self, view: View, state: State) -> Array:
+        """The budget is spent, or no false value is left."""
+        none = ~state.working & (state.size + view.entities - state.met <= 0)
+        return (state.totals.spent >= view.budget) | none
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``Totals``."""
+        return state.totals.answer()

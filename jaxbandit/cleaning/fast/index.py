@@ -1,0 +1,183 @@
+"""index by lists. ``test_index_by_lists_equals_the_rule`` (tests/test_cleaning_policies.py) ties it to
+``cleaning/index.py``.
+
+The record with which an entity is given up says at which level it will be worth its price again. So it waits in a list
+of that level, from whose end it is taken. Fresh entities are looked for many at once.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxbandit.cleaning.fast.pool import PADDING
+from jaxbandit.cleaning.index import Known
+from jaxbandit.cleaning.problem import Outcome, Pull, Totals
+from jaxbandit.cleaning.view import View
+from jaxbandit.contract import brief
+from jaxbandit.grammar import Execution
+from jaxbandit.random.race import UNLIMITED
+from jaxbandit.xla.fence import once
+
+_NONE = 2**31 - 1
+
+
+SCANNED = 32
+"""How many entities are looked at together for one of a class."""
+
+
+class Walk(NamedTuple):
+    """Where the search for the next entity stands (int32 all).
+
+    ``stage``: number of the level; ``klass`` and ``place``: false values, descending, and place in the random order, of
+    the next fresh entity to be looked at.
+    """
+
+    stage: Array
+    klass: Array
+    place: Array
+
+
+class State(NamedTuple):
+    """``at``: the entity at hand, and ``slot`` its row. ``rows``: int32, (memory + PADDING, 5), a row for each entity
+    met: a ``Known``, and 1 + the row that is before it in its list, 0 for none; ``met``: how many they are. ``ends``:
+    int32, (levels,), 1 + the row at the end of each level's list. ``run``: see ``Execution.in_turn``."""
+
+    walk: Walk
+    at: Known
+    slot: Array
+    rows: Array
+    met: Array
+    ends: Array
+    run: Array
+    totals: Totals
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class IndexByLists:
+    """``allowed``: as in ``Index``; ``memory`` (static): the most entities that a run can meet."""
+
+    allowed: Array
+    memory: int = field(metadata={"static": True})
+
+    execution = Execution(most_lanes=64, scratch=("rows",), masked=True, in_turn=True)
+
+    __repr__ = brief
+
+    def init(self, view: View) -> State:
+        """At the first entity with the most false values."""
+        zero = jnp.int32(0)
+        walk = Walk(zero, jnp.int32(self.allowed.shape[2]), zero)
+        rows = jnp.zeros((self.memory + PADDING, 5), jnp.int32)
+        ends = jnp.zeros(self.allowed.shape[0], jnp.int32)
+        nobody = Known(zero, zero, zero, zero)
+        state = State(walk, nobody, zero, rows, zero, ends, zero, Totals.zero())
+        return self._next(view, state, jnp.bool_(True))
+
+    def _limits(self, began: Array, gained: Array) -> Array:
+        """The failures allowed at each level: int32, (levels,)."""
+        levels, rows, columns = self.allowed.shape
+        row, column = jnp.clip(began, 0, rows - 1), jnp.clip(gained, 0, columns - 1)
+        limits = lax.dynamic_slice(self.allowed, (jnp.int32(0), row, column), (levels, 1, 1)).reshape(-1)
+        return jnp.where(jnp.arange(levels) == levels - 1, UNLIMITED, limits)
+
+    def _limit(self, stage: Array, began: Array, gained: Array) -> Array:
+        limits = self._limits(began, gained)
+        return limits[jnp.clip(stage, 0, limits.shape[0] - 1)]
+
+    def _search(self, view: View, walk: Walk, ends: Array) -> Walk:
+        """The walk at the first level, from its own on, and there at the first class, that has somebody to work on.
+
+        If nobody waits in the level's list, the fresh entity at the walk's place is that one.
+        """
+        levels = self.allowed.shape[0]
+
+        def waiting(walk: Walk) -> Array:
+            return ends[jnp.minimum(walk.stage, levels - 1)] > 0
+
+        def look(carry: tuple[Walk, Array]) -> tuple[Walk, Array]:
+            walk, _ = carry
+            worth = (walk.klass > 0) & (self._limit(walk.stage, walk.klass, jnp.int32(0)) > 0)
+            place = walk.place + jnp.arange(SCANNED, dtype=jnp.int32)
+            hit = view.false_values(view.in_random_order(jnp.minimum(place, view.entities - 1))) == walk.klass
+            first = jnp.min(jnp.where(hit & (place < view.entities), place, _NONE))
+            found = worth & (first != _NONE)
+            passed = worth & ~found & (walk.place + SCANNED >= view.entities)
+            # A class not worth a try ends the level: those below it are worth less.
+            onward = Walk(
+                stage=walk.stage + (~worth).astype(jnp.int32),
+                klass=walk.klass - passed.astype(jnp.int32),
+                place=jnp.where(found, first, jnp.where(passed, 0, jnp.where(worth, walk.place + SCANNED, walk.place))),
+            )
+            return onward, found | (onward.stage >= levels) | waiting(onward)
+
+        start = walk, (walk.stage >= levels) | waiting(walk)
+        return lax.while_loop(lambda carry: ~carry[1], look, start)[0]
+
+    def _next(self, view: View, state: State, leave: Array) -> State:
+        """Where ``leave``: the next entity that is worth its price is at hand."""
+        levels, base = self.allowed.shape[0], state.run * (self.memory + PADDING)
+        # Where nothing is left, the search ends before it begins.
+        walk = self._search(view, state.walk._replace(stage=jnp.where(leave, state.walk.stage, levels)), state.ends)
+        walk = Walk(*(jnp.where(leave, new, old) for new, old in zip(walk, state.walk, strict=True)))
+        stage = jnp.minimum(walk.stage, levels - 1)
+        end = state.ends[stage]
+        again, over = (end > 0) & (walk.stage < levels), walk.stage >= levels
+        row = lax.dynamic_index_in_dim(state.rows, base + jnp.maximum(end - 1, 0), keepdims=False)
+        fresh = view.in_random_order(jnp.minimum(walk.place, view.entities - 1))
+        zero = jnp.int32(0)
+        unmet = Known(fresh, view.false_values(fresh), zero, zero)
+        at = Known(
+            *(jnp.where(leave & ~over, jnp.where(again, old, new), same)
+              for old, new, same in zip(row[:4], unmet, state.at, strict=True))
+        )  # fmt: skip
+        taken = leave & ~again & ~over
+        slot = jnp.where(leave & again, end - 1, jnp.where(taken, state.met, state.slot))
+        ends = state.ends.at[stage].set(jnp.where(leave & again, row[4], end))
+        walk = walk._replace(place=walk.place + taken.astype(jnp.int32))
+        return state._replace(walk=walk, at=at, slot=slot, met=state.met + taken.astype(jnp.int32), ends=ends)
+
+    def ask(self, view: View, state: State) -> Pull:
+        """Work on the entity at hand until its record could be worth too little.
+
+        The failures allowed do not fall as successes are gained, so the present limit can be met but not passed.
+        """
+        at = state.at
+        limit = self._limit(state.walk.stage, at.began, at.gained)
+        return Pull(
+            entity=at.entity,
+            attempt=at.tried,
+            successes=at.began - at.gained,
+            failures=jnp.where(limit == UNLIMITED, UNLIMITED, limit - (at.tried - at.gained)),
+            cleans=jnp.where(self.done(view, state), 0, view.budget - state.totals.spent),
+        )
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+        """Go on where that is still worth it, or to the next entity."""
+        outcome = Outcome(once(outcome.cleans), once(outcome.removed))
+        moved = outcome.cleans > 0
+        clean = moved & (outcome.removed == pull.successes)
+        at = state.at._replace(tried=state.at.tried + outcome.cleans, gained=state.at.gained + outcome.removed)
+        limits, failed = self._limits(at.began, at.gained), at.tried - at.gained
+        level = jnp.arange(limits.shape[0], dtype=jnp.int32)
+        given_up = moved & ~clean & (failed >= limits[jnp.clip(state.walk.stage, 0, limits.shape[0] - 1)])
+        # The first level below at which this record is worth its price.
+        later = jnp.min(jnp.where((level > state.walk.stage) & (failed < limits), level, limits.shape[0] - 1))
+        base = state.run * (self.memory + PADDING)
+        row = jnp.where(given_up, jnp.stack([*at, state.ends[later]]), 0)
+        slot = jnp.where(given_up, state.slot, self.memory)
+        rows = lax.dynamic_update_slice(state.rows, row[None], (base + slot, jnp.int32(0)))
+        ends = jnp.where((level == later) & given_up, state.slot + 1, state.ends)
+        told = state._replace(at=at, rows=rows, ends=ends, totals=state.totals.add(outcome, clean))
+        return self._next(view, told, clean | given_up)
+
+    def done(self, view: View, state: State) -> Array:
+        """The budget is spent, or every entity is clean."""
+        return (state.totals.spent >= view.budget) | (state.walk.stage >= self.allowed.shape[0])
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """See ``Totals``."""
+        return state.totals.answer()

@@ -1,0 +1,55 @@
+"""What implementations that hold the entities they met share: their records and the room for them."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxbandit.cleaning.problem import Cleaning, Outcome
+from jaxbandit.errors import BadInput
+
+PADDING = 8
+"""Rows added to a power of two, or the same row of all lanes would share a few lines of the processor's caches."""
+
+MOST_REMEMBERED = 1 << 24
+"""The most entities that a run remembers: 200 MB of them."""
+
+
+def room(problem: Cleaning) -> int:
+    """How many entities a run remembers.
+
+    Raises:
+        BadInput: for more than ``MOST_REMEMBERED``.
+    """
+    if problem.capacity > MOST_REMEMBERED:
+        raise too_many(int(problem.budget))
+    return problem.capacity
+
+
+def too_many(budget: int) -> BadInput:
+    """The error for a budget with which a run can meet more than ``MOST_REMEMBERED`` entities."""
+    allowed = f"at most {MOST_REMEMBERED} here, as this policy remembers each entity met (known-sc and ee do not)"
+    return BadInput("problem.budget", budget, allowed)
+
+
+class Entry(NamedTuple):
+    """An entity with the operations on it so far and how many of them succeeded (int32 each)."""
+
+    entity: Array
+    tried: Array
+    gained: Array
+
+    def add(self, outcome: Outcome) -> "Entry":
+        """The record after an outcome."""
+        return Entry(self.entity, self.tried + outcome.cleans, self.gained + outcome.removed)
+
+
+def select(condition: Array, yes: Entry, no: Entry) -> Entry:
+    """One of two entries."""
+    return Entry(*(jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True)))
+
+
+def row_at(rows: Array, slot: Array) -> Entry:
+    """The entry in a slot of ``rows`` (int32, (capacity, 3)); any slot may be asked for, one in use gives an entry."""
+    row = rows[jnp.clip(slot, 0, rows.shape[0] - 1)]
+    return Entry(row[0], row[1], row[2])

@@ -1,0 +1,109 @@
+"""What rules that come back to entities remember: a record of each entity met that has false values left."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxbandit.cleaning.problem import Outcome, Pull, Totals
+from jaxbandit.cleaning.view import View
+from jaxbandit.random.draws import below
+from jaxbandit.random.race import UNLIMITED
+
+PICK = 1
+"""What a word of the policy's stream is for: an entity at random."""
+
+
+class Records(NamedTuple):
+    """Arrays of int32, (capacity,), of which the first ``size`` entries are in use: an entity, the operations on it so
+    far (``tried``) and how many of them succeeded (``gained``). ``met``: how many entities were met (int32)."""
+
+    entity: Array
+    tried: Array
+    gained: Array
+    size: Array
+    met: Array
+
+    @classmethod
+    def none(cls, view: View) -> "Records":
+        """Before the first entity is met."""
+        blank, zero = jnp.zeros(view.capacity, jnp.int32), jnp.int32(0)
+        return cls(blank, blank, blank, zero, zero)
+
+    @property
+    def used(self) -> Array:
+        """Which entries are in use: bool, (capacity,)."""
+        return jnp.arange(self.entity.shape[0], dtype=jnp.int32) < self.size
+
+    def unmet(self, view: View) -> Array:
+        """How many entities were not met."""
+        return view.entities - self.met
+
+    def estimates(self) -> Array:
+        """The share of operations that succeeded, float32, (capacity,); -1 where no entity is."""
+        share = self.gained.astype(jnp.float32) / jnp.maximum(self.tried, 1).astype(jnp.float32)
+        return jnp.where(self.used, share, -1)
+
+    def highest(self, view: View) -> tuple[Array, Array]:
+        """Those of the highest estimate: which entries, and how many unmet entities, whose estimate is 0."""
+        estimates = self.estimates()
+        best = jnp.maximum(jnp.max(estimates), 0)
+        return estimates == best, jnp.where(best == 0, self.unmet(view), 0)
+
+    def pick(self, view: View, entries: Array, unmet: Array, spent: Array) -> Array:
+        """One of some entries and some unmet entities, each as likely: its entry, or ``size`` for the next unmet one.
+
+        ``spent``: the operations so far, which address the random word.
+        """
+        before = jnp.cumsum(entries, dtype=jnp.int32)
+        rank = below(view.choices, PICK, spent, jnp.maximum(before[-1] + unmet, 1))
+        return jnp.where(rank < before[-1], jnp.argmax(before > rank).astype(jnp.int32), self.size)
+
+    def one_operation(self, view: View, entry: Array) -> Pull:
+        """One operation on the entity of an entry, or on the next unmet one."""
+        known = entry < self.size
+        fresh = view.in_random_order(jnp.minimum(self.met, view.entities - 1))
+        entity = jnp.where(known, self.entity[entry], fresh)
+        gained = jnp.where(known, self.gained[entry], 0)
+        return Pull(
+            entity=entity,
+            attempt=jnp.where(known, self.tried[entry], 0),
+            successes=view.false_values(entity) - gained,
+            failures=jnp.int32(UNLIMITED),
+            cleans=jnp.int32(1),
+        )
+
+    def after(self, entry: Array, pull: Pull, outcome: Outcome) -> "Records":
+        """With the outcome of ``one_operation``. The last entity takes the place of one that is clean."""
+        known = entry < self.size
+        clean = outcome.removed == pull.successes
+        end = self.size - known.astype(jnp.int32)  # the last entry in use, or the first that is not
+        old = jnp.where(known, self.gained[entry], 0)
+        told = (pull.entity, pull.attempt + outcome.cleans, old + outcome.removed)
+        entity, tried, gained = (
+            column.at[entry].set(jnp.where(clean, jnp.where(known, column[end], column[entry]), value))
+            for column, value in zip(self[:3], told, strict=True)
+        )
+        met = self.met + (~known).astype(jnp.int32)
+        return Records(entity, tried, gained, end + (~clean).astype(jnp.int32), met)
+
+
+class State(NamedTuple):
+    """Of a rule that makes one operation after the other."""
+
+    records: Records
+    totals: Totals
+
+    @classmethod
+    def begin(cls, view: View) -> "State":
+        """Nothing met."""
+        return cls(Records.none(view), Totals.zero())
+
+    def after(self, entry: Array, pull: Pull, outcome: Outcome) -> "State":
+        """With the outcome of an operation on the entity of an entry."""
+        clean = outcome.removed == pull.successes
+        return State(self.records.after(entry, pull, outcome), self.totals.add(outcome, clean))
+
+    def over(self, view: View) -> Array:
+        """Whether the budget is spent, or no false value is left (bool)."""
+        return (self.totals.spent >= view.budget) | (self.records.size + self.records.unmet(view) <= 0)

@@ -1,0 +1,95 @@
+"""Tuning with a certified answer: which policy, with which parameters, and how sure that is.
+
+``plan.py`` reads what is asked, ``search.py`` proposes candidates, ``judge.py`` compares them on runs that the search
+did not use, ``values.py`` has these runs computed and stored, ``run.py`` is the whole of it.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jaxbandit.progress import Progress, shown
+from jaxbandit.study import folder
+from jaxbandit.study.run import facts
+from jaxbandit.study.spec import Study
+from jaxbandit.tuning.run import Tuned, record, tuned
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class Tuning(NamedTuple):
+    """What ``tune`` found: the candidates that were judged, and the verdict as ``verdict.json`` has it."""
+
+    data: "xr.Dataset"
+    verdict: dict[str, Any]
+
+
+def tune(
+    study: Study | Mapping[str, Any], out: Path | str | None = None, *, progress: Progress | bool = True, **table: Any
+) -> Tuning:
+    """Finds the best policy and parameters for each problem of a study, and says how sure that is.
+
+    Args:
+        study: of ``load_study`` or ``experiment``, or what ``Study.of`` takes; its ``runs`` are not used.
+        out: a folder that keeps the runs, so that an interrupted tuning goes on, and one with more ``most_runs`` or
+            ``candidates`` uses what was run before; None to keep nothing.
+        progress: called with a ``Status`` whenever that changes; shown on stderr where True, nowhere where False.
+        table: keys of the table ``[tune]``, as ``metric="regret", space={"beta": {"from": 0.76, "to": 0.99}}``; they go
+            before those of the study. See ``docs/tuning.md``.
+
+    Returns:
+        A dataset of the candidates (dimension ``candidate``) with their mean, interval, runs and fate, and the verdict.
+
+    Raises:
+        BadInput: naming the key that is wrong; where the policies have no value of the metric; where ``out`` is the
+            folder of something else.
+    """
+    if not isinstance(study, Study):
+        study = Study.of(study, counted=False)
+    study = replace(study, tune={**study.tune, **table})
+    with ExitStack() as held:
+        tell = held.enter_context(shown(progress, "tuning", ""))
+        place = Path(out if out is not None else held.enter_context(tempfile.TemporaryDirectory()))
+        held.enter_context(claimed(study, place))
+        found = tuned(study, place, tell)
+    return Tuning(_dataset(found), record(found))
+
+
+def claimed(study: Study, out: Path) -> Any:
+    """Makes a folder that of this study's tuning, which may be given more runs, policies and candidates."""
+    return folder.claimed(
+        out, {"tune": study.identity()}, facts(study), {**study.canonical(), "tune": dict(study.tune)}
+    )
+
+
+def _dataset(found: list[Tuned]) -> "xr.Dataset":
+    import numpy as np
+    import xarray as xr
+
+    rows = [(each, number, row) for each in found for number, row in enumerate(each.rows())]
+    names = list(dict.fromkeys(name for _, _, row in rows for name in row["params"]))
+    numbers = {
+        "mean": [row["mean"] for *_, row in rows], "ci_low": [row["ci_low"] for *_, row in rows],
+        "ci_high": [row["ci_high"] for *_, row in rows], "runs": [row["runs"] for *_, row in rows],
+    }  # fmt: skip
+    data = xr.Dataset({name: ("candidate", np.array(values, float)) for name, values in numbers.items()})
+    data["runs"] = data["runs"].astype(int)
+    data["fate"] = "candidate", [each.fate(number) for each, number, _ in rows]
+    data = data.assign_coords(policy=("candidate", [row["policy"] for *_, row in rows]))
+    for name in names:
+        column = [row["params"].get(name) for *_, row in rows]
+        numeric = all(
+            value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in column
+        )
+        texts = ["" if value is None else str(value) for value in column]
+        floats = np.array([np.nan if value is None else value for value in column], float) if numeric else texts
+        data = data.assign_coords({name: ("candidate", floats)})
+    data.attrs["metric"] = found[0].plan.metric.name
+    return data
+
+
+__all__ = ["Tuned", "Tuning", "claimed", "tune", "tuned"]

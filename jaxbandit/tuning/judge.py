@@ -1,0 +1,229 @@
+"""Which of several candidates is best, with a confidence that holds whenever the judge stops.
+
+The candidates are fixed before the judge sees a run. In run number r each has a value; runs of one number share their
+randomness, so candidates are compared by the differences of their values, run by run. For each ordered pair the judge
+has a lower bound of the mean difference that holds at all numbers of runs at once. It tells two things: one candidate
+is better than another, which is then out, or one is at most ``within`` below another, and *covers* it. The judge stops
+when one candidate is left (*best*), when the leader covers all that are left (*within*), or when the runs are spent
+(*undecided*). What the leader covers is not run on, unless another leads that does not cover it.
+
+The bounds. A Brownian motion falls below the line a + b n under its mean with probability exp(-2 a b / variance), at
+any n. So mean - a / n - b is a lower bound at every n. It is sharpest for one size of difference; the judge keeps
+lines for several, which share the error: most goes to the one for differences of the size of ``within``, where the
+last candidates are told apart. Sums of many values are close to a Brownian motion whatever the values' distribution,
+which is why no candidate is judged before ``LEAST`` runs; the variance is that of the runs so far, with Student's
+correction. Only pairs with the truly best candidate can mislead, so k candidates share the error as k - 1.
+``benchmarks/verdicts.py`` measures how often verdicts are right, and what they cost.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+LEAST = 64
+"""The runs of each candidate at the first look."""
+
+_SHARE, _STEP, _LINES = 0.95, 4.0, 6
+"""The part of the error that the line for differences as large as ``within`` has; by how much the next line's
+differences are larger; and how many lines there are."""
+
+_SLOPE = 0.8
+"""A line's b, as a part of the size of the differences that it is for. Near 1 it decides such differences soonest and
+equal candidates late."""
+
+Verdict = Literal["best", "within", "undecided"]
+
+
+@dataclass
+class Judge:
+    """Judges candidates 0 to ``count - 1``, of which higher values are better.
+
+    Attributes:
+        count: how many candidates there are.
+        within: a difference that does not matter, at least 0.
+        relative: whether ``within`` is a share of the mean's size; the means then have one sign.
+        confidence: the probability that a verdict is right, below 1.
+        cap: the most runs that a candidate can have; it tells which differences can be seen where ``within`` is 0.
+        binary: whether values are 0 or 1. Then two more runs in which the two candidates differ are added to each
+            variance, as a difference that was not seen yet may be rare.
+        bounded: whether values are from 0 to 1. Two candidates that never differed are taken as if two more runs had
+            differed by 1, or else by as much as values ranged.
+        runs: of each candidate that is in question.
+        eliminated: by candidate that is out, the one that is surely better, and the runs that showed it.
+        failed: by candidate that has no value in some run, how many such runs were seen; it is out.
+        history: after each look, the runs, the candidates that are not out, and those of them still in question.
+    """
+
+    count: int
+    within: float
+    relative: bool = False
+    confidence: float = 0.95
+    cap: int = 1 << 20
+    binary: bool = False
+    bounded: bool = False
+    runs: int = 0
+    eliminated: dict[int, tuple[int, int]] = field(default_factory=dict)
+    failed: dict[int, int] = field(default_factory=dict)
+    history: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._values = [np.zeros(0) for _ in range(self.count)]
+        self._covers = np.zeros((self.count, self.count), bool)
+        self._active = list(range(self.count))
+        self._alive = np.ones(self.count, bool)
+        self._centre = np.zeros(self.count)
+        self._sums = np.zeros(self.count)
+        self._low, self._high = np.full(self.count, np.inf), np.full(self.count, -np.inf)
+        self._products = np.zeros((0, 0))
+        self._summed: list[int] = []
+        self._upto = 0
+        self._scale = math.nan
+
+    def missing(self, runs: int) -> dict[int, int]:
+        """The candidates in question, each with the first of its runs below ``runs`` that the judge has not seen."""
+        return {one: self._values[one].size for one in self._active if self._values[one].size < runs}
+
+    def decide(self, runs: int, values: Mapping[int, np.ndarray]) -> Verdict:
+        """The verdict after ``runs`` runs of all in question. *undecided* may change with more, the others are final.
+
+        ``values``: of what was ``missing``, float64 of shape (runs that were missing,).
+        """
+        self.runs = runs
+        for one, own in values.items():
+            if not np.isfinite(own).all():
+                self.failed[one] = int((~np.isfinite(own)).sum())
+                self._alive[one] = False
+            elif not self._values[one].size:
+                self._centre[one] = own.mean()
+            self._values[one] = np.concatenate([self._values[one], own])
+            self._sums[one] += (own - self._centre[one]).sum()
+            self._low[one], self._high[one] = min(self._low[one], own.min()), max(self._high[one], own.max())
+        self._active = [one for one in self._active if self._alive[one]]
+        verdict = self._verdict(runs)
+        self.history.append((runs, int(self._alive.sum()), len(self._active) if verdict == "undecided" else 1))
+        return verdict
+
+    def _verdict(self, runs: int) -> Verdict:
+        while True:
+            self._sum_up()
+            self._compare()
+            if not self._active:
+                return "undecided"
+            leader = self.chosen
+            behind = self._alive & ~self._covers[leader]
+            behind[leader] = False
+            if not behind.any():
+                return "best" if self._alive.sum() == 1 else "within"
+            self._active = [one for one in range(self.count) if behind[one] or one == leader]
+            if self.missing(runs) or len(self._active) == len(self._summed):
+                return "undecided"
+
+    @property
+    def chosen(self) -> int:
+        """The candidate that leads: of the highest mean among those in question."""
+        return max(self._active, key=lambda one: (int((self._covers[one] & self._alive).sum()), self.mean(one)))
+
+    @property
+    def survivors(self) -> list[int]:
+        """The candidates that are not out."""
+        return np.flatnonzero(self._alive).tolist()
+
+    def mean(self, one: int) -> float:
+        """The mean of a candidate's runs so far."""
+        return float(self._centre[one] + self._sums[one] / self._values[one].size)
+
+    def values(self, one: int) -> np.ndarray:
+        """A candidate's values so far, float64 of shape (runs,)."""
+        return self._values[one]
+
+    def _sum_up(self) -> None:
+        """Products of the runs of each two in question, about a value near their means."""
+        start = self._upto if self._summed == self._active else 0
+        kept = [self._summed.index(one) for one in self._active if one in self._summed]
+        if start == 0 and len(kept) == len(self._active) and self._upto:
+            self._products, start = self._products[np.ix_(kept, kept)], self._upto
+        elif start == 0:
+            self._products = np.zeros((len(self._active), len(self._active)))
+        if self._active:
+            offset = np.stack([self._values[one][start : self.runs] - self._centre[one] for one in self._active])
+            self._products = self._products + offset @ offset.T
+        self._summed, self._upto = list(self._active), self.runs
+
+    def _compare(self) -> None:
+        """What the runs show of each two in question: who is out, and who covers whom."""
+        if len(self._active) < 2:
+            return
+        if math.isnan(self._scale):
+            self._scale = self._size()
+        active = np.array(self._active)
+        lower = self._lower(np.ones(len(active)))
+        if self.relative:
+            close = self._lower(self._factors()) > 0
+        else:
+            close = lower > -self.within if self.within else np.zeros(lower.shape, bool)
+        self._covers[np.ix_(active, active)] |= close
+        better = lower > 0
+        for place in np.flatnonzero(better.any(0)):
+            self.eliminated[self._active[place]] = (self._active[int(np.argmax(better[:, place]))], self.runs)
+            self._alive[self._active[place]] = False
+        self._active = [one for one in self._active if self._alive[one]]
+        self._sum_up()
+
+    def _means(self) -> np.ndarray:
+        means: np.ndarray = self._centre[self._active] + self._sums[self._active] / self.runs
+        return means
+
+    def _factors(self) -> np.ndarray:
+        """What another's value is multiplied by, so that no less than that is within of it; costs are negative here."""
+        return np.where(self._means() > 0, 1 - self.within, 1 + self.within)
+
+    def _size(self) -> float:
+        """The difference that the first line is for."""
+        if self.within > 0:
+            return self.within * (float(np.abs(self._means()).max()) if self.relative else 1.0)
+        return 3 * math.sqrt(float(np.median(self._variance(np.ones(len(self._active))))) / self.cap)
+
+    def _variance(self, factors: np.ndarray) -> np.ndarray:
+        """Of the differences of each two in question: the first less its factor times the second."""
+        variance = self._plain_variance(factors)
+        own = np.diag(self._products)
+        equal = self._plain_variance(np.ones(len(own))) <= 1e-12 * (own[:, None] + own) / self.runs
+        most = 1.0 if self.bounded else float(self._high[self._active].max() - self._low[self._active].min())
+        rare = 2 * most**2 / self.runs
+        more: np.ndarray = variance + (rare if self.binary else np.where(equal, rare, 0))
+        return more
+
+    def _plain_variance(self, factors: np.ndarray) -> np.ndarray:
+        n, factor = self.runs, factors[:, None]
+        own, sums = np.diag(self._products), self._sums[self._active]
+        total = sums[:, None] - factor * sums
+        squares = own[:, None] + factor**2 * own - 2 * factor * self._products
+        variance: np.ndarray = np.maximum(squares - total**2 / n, 0) / (n - 1)
+        return variance
+
+    def _lower(self, factors: np.ndarray) -> np.ndarray:
+        """Lower bounds of the mean differences, as ``_variance``; of a candidate and itself there is none."""
+        n, means, variance = self.runs, self._means(), self._variance(factors)
+        error = (1 - self.confidence) / (self.count - 1) / (2 if self.relative else 1)
+        shares = [_SHARE, *[(1 - _SHARE) / (_LINES - 1)] * (_LINES - 1)]
+        half = np.full(variance.shape, np.inf)
+        for number, share in enumerate(shares):
+            slope = _SLOPE * self._scale * _STEP**number
+            if slope:
+                half = np.minimum(half, variance * _exponent(error * share, n) / (2 * slope * n) + slope)
+        np.fill_diagonal(half, np.inf)
+        bound: np.ndarray = means[:, None] - factors[:, None] * means - half
+        return bound
+
+
+def _exponent(error: float, runs: int) -> float:
+    """ln(1 / error), more where the variance is one of few runs, as Student's quantile is more than the normal one.
+
+    By the first terms of Fisher and Cornish's expansion of that quantile.
+    """
+    z, free = math.sqrt(2 * math.log(1 / error)), runs - 1
+    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    return t * t / 2

@@ -1,0 +1,223 @@
+"""How much of a parameter of the problem, such as its budget, a policy needs for a metric to reach a value.
+
+The metric is taken to improve, or to worsen, all the way along the parameter. The range between a value that surely
+does not reach it and one that surely does is halved again and again; all values share their runs' randomness. A value
+is settled when the interval of its mean, which holds at any number of runs, leaves the goal out.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from jaxbandit.devices import use_all_cores
+from jaxbandit.engine import Batch
+from jaxbandit.errors import BadInput
+from jaxbandit.progress import Progress, Status, shown
+from jaxbandit.registry import Metric, measured
+from jaxbandit.study.spec import Configuration, Study
+from jaxbandit.study.summary import Always, Moments, Row
+
+LOOKS = 40
+"""Values of the parameter that share the error of a policy's answer; a range of 2^31 needs 31."""
+
+_FIRST, _ROOM = 256, 1 << 12
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a policy needs.
+
+    Attributes:
+        policy: label.
+        low, high: the value needed is above ``low``, which surely does not reach the goal, and at most ``high``, which
+            surely does. None where the range ends first: with ``low`` None even its first value reaches the goal, with
+            ``high`` None not even its last one does, or one could not be told apart from the goal.
+        mean: of the metric at ``high``, or at the end of the range.
+        runs: of all values together.
+    """
+
+    kind: str
+    policy: str
+    params: Mapping[str, Any]
+    low: int | None
+    high: int | None
+    mean: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class Goal:
+    """``metric`` is to be at least ``value``, or at most that where lower is better."""
+
+    metric: Metric
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.metric.name} {'<=' if self.metric.lower_is_better else '>='} {self.value:g}"
+
+
+def goal(study: Study, metric: str | None, reach: float) -> Goal:
+    """Raises:
+    BadInput: for a metric that the family does not have.
+    """
+    metrics = {each.name: each for each in study.family.metrics}
+    name = metric or next(iter(metrics))
+    if name not in metrics:
+        raise BadInput("--metric", name, f"one of {', '.join(metrics)}")
+    if not math.isfinite(reach):
+        raise BadInput("--reach", reach, "a finite number")
+    return Goal(metrics[name], reach)
+
+
+def needed(
+    study: Study, wanted: Goal, parameter: str = "budget", low: int | None = None, high: int | None = None,
+    within: float = 0.02, most_runs: int = 1_000_000, progress: Progress | bool = True,
+) -> list[Reached]:  # fmt: skip
+    """What each policy of a study needs, with 95 % confidence each.
+
+    Args:
+        study: its value of ``parameter`` is not used; other swept parameters are not allowed.
+        wanted: of ``goal``.
+        parameter: of the problem, a whole number.
+        low, high: the range to look in; where None, the least and the greatest value that the study sweeps, or a
+            64th and 64 times the one that it gives.
+        within: the range is halved until its ends are this near to each other, as a share.
+        most_runs: of a policy, all values together.
+
+    Raises:
+        BadInput: naming the argument, and for values that the problem or a policy cannot have.
+    """
+    use_all_cores()
+    first, last = _range(study, parameter, low, high)
+    if not 0 < within < 10:
+        raise BadInput("--within", within, "a share above 0, as 0.02")
+    # Of policies, tuned to a value or not, those at the first value stand for all.
+    labels = [each.label for each in _at(study, parameter, first)]
+    found = []
+    with shown(progress, "planning", "policies") as tell:
+        for number, label in enumerate(labels):
+
+            def doing(value: int, runs: int, number: int = number, label: str = label) -> None:
+                tell(Status(number, len(labels), f"{label}: {parameter} {value:,}, {runs:,} runs"))
+
+            search = _Search(study, wanted, parameter, number, most_runs, doing)
+            found.append(search.between(first, last, within))
+    return found
+
+
+def _range(study: Study, parameter: str, low: int | None, high: int | None) -> tuple[int, int]:
+    names = [each.name for each in study.kind.parameters]
+    if parameter not in names:
+        raise BadInput("--parameter", parameter, f"a parameter of the problem: {', '.join(names)}")
+    others = [name for name in study.sweep if name != parameter]
+    if others:
+        raise BadInput("sweep", ", ".join(others), f"one value each; only {parameter} is looked for")
+    given = study.sweep.get(parameter, [study.problem[parameter]] if parameter in study.problem else [])
+    numbers = [value for value in given if isinstance(value, int) and not isinstance(value, bool)]
+    if len(numbers) == 1:
+        numbers = [max(1, numbers[0] // 64), 64 * numbers[0]]
+    if (low is None or high is None) and not numbers:
+        raise BadInput("--from", "missing", f"the range of {parameter} to look in, --from and --to")
+    first, last = low if low is not None else min(numbers), high if high is not None else max(numbers)
+    if not 1 <= first < last <= 2**31 - 1:
+        raise BadInput("--from", first, f"at least 1 and below --to, {last}")
+    return first, last
+
+
+def _at(study: Study, parameter: str, value: int) -> list[Configuration]:
+    sweep = {name: values for name, values in study.sweep.items() if name != parameter}
+    return replace(study, problem={**study.problem, parameter: value}, sweep=sweep).configurations()
+
+
+@dataclass
+class _Search:
+    """Of one policy, number ``place`` of the study."""
+
+    study: Study
+    wanted: Goal
+    parameter: str
+    place: int
+    most_runs: int
+    tell: Any
+    runs: int = 0
+    means: dict[int, float] = field(default_factory=dict)
+
+    def between(self, first: int, last: int, within: float) -> Reached:
+        member = _at(self.study, self.parameter, first)[self.place]
+        ends = self._reaches(first), self._reaches(last)
+        low, high = (first, last) if ends[0] is not True else (last, first)
+        if None in ends or ends[0] == ends[1]:
+            both = ends[0] is True and ends[1] is True
+            return self._made(member, None if both else last, first if both else None)
+        while abs(high - low) > max(1, within * min(low, high)):
+            middle = round(math.sqrt(low * high))
+            if middle in (low, high):
+                middle = (low + high) // 2
+            answer = self._reaches(middle)
+            if answer is None:
+                break
+            low, high = (low, middle) if answer else (middle, high)
+        return self._made(member, low, high)
+
+    def _made(self, member: Configuration, low: int | None, high: int | None) -> Reached:
+        own = {name: value for name, value in member.params.items() if name != self.parameter}
+        at = high if high is not None else low
+        return Reached(member.name, member.label, own, low, high, self.means.get(at or 0, math.nan), self.runs)
+
+    def _reaches(self, value: int) -> bool | None:
+        """Whether the goal is surely reached there (True) or surely not (False); None where the runs do not tell."""
+        member = _at(self.study, self.parameter, value)[self.place]
+        batch = Batch([(member.problem, member.policy)])
+        metric, total, always = self.wanted.metric, Moments(self.wanted.metric.binary, self.wanted.metric.share), None
+        for start, stop in self._stages():
+            self.tell(value, stop)
+            answers = batch.run([0], runs=stop - start, seed=self.study.seed, first_run=start, room=_ROOM)
+            answers.pop("endless")
+            values = measured(metric, member.setting, {name: own[0] for name, own in answers.items()})
+            if not np.isfinite(values).all():
+                raise BadInput("--metric", metric.name, f"one that has a value in each run of {member.label}")
+            total.add(values)
+            self.runs += stop - start
+            self.means[value] = total.mean
+            always = always or Always(4 * _FIRST, 0.05 / LOOKS)
+            low, high = always.interval(total)
+            if not low <= self.wanted.value <= high or (low == high and not total.variance):
+                better = total.mean >= self.wanted.value
+                return total.mean <= self.wanted.value if metric.lower_is_better else better
+        return None
+
+    def _stages(self) -> Iterator[tuple[int, int]]:
+        start, stop = 0, _FIRST
+        while self.runs + stop - start <= self.most_runs:
+            yield start, stop
+            start, stop = stop, 2 * stop
+
+
+def rows_of(found: Sequence[Reached], wanted: Goal, parameter: str) -> list[Row]:
+    """Rows as a summary has them: the value that surely reaches the goal, with the range that was told."""
+    return [
+        Row(
+            policy=each.kind, params=dict(each.params), metric=f"{parameter} for {wanted}",
+            mean=None if each.high is None else float(each.high),
+            ci_low=None if each.low is None else float(each.low),
+            ci_high=None if each.high is None else float(each.high), runs=each.runs,
+        )
+        for each in found
+    ]  # fmt: skip
+
+
+def sentence(each: Reached, wanted: Goal, parameter: str) -> str:
+    """What a policy needs, in words."""
+    if each.high is None:
+        return f"{each.policy}: {wanted} is not surely reached up to {parameter} {each.low:,} (there {each.mean:.4g})"
+    if each.low is None:
+        return f"{each.policy}: {wanted} is reached all the way from {parameter} {each.high:,} on ({each.mean:.4g})"
+    if each.low > each.high:
+        return f"{each.policy}: {wanted} up to a {parameter} of {each.high:,}, and no longer at {each.low:,} (at 95 %)"
+    return f"{each.policy}: {wanted} takes a {parameter} above {each.low:,} and at most {each.high:,} (at 95 %)"
+
+
+__all__ = ["Goal", "Reached", "goal", "needed", "rows_of", "sentence"]

@@ -1,0 +1,253 @@
+"""Tuning a study: candidates are found, frozen, and judged on runs that the search did not use."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxbandit.conformance import check_once
+from jaxbandit.devices import use_all_cores
+from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Problem
+from jaxbandit.progress import Progress
+from jaxbandit.study import folder
+from jaxbandit.study.spec import Configuration, Study
+from jaxbandit.study.summary import Moments, Row, dumps, plain, show
+from jaxbandit.tuning.judge import LEAST, Judge, Verdict
+from jaxbandit.tuning.plan import MOST_CANDIDATES, Plan
+from jaxbandit.tuning.search import Point, finalists
+from jaxbandit.tuning.values import Values
+
+VERDICT, CANDIDATES = "verdict.json", "candidates.json"
+_GROWTH = 1.1
+_SEARCH_RUNS = 1 << 31
+"""The number of the search's first run: the judge's begin at 0, as those of ``jaxbandit run`` do."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The outcome of tuning for one problem.
+
+    Attributes:
+        plan: what was asked.
+        params: of the problem, where several are swept.
+        verdict: "best", "within" or "undecided".
+        candidates: that were judged, in the order in which they were proposed.
+        judge: what it saw of them, by their number.
+        runs: of all candidates, the search's included.
+        searched: the runs of the search alone.
+        promising: the candidate with the highest mean in the search, and that mean; None where all are judged.
+    """
+
+    plan: Plan
+    params: Mapping[str, Any]
+    verdict: Verdict
+    candidates: Sequence[Configuration]
+    judge: Judge
+    runs: int
+    searched: int
+    promising: tuple[Configuration, float] | None
+
+    @property
+    def chosen(self) -> int:
+        """The number of the candidate that is chosen."""
+        return self.judge.chosen
+
+    def mean(self, number: int) -> float:
+        """A candidate's mean of the metric."""
+        return self.plan.sign * self.judge.mean(number)
+
+    def fate(self, number: int) -> str:
+        """What became of a candidate: "chosen", "survivor", "eliminated" or "failed"."""
+        if number == self.chosen:
+            return "chosen"
+        if number in self.judge.failed:
+            return "failed"
+        return "eliminated" if number in self.judge.eliminated else "survivor"
+
+    def rows(self) -> list[Row]:
+        """Each candidate's mean of the metric, with its 95 % interval, as a summary has them."""
+        metric, rows = self.plan.metric, []
+        for number, each in enumerate(self.candidates):
+            moments = Moments(metric.binary, metric.share)
+            moments.add(self.plan.sign * self.judge.values(number))
+            rows.append(moments.row(each.name, each.params, metric.name, None))
+        return rows
+
+    def leading(self, most: int = 10) -> list[Row]:
+        """The rows of the best candidates, the chosen one first."""
+        order = sorted(range(len(self.candidates)), key=lambda one: (one in self.judge.failed, -self.judge.mean(one)))
+        rows = self.rows()
+        return [rows[self.chosen], *[rows[number] for number in order if number != self.chosen][: most - 1]]
+
+    def record(self) -> dict[str, Any]:
+        """The verdict, JSON-ready: see ``docs/tuning.md``."""
+
+        def named(number: int) -> dict[str, Any]:
+            return {"policy": self.candidates[number].name, "params": self.candidates[number].params}
+
+        survivors = [named(number) for number in self.judge.survivors]
+        return {
+            "verdict": self.verdict, "chosen": named(self.chosen), "survivors": survivors, "within": self.plan.within,
+            "relative": self.plan.relative, "confidence": self.plan.confidence, "metric": self.plan.metric.name,
+            "mean": self.mean(self.chosen), "runs": self.runs, "search_runs": self.searched,
+            "candidates": len(self.candidates), "best_seen": self._best_seen(),
+            "failed": [{**named(number), "runs": runs} for number, runs in sorted(self.judge.failed.items())],
+        }  # fmt: skip
+
+    def _best_seen(self) -> dict[str, Any]:
+        """What looked best before it was judged, and why it was not chosen, if it was not."""
+        number = max(range(len(self.candidates)), key=lambda one: (one not in self.judge.failed, self.judge.mean(one)))
+        each, mean = self.candidates[number], self.mean(number)
+        if self.promising is not None:
+            each, mean = self.promising
+            number = next((at for at, one in enumerate(self.candidates) if one.label == each.label), -1)
+        return {"policy": each.name, "params": each.params, "mean": mean, "not_chosen": self._why_not(number)}
+
+    def _why_not(self, number: int) -> str | None:
+        if number == self.chosen:
+            return None
+        if number in self.judge.failed:
+            return f"it has no value in {self.judge.failed[number]} runs"
+        if number in self.judge.eliminated:
+            better, runs = self.judge.eliminated[number]
+            return f"{self.candidates[better].label} is surely better after {runs:,} runs of each"
+        if number < 0:
+            return "other candidates were ahead of it when the search had given them more runs"
+        return "the chosen one is surely within of it" if self.verdict == "within" else "it is among the survivors"
+
+    def sentences(self) -> list[str]:
+        """The verdict in words."""
+        plan, chosen = self.plan, self.candidates[self.chosen]
+        size = f"{plan.within:.3g}" if not plan.relative else f"{100 * plan.within:.3g} %"
+        sure = f"{100 * plan.confidence:.4g} %"
+        said = {
+            "best": f"is the best of {len(self.candidates)} candidates, at {sure}",
+            "within": f"is within {size} of the best of {len(self.candidates)} candidates, at {sure}",
+            "undecided": f"has the highest mean; undecided among {len(self.judge.survivors)} candidates",
+        }[self.verdict]
+        if self.verdict == "undecided" and plan.metric.lower_is_better:
+            said = said.replace("highest", "lowest")
+        where = f"{show(self.params)}: " if self.params else ""
+        lines = [f"{where}{chosen.label} {said}: {plan.metric.name} {self.mean(self.chosen):.5g} ({self.runs:,} runs)"]
+        seen = self._best_seen()
+        if seen["not_chosen"]:
+            best = f"{seen['policy']}{', ' + show(seen['params']) if seen['params'] else ''}"
+            lines.append(f"{best} looked best, with {seen['mean']:.5g}; not chosen: {seen['not_chosen']}")
+        for number, runs in sorted(self.judge.failed.items()):
+            lines.append(f"{self.candidates[number].label} is left out: no {plan.metric.name} in {runs} runs")
+        if self.verdict == "undecided":
+            names = [self.candidates[number].label for number in self.judge.survivors]
+            lines.append(f"not told apart: {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}")
+        return lines
+
+
+def tuned(study: Study, out: Path, tell: Progress) -> list[Tuned]:
+    """Tunes a study for each of its problems, in a folder that is its own; see ``jaxbandit.tune``."""
+    use_all_cores()
+    plan = Plan.of(study)
+    found = [_tuned(study, plan, setting, params, out, tell) for setting, params in study.settings()]
+    folder.write(out / VERDICT, _json(record(found)))
+    folder.write(out / CANDIDATES, dumps([row for each in found for row in each.rows()]))
+    return found
+
+
+def record(found: Sequence[Tuned]) -> dict[str, Any]:
+    """The content of ``verdict.json``: of one problem, or a list of them under ``problems``."""
+    if len(found) == 1:
+        return found[0].record()
+    return {"problems": [{"problem": dict(each.params), **each.record()} for each in found]}
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(plain("verdict", value), indent=1) + "\n").encode()
+
+
+def _check(study: Study, plan: Plan, setting: Any, problem: Problem, params: Mapping[str, Any]) -> None:
+    """Looks at a policy of each kind that is not of this package: see ``jaxbandit.check``."""
+    if not study.family.checked:
+        middle = [
+            (each.kind, {**each.given, **{name: axis.at(0.5) for name, axis in each.axes.items()}})
+            for each in plan.policies
+        ]
+        some = [study.configuration(setting, problem, params, kind, given) for kind, given in middle]
+        check_once((problem, each.policy) for each in some)
+
+
+def _tuned(study: Study, plan: Plan, setting: Any, params: Mapping[str, Any], out: Path, tell: Progress) -> Tuned:
+    problem = setting.problem()
+    _check(study, plan, setting, problem, params)
+
+    def built(points: Sequence[Point]) -> tuple[list[Configuration], list[int]]:
+        return _distinct(
+            [study.configuration(setting, problem, params, plan.policies[at].kind, given) for at, given in points]
+        )
+
+    looks = Values(study, plan.metric, out / "search.zarr", _SEARCH_RUNS, tell, "searching")
+    seen: dict[str, tuple[Configuration, float]] = {}
+
+    def means(points: Sequence[Point], runs: int) -> np.ndarray:
+        members, places = built(points)
+        if looks.spent + len(members) * runs > plan.most_runs:
+            raise BadInput("tune.most_runs", plan.most_runs, f"more; the search alone has used {looks.spent:,}")
+        looks.prepare(members)
+        values = looks.read(range(len(members)), [0] * len(members), runs)
+        found = np.array([own.mean() for own in values])
+        seen.update((each.label, (each, float(mean))) for each, mean in zip(members, found, strict=True))
+        scores: np.ndarray = plan.sign * found[places]
+        return scores
+
+    members, _ = built(finalists(plan, means, study.seed))
+    values = Values(study, plan.metric, out / "results.zarr", 0, tell, "judging")
+    values.prepare(members)
+    judge, verdict = _judged(plan, values, members, looks.spent)
+    finite = [each for each in seen.values() if np.isfinite(each[1])]
+    promising = max(finite, key=lambda each: plan.sign * each[1]) if finite else None
+    own = {name: params[name] for name in study.sweep}
+    return Tuned(plan, own, verdict, members, judge, looks.spent + values.spent, looks.spent, promising)
+
+
+def _distinct(members: Sequence[Configuration]) -> tuple[list[Configuration], list[int]]:
+    """The configurations whose policies differ, and the place of each one's policy among them."""
+    found: dict[Any, int] = {}
+    kept: list[Configuration] = []
+    places = []
+    for each in members:
+        leaves, structure = jax.tree.flatten(each.policy)
+        arrays = map(np.asarray, leaves)
+        key = (structure, tuple((leaf.shape, str(leaf.dtype), leaf.tobytes()) for leaf in arrays))
+        if key not in found:
+            found[key] = len(kept)
+            kept.append(each)
+        places.append(found[key])
+    return kept, places
+
+
+def _judged(plan: Plan, values: Values, members: Sequence[Configuration], searched: int) -> tuple[Judge, Verdict]:
+    """Runs the candidates that are in question, a tenth more each time, until there is a verdict."""
+    if len(members) > MOST_CANDIDATES or searched + len(members) * LEAST > plan.most_runs:
+        raise BadInput(
+            "tune.most_runs", plan.most_runs,
+            f"at least {searched + len(members) * LEAST:,}, for {len(members)} candidates with {LEAST} runs each",
+        )  # fmt: skip
+    judge = Judge(
+        len(members), plan.within, plan.relative, plan.confidence, plan.most_runs // len(members),
+        plan.metric.binary, plan.metric.binary or plan.metric.share,
+    )  # fmt: skip
+    verdict: Verdict = "undecided"
+    target = LEAST
+    while verdict == "undecided" and judge.survivors:
+        missing = judge.missing(target)
+        if searched + values.spent + sum(target - first for first in missing.values()) > plan.most_runs:
+            break
+        read = values.read(list(missing), list(missing.values()), target)
+        verdict = judge.decide(target, {one: plan.sign * own for one, own in zip(missing, read, strict=True)})
+        if not judge.missing(target):
+            target = max(target + 1, int(_GROWTH * target))
+    if not judge.survivors:
+        raise BadInput("tune.metric", plan.metric.name, "one that has a value in each run of some candidate")
+    return judge, verdict

@@ -1,0 +1,171 @@
+"""Searches: which candidates are worth judging. Each is deterministic, and asks for means of many candidates at once.
+
+*grid* and *sobol* propose all their points at once, and all of them are judged. The others look first: *halving* drops
+the worse half of the points again and again while the rest gets twice the runs, *optuna* proposes by what it has seen,
+*gradient* climbs. What they hand over are finalists; they were chosen by runs that the judge does not use.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxbandit.errors import BadInput
+from jaxbandit.space import Choice, Domain
+from jaxbandit.tuning.plan import Open, Plan
+
+
+class Point(NamedTuple):
+    """A candidate: the number of its policy in the study, and the parameters that it is given."""
+
+    policy: int
+    given: Mapping[str, Any]
+
+
+Means = Callable[[Sequence[Point], int], np.ndarray]
+"""From points and a number of runs to their means (float64, higher is better; NaN where a run has no value). Runs are
+numbered from 0, so that the same points with more runs keep those that they had."""
+
+FINALISTS = 8
+_FIRST_RUNS, _AT_ONCE = 32, 32
+_CLIMBS, _PAIRS, _WIDTH, _RATE = 24, 8, 0.1, 0.08
+
+
+def finalists(plan: Plan, means: Means, seed: int) -> list[Point]:
+    """The candidates to judge, the default of each policy first.
+
+    ``means``: see ``Means``; *grid* and *sobol* do not call it.
+    """
+    defaults = [Point(number, dict(each.given)) for number, each in enumerate(plan.policies) if each.complete]
+    if not any(each.axes for each in plan.policies):
+        return defaults
+    search = {"grid": _grid, "sobol": _sobol, "halving": _halving, "optuna": _optuna, "gradient": _gradient}
+    return [*defaults, *search[plan.search](plan, means, seed)]
+
+
+def _shares(plan: Plan) -> Iterator[tuple[int, Open, int]]:
+    """The policies with something open, by number, with the candidates that each gets."""
+    opened = [(number, each) for number, each in enumerate(plan.policies) if each.axes]
+    for number, each in opened:
+        yield number, each, max(1, plan.candidates // len(opened))
+
+
+def _grid(plan: Plan, means: Means, seed: int) -> list[Point]:
+    found = []
+    for number, policy, share in _shares(plan):
+        choices = [axis for axis in policy.axes.values() if isinstance(axis, Choice)]
+        ranges = len(policy.axes) - len(choices)
+        rest = share / math.prod(len(axis.values) for axis in choices)
+        if rest < 1:
+            raise BadInput("tune.candidates", plan.candidates, f"more, for the lists of {policy.kind} alone")
+        steps = max(1, int(rest ** (1 / ranges) + 1e-9)) if ranges else 0
+        rows: list[dict[str, Any]] = [dict(policy.given)]
+        for name, axis in policy.axes.items():
+            rows = [{**row, name: value} for row in rows for value in axis.spread(steps)]
+        found += [Point(number, row) for row in rows]
+    return found
+
+
+def _sobol(plan: Plan, means: Means, seed: int) -> list[Point]:
+    try:
+        from scipy.stats import qmc
+    except ImportError:
+        raise BadInput("tune.search", plan.search, "grid or gradient, or: pip install 'jaxbandit[tune]'") from None
+    found = []
+    for number, policy, share in _shares(plan):
+        cube = qmc.Sobol(len(policy.axes), scramble=True, rng=seed).random_base2(max(1, share).bit_length())[:share]
+        found += [_at(number, policy, place) for place in cube]
+    return found
+
+
+def _at(number: int, policy: Open, place: np.ndarray) -> Point:
+    """The candidate at a place of the unit cube of a policy's axes."""
+    own = {name: axis.at(float(share)) for (name, axis), share in zip(policy.axes.items(), place, strict=True)}
+    return Point(number, {**policy.given, **own})
+
+
+def _best(points: Sequence[Point], values: np.ndarray, count: int) -> list[Point]:
+    order = np.argsort(-np.where(np.isfinite(values), values, -np.inf), kind="stable")
+    return [points[place] for place in sorted(order[:count].tolist())]
+
+
+def _halving(plan: Plan, means: Means, seed: int) -> list[Point]:
+    """Successive halving (Karnin, Koren and Somekh 2013) on runs that all candidates share."""
+    points, runs = _sobol(plan, means, seed), _FIRST_RUNS
+    while len(points) > FINALISTS:
+        points = _best(points, means(points, runs), max(FINALISTS, len(points) // 2))
+        runs *= 2
+    return points
+
+
+def _optuna(plan: Plan, means: Means, seed: int) -> list[Point]:
+    try:
+        import optuna
+    except ImportError:
+        raise BadInput("tune.search", "optuna", "another search, or: pip install 'jaxbandit[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    opened = {str(number): (number, each) for number, each, _ in _shares(plan)}
+    sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=_AT_ONCE)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    points: list[Point] = []
+    values: list[float] = []
+    while len(points) < plan.candidates:
+        trials = [study.ask() for _ in range(min(_AT_ONCE, plan.candidates - len(points)))]
+        asked = []
+        for trial in trials:
+            name = trial.suggest_categorical("policy", list(opened)) if len(opened) > 1 else next(iter(opened))
+            number, policy = opened[name]
+            own = {key: _suggested(trial, f"{name}.{key}", axis) for key, axis in policy.axes.items()}
+            asked.append(Point(number, {**policy.given, **own}))
+        for trial, value in zip(trials, found := means(asked, 4 * _FIRST_RUNS), strict=True):
+            if math.isfinite(value):
+                study.tell(trial, float(value))
+            else:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        points += asked
+        values += found.tolist()
+    return _best(points, np.array(values), FINALISTS)
+
+
+def _suggested(trial: Any, name: str, axis: Domain) -> Any:
+    if isinstance(axis, Choice):
+        return axis.values[trial.suggest_categorical(name, list(range(len(axis.values))))]
+    if axis.whole:
+        return trial.suggest_int(name, int(axis.low), int(axis.high), log=axis.log)
+    return trial.suggest_float(name, axis.low, axis.high, log=axis.log)
+
+
+def _gradient(plan: Plan, means: Means, seed: int) -> list[Point]:
+    """Adam on the score function's gradient: the mean over a normal distribution of places is climbed, not the mean at
+    a place, so that steps and whole numbers do no harm. Pairs of opposite places share their runs: each is the other's
+    baseline."""
+    import jax.numpy as jnp
+    import optax
+
+    found: list[Point] = []
+    for number, policy, _ in _shares(plan):
+        if any(isinstance(axis, Choice) for axis in policy.axes.values()):
+            raise BadInput("tune.search", "gradient", f"ranges alone; {policy.kind} has a list")
+        rng, adam = np.random.default_rng([seed, number]), optax.adam(_RATE)
+        centre = jnp.full(len(policy.axes), 0.5)
+        memory, seen = adam.init(centre), []
+        for _ in range(_CLIMBS):
+            way = _WIDTH * rng.standard_normal((_PAIRS, len(policy.axes)))
+            places = np.clip(np.concatenate([np.asarray(centre) + way, np.asarray(centre) - way]), 0, 1)
+            points = [_at(number, policy, place) for place in places]
+            values = means(points, _FIRST_RUNS)
+            seen += [(value, point) for value, point in zip(values, points, strict=True) if math.isfinite(value)]
+            rise = (values[:_PAIRS] - values[_PAIRS:]) / 2
+            if not np.isfinite(rise).all():
+                break  # it diverged: the best point seen is what is left
+            slope = (rise[:, None] * way).mean(0) / _WIDTH**2
+            step, memory = adam.update(-jnp.asarray(slope), memory)
+            centre = jnp.clip(optax.apply_updates(centre, step), 0, 1)
+        else:
+            found.append(_at(number, policy, np.asarray(centre)))
+        found += [point for _, point in sorted(seen, key=lambda pair: -pair[0])[: FINALISTS // 2]]
+    return found
+
+
+__all__ = ["FINALISTS", "Means", "Point", "finalists"]

@@ -1,0 +1,102 @@
+"""Values of the metric by candidate and run, which are computed once and then stored.
+
+So a tuning that was killed takes the same steps again, from the values on disk, and goes on; and one that is given more
+runs or candidates finds what there was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from jaxbandit.engine import Batch
+from jaxbandit.progress import Progress, Status
+from jaxbandit.registry import Metric, measured
+from jaxbandit.study.spec import Configuration, Study
+from jaxbandit.study.store import Damaged, Place, Store
+
+_ROOM = 1 << 14
+"""Runs of all candidates that are simulated at a time, and lost by an interruption."""
+
+
+@dataclass
+class Values:
+    """The values of one metric under one setting.
+
+    ``path``: of the group, see ``Store``; ``first_run``: the number that the first run has in the simulation.
+    """
+
+    study: Study
+    metric: Metric
+    path: Path
+    first_run: int
+    tell: Progress
+    doing: str
+    spent: int = 0
+    """Runs that were asked for so far, stored ones included."""
+    _known: dict[str, list[object]] = field(default_factory=dict)
+    _members: list[Configuration] = field(default_factory=list)
+    _store: Store | None = None
+    _batch: Batch | None = None
+
+    def prepare(self, members: Sequence[Configuration]) -> None:
+        """The candidates that ``read`` speaks of from here on, which share programs where they can."""
+        self._members, self._batch = list(members), None
+        self._known.setdefault("policy", []).extend(each.label for each in members)
+        for name in members[0].point:
+            self._known.setdefault(name, []).append(members[0].point[name])
+        self._store = Store(self.path, self._known, [self.metric.name], [], 1)
+
+    def read(self, which: Sequence[int], first: Sequence[int], stop: int) -> list[np.ndarray]:
+        """The values of candidates ``which`` from run ``first`` of each to ``stop`` - 1, float64."""
+        assert self._store is not None
+        store = self._store
+        store.room(stop)
+        places = {
+            number: store.place({"policy": each.label, **each.point}) for number, each in enumerate(self._members)
+        }
+        while True:
+            self._fill(store, places, which, stop)
+            try:
+                found = [
+                    store.read(places[one], self.metric.name, begin, stop)
+                    for one, begin in zip(which, first, strict=True)
+                ]
+            except Damaged as damage:
+                store.forget(damage)
+                continue
+            self.spent += sum(stop - begin for begin in first)
+            return found
+
+    def _fill(self, store: Store, places: dict[int, Place], which: Sequence[int], stop: int) -> None:
+        """Simulates and stores what is missing below ``stop``: together what is missing from one run on."""
+        while True:
+            gaps = {one: store.missing(places[one], stop) for one in which}
+            behind = {one: gap[0] for one, gap in gaps.items() if gap}
+            if not behind:
+                return
+            start = min(begin for begin, _ in behind.values())
+            some = [one for one, (begin, _) in behind.items() if begin == start]
+            end = min([stop, *(end for one, (_, end) in behind.items() if one in some)])
+            end = min([end, *(begin for begin, _ in behind.values() if begin > start)])
+            end = min(end, start + max(1, _ROOM // len(some)))
+            self._simulate(store, places, some, start, end)
+
+    def _simulate(self, store: Store, places: dict[int, Place], some: Sequence[int], start: int, end: int) -> None:
+        self._batch = self._batch or Batch([(each.problem, each.policy) for each in self._members])
+        doing = f"{self.doing}: {len(some)} candidates, runs {start + 1:,} to {end:,}"
+
+        def onward(status: Status) -> None:
+            self.tell(Status(0, 0, f"{doing} ({status.doing})"))
+
+        answers = self._batch.run(
+            some, runs=end - start, seed=self.study.seed, first_run=self.first_run + start, room=_ROOM, progress=onward
+        )
+        endless = answers.pop("endless")
+        rows = []
+        for number, one in enumerate(some):
+            own = {name: values[number] for name, values in answers.items()}
+            values = measured(self.metric, self._members[one].setting, own)
+            rows.append({self.metric.name: np.where(endless[number], np.nan, values)})
+        store.write([places[one] for one in some], start, rows)

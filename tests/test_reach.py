@@ -1,0 +1,100 @@
+"""``jaxbandit plan``: how much of a parameter a policy needs for a metric to reach a value."""
+
+from pathlib import Path
+
+import pytest
+
+from jaxbandit import cli
+from jaxbandit.errors import BadInput
+from jaxbandit.registry import Metric
+from jaxbandit.study import families
+from jaxbandit.study.spec import Study
+from jaxbandit.tuning import reach
+from tests import toy
+
+
+@pytest.fixture(autouse=True)
+def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    lots = Metric("lots", "more than 20 heads", lambda setting, answers: (answers["heads"] > 20) * 1.0, binary=True)
+    few = Metric("few", "20 heads or fewer", lambda setting, answers: (answers["heads"] <= 20) * 1.0, True, True)
+    short = Metric("short", "20 heads or fewer", few.of, binary=True)
+    family = toy.FAMILY
+    monkeypatch.setitem(families.FAMILIES, "toy", family.__class__(**{**vars(family), "metrics": (lots, few, short)}))
+
+
+def study(*budgets: int, **policy: object) -> Study:
+    mapping = {
+        "runs": 1,
+        "problem": {"kind": "toy/coins"},
+        "policy": [{"kind": "best"}],
+        "sweep": {"budget": [*budgets]},
+    }
+    return Study.of(mapping)
+
+
+@pytest.mark.parametrize("metric", ["lots", "few"])
+def test_the_budget_that_is_needed(metric: str) -> None:
+    from scipy.stats import binom
+
+    share = 0.9 if metric == "lots" else 0.1
+    given = study(10, 200)
+    (found,) = reach.needed(given, reach.goal(given, metric, share), within=0.01, most_runs=400_000, progress=False)
+    exact = next(budget for budget in range(10, 200) if binom.sf(20, budget, 0.8) >= 0.9)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < exact <= found.high
+    assert found.high - found.low <= 3
+    assert found.runs <= 400_000
+
+
+def test_what_can_be_afforded() -> None:
+    from scipy.stats import binom
+
+    given = study(10, 200)
+    (found,) = reach.needed(given, reach.goal(given, "short", 0.9), within=0.01, most_runs=400_000, progress=False)
+    exact = max(budget for budget in range(10, 200) if binom.cdf(20, budget, 0.8) >= 0.9)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.high <= exact < found.low
+    assert "no longer at" in reach.sentence(found, reach.goal(given, "short", 0.9), "budget")
+
+
+def test_ranges_that_end_first() -> None:
+    given = study(10, 15)
+    (found,) = reach.needed(given, reach.goal(given, "lots", 0.9), progress=False)
+    assert (found.low, found.high) == (15, None)
+    given = study(100, 200)
+    (found,) = reach.needed(given, reach.goal(given, "lots", 0.9), progress=False)
+    assert (found.low, found.high) == (None, 100)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text('runs = 1\n[problem]\nkind = "toy/coins"\nbudget = 30\n[[policy]]\nkind = "best"\n')
+    assert cli.main(["plan", str(file), "--metric", "lots", "--reach", "0.9", "--from", "10", "--to", "100"]) == 0
+    told = capsys.readouterr()
+    assert "budget for lots >= 0.9" in told.out
+    assert "best: lots >= 0.9 takes a budget above" in told.err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"metric": "speed"}, "--metric = speed: one of lots, few, short"),
+        ({"value": float("nan")}, "--reach = nan"),
+        ({"parameter": "odd"}, "--parameter = odd: a parameter of the problem"),
+        ({"low": 50, "high": 20}, "--from = 50"),
+        ({"within": 0}, "--within = 0"),
+    ],
+)
+def test_bad_input(given: dict[str, object], message: str) -> None:
+    each = study(10, 200)
+    rest = {key: value for key, value in given.items() if key not in ("metric", "value")}
+
+    def ask() -> None:
+        wanted = reach.goal(each, given.get("metric", "lots"), given.get("value", 0.9))  # type: ignore[arg-type]
+        reach.needed(each, wanted, progress=False, **rest)  # type: ignore[arg-type]
+
+    with pytest.raises(BadInput) as error:
+        ask()
+    assert message in str(error.value)

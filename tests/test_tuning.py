@@ -1,0 +1,261 @@
+"""Tuning with a verdict: the judge, the searches, what is stored, and what bad input gets."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jaxbandit
+from jaxbandit import cli
+from jaxbandit.errors import BadInput
+from jaxbandit.registry import Metric
+from jaxbandit.space import Choice, Range, domain
+from jaxbandit.study import families
+from jaxbandit.study.spec import Study
+from jaxbandit.tuning.judge import LEAST, Judge
+from jaxbandit.tuning.plan import Plan
+from tests import toy
+
+SPACE = {"share": {"from": 0.0, "to": 1.0}}
+
+
+@pytest.fixture(autouse=True)
+def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(families.FAMILIES, "toy", toy.FAMILY)
+
+
+def study(**table: Any) -> dict[str, Any]:
+    problem = {"kind": "toy/coins", "budget": 20}
+    return {"problem": problem, "policy": [{"kind": "mixed"}], "tune": {"candidates": 9, "space": SPACE, **table}}
+
+
+def judged(means: Mapping[int, float], spread: float, seed: int, most: int = 10**6, **given: Any) -> tuple[str, Judge]:
+    """A judge's verdict on normal values of known means."""
+    rng, judge = np.random.default_rng(seed), Judge(len(means), **given)
+    values = np.zeros((len(means), 0))
+    target, verdict = LEAST, "undecided"
+    while verdict == "undecided" and target < most:
+        if values.shape[1] < target:
+            noise = rng.standard_normal((len(means), 2 * target))
+            values = np.concatenate([values, np.array(list(means.values()))[:, None] + spread * noise], axis=1)
+        missing = judge.missing(target)
+        verdict = judge.decide(target, {one: values[one, first:target] for one, first in missing.items()})
+        if not judge.missing(target):
+            target = int(1.1 * target) + 1
+    return verdict, judge
+
+
+def test_the_best_is_found_and_the_others_are_out() -> None:
+    verdict, judge = judged({0: 0.0, 1: 3.0, 2: 1.0}, 1.0, 1, within=0.01)
+    assert (verdict, judge.chosen, judge.survivors) == ("best", 1, [1])
+    assert set(judge.eliminated) == {0, 2}
+
+
+def test_equal_candidates_end_within() -> None:
+    verdict, judge = judged({0: 1.0, 1: 1.0, 2: 1.0}, 1.0, 2, within=0.1)
+    assert verdict == "within"
+    assert len(judge.survivors) == 3
+
+
+def test_verdicts_are_right_as_often_as_they_say() -> None:
+    wrong = 0
+    for seed in range(200):
+        verdict, judge = judged({0: 0.0, 1: 1.3, 2: 0.0, 3: 0.0}, 4.0, seed, within=1.0, confidence=0.8)
+        assert verdict in ("best", "within")
+        wrong += judge.chosen != 1
+    assert 0 < wrong <= 0.2 * 200  # with a confidence of 0.8 some are wrong, or the bounds are far too wide
+
+
+def test_a_cap_leaves_it_undecided() -> None:
+    verdict, judge = judged({0: 1.0, 1: 1.0}, 1.0, 3, most=2_000, within=0.001)
+    assert verdict == "undecided"
+    assert judge.survivors == [0, 1]
+
+
+def test_relative_to_a_cost() -> None:
+    means = {0: -100.0, 1: -103.0, 2: -150.0}  # costs, negated: 1 is 3 % above 0
+    verdict, judge = judged(means, 5.0, 4, within=0.05, relative=True)
+    assert verdict == "within"
+    assert judge.chosen in (0, 1)
+    verdict, judge = judged(means, 5.0, 4, within=0.01, relative=True)
+    assert judge.chosen == 0
+
+
+def test_values_that_never_varied_are_not_taken_for_certain() -> None:
+    judge = Judge(2, within=0.01, binary=True, bounded=True)
+    assert judge.decide(64, {0: np.ones(64), 1: np.ones(64)}) == "undecided"
+    # A difference in one of 100 runs would not have been seen in fewer than some hundreds.
+    assert judge.decide(250, {0: np.ones(186), 1: np.ones(186)}) == "undecided"
+    assert judge.decide(2_000, {0: np.ones(1_750), 1: np.ones(1_750)}) == "within"
+
+
+def test_a_candidate_without_a_value_is_out() -> None:
+    values = np.random.default_rng(0).standard_normal((2, 64))
+    judge = Judge(3, within=0.5)
+    judge.decide(64, {0: values[0], 1: np.where(np.arange(64) < 3, np.nan, 9.0), 2: values[1]})
+    assert judge.failed == {1: 3}
+    assert judge.chosen in (0, 2)
+
+
+def test_what_the_leader_covers_is_run_on_when_another_leads() -> None:
+    judge = Judge(3, within=1.0)
+    rng = np.random.default_rng(1)
+    for target in (64, 128, 256, 512, 1024):
+        while missing := judge.missing(target):
+            judge.decide(target, {one: rng.standard_normal(target - first) for one, first in missing.items()})
+    assert {judge.values(one).size for one in range(3)} != {0}
+    assert all(judge.values(one).size <= 1024 for one in range(3))
+
+
+def test_domains() -> None:
+    assert Range(1, 100, log=True).spread(3) == pytest.approx([1, 10, 100])
+    assert Range(1, 4, whole=True).spread(10) == [1, 2, 3, 4]
+    assert {Range(1, 12, log=True, whole=True).at(share) for share in np.linspace(0, 1, 100)} == set(range(1, 13))
+    assert Range(0.01, 0.9, log=True).at(1 / 3) == 0.04481
+    assert Choice(("a", "b")).at(1.0) == "b"
+    wrong = [{"from": 1}, {"from": 2, "to": 1}, {"from": 0, "to": 1, "log": True}, "words", [], {"to": 1, "from": "x"}]
+    for given in wrong:
+        with pytest.raises(BadInput):
+            domain("tune.space.x", given)
+
+
+@pytest.mark.parametrize("search", ["grid", "sobol", "halving", "optuna", "gradient"])
+def test_searches_find_the_better_coin(search: str, tmp_path: Path) -> None:
+    candidates = 64 if search == "optuna" else 24
+    found = jaxbandit.tune(study(search=search, within=0.02, candidates=candidates), tmp_path, progress=False)
+    assert found.verdict["verdict"] in ("best", "within")
+    assert found.verdict["chosen"]["params"]["share"] > 0.9
+    assert found.verdict["runs"] <= 1_000_000
+    assert (found.verdict["search_runs"] > 0) == (search not in ("grid", "sobol"))
+    assert json.loads((tmp_path / "verdict.json").read_text()) == found.verdict
+
+
+def test_verdicts_are_those_of_the_runs_that_run_makes() -> None:
+    found = jaxbandit.tune(study(within=0.05), progress=False)
+    runs = found.data.runs.values[found.data.fate.values == "chosen"].item()
+    share = found.verdict["chosen"]["params"]["share"]
+    problem = toy.Setting(20, 0.2, 0.8).problem()
+    answers = jaxbandit.simulate(problem, toy.Coin(np.float32(share)), runs=runs, progress=False)
+    assert found.verdict["mean"] == pytest.approx((answers["heads"] / 20).mean(), rel=1e-12)
+
+
+def test_a_killed_tuning_ends_with_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = study(search="halving", within=0.01, candidates=20)
+    jaxbandit.tune(given, tmp_path / "whole", progress=False)
+    from jaxbandit.study.store import Store
+
+    written, write = 0, Store.write
+
+    def failing(self: Store, *args: Any) -> None:
+        nonlocal written
+        written += 1
+        if written % 3 == 0:
+            raise KeyboardInterrupt
+        write(self, *args)
+
+    monkeypatch.setattr(Store, "write", failing)
+    for _ in range(100):
+        try:
+            jaxbandit.tune(given, tmp_path / "cut", progress=False)
+            break
+        except KeyboardInterrupt:
+            continue
+    assert written > 3
+    for name in ("verdict.json", "candidates.json"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_more_candidates_and_runs_use_what_was_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {"share": [0.0, 0.5, 0.9]}
+    jaxbandit.tune(study(space=few), tmp_path / "held", progress=False)
+    from jaxbandit.tuning.values import Values
+
+    simulated: list[int] = []
+    simulate = Values._simulate
+
+    def counting(self: Values, store: Any, places: Any, some: Any, start: int, end: int) -> None:
+        simulated.append(len(some) * (end - start))
+        simulate(self, store, places, some, start, end)
+
+    monkeypatch.setattr(Values, "_simulate", counting)
+    more = jaxbandit.tune(study(space={"share": [0.0, 0.5, 0.9, 1.0]}), tmp_path / "held", progress=False)
+    held = sum(simulated)
+    simulated.clear()
+    fresh = jaxbandit.tune(study(space={"share": [0.0, 0.5, 0.9, 1.0]}), tmp_path / "fresh", progress=False)
+    assert more.verdict == fresh.verdict
+    assert held < sum(simulated)
+
+
+def test_several_problems_and_policies(tmp_path: Path) -> None:
+    given = study(within=0.05)
+    given["policy"].append({"kind": "best"})
+    del given["problem"]["budget"]
+    found = jaxbandit.tune({**given, "sweep": {"budget": [10, 20]}}, tmp_path, progress=False)
+    assert [each["problem"] for each in found.verdict["problems"]] == [{"budget": 10}, {"budget": 20}]
+    for each in found.verdict["problems"]:
+        assert each["chosen"]["policy"] == "best" or each["chosen"]["params"]["share"] > 0.9
+
+
+def test_the_same_policy_is_one_candidate() -> None:
+    found = jaxbandit.tune(study(space={"share": [0.5, 0.25, 1.0]}), progress=False)  # 0.5 is the default
+    assert found.data.sizes["candidate"] == 3
+
+
+def test_a_lower_metric_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    tails = Metric("tails", "tails", lambda setting, answers: 1 - answers["heads"] / answers["thrown"], False, True)
+    monkeypatch.setitem(families.FAMILIES, "toy", replace(toy.FAMILY, metrics=(*toy.FAMILY.metrics, tails)))
+    found = jaxbandit.tune(study(metric="tails", within=0.02), progress=False)
+    assert found.verdict["chosen"]["params"]["share"] > 0.9
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(
+        '[problem]\nkind = "toy/coins"\nbudget = 20\n[[policy]]\nkind = "mixed"\n'
+        "[tune]\nwithin = 0.05\ncandidates = 5\n[tune.space]\nshare = { from = 0, to = 1 }\n"
+    )
+    assert cli.main(["tune", str(file), "--out", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr()
+    assert "mixed" in told.out
+    assert "at 95 %" in told.err
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert {"verdict", "chosen", "survivors", "within", "confidence", "runs"} <= set(verdict)
+    assert cli.main(["run", str(file), "--out", str(tmp_path / "run")]) == 2
+    assert "runs = missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"metric": "speed"}, "tune.metric = speed: one of heads, never, thrown"),
+        ({"within": -1}, "tune.within = -1"),
+        ({"within": 0}, "tune.within = 0: a number above 0, or most_runs too"),
+        ({"confidence": 1.5}, "tune.confidence = 1.5"),
+        ({"search": "luck"}, "tune.search = luck: one of grid, sobol"),
+        ({"candidates": 10**6}, "tune.candidates = 1000000"),
+        ({"most_runs": 200}, "tune.most_runs = 200: at least"),
+        ({"space": {}}, "tune.space"),
+        ({"space": {"speed": [1]}}, "tune.space.speed = [1]: a parameter of a policy"),
+        ({"space": {"share": {"from": 0.5, "to": 0.1}}}, "from below to"),
+        ({"space": {"share": {"from": 0, "to": 1, "log": True}}}, "tune.space.share.from = 0"),
+        ({"space": {"share": {"from": 0, "to": 3}}}, "tune.space.share.to = 3"),
+        ({"space": {"mixed": {"speed": [1]}, "share": [0.5]}}, "tune.space.mixed.speed"),
+        ({"luck": 1}, "tune.luck = 1: no such key"),
+        ({"metric": "never"}, "tune.metric = never: one that has a value"),
+    ],
+)
+def test_bad_input(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput) as error:
+        jaxbandit.tune(study(**table), progress=False)
+    assert message in str(error.value)
+
+
+def test_a_study_without_a_table_is_searched_over_the_domains_that_policies_declare() -> None:
+    means = [0.9, 0.8, 0.5, 0.4, 0.2]
+    problem = {"kind": "topk/bernoulli", "means": {"list": means}, "K": 2, "budget": 100}
+    plan = Plan.of(Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "optmai"}, {"kind": "sar"}]}))
+    assert [set(each.axes) for each in plan.policies] == [{"beta"}, set()]
