@@ -12,7 +12,19 @@ from pathlib import Path
 
 from benchmarks.common import ROOT
 
-NAMES = ("cleaning", "scaling", "gamma", "samplers", "memory", "startup", "studies", "outliers", "topk", "extraction")
+NAMES = (
+    "cleaning",
+    "scaling",
+    "gamma",
+    "samplers",
+    "memory",
+    "startup",
+    "compile",
+    "studies",
+    "outliers",
+    "topk",
+    "extraction",
+)
 
 
 def main() -> int:

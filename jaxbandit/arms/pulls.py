@@ -1,18 +1,21 @@
 """How often the arms of a run were pulled: percentiles, as every family of arms gives them."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jaxbandit.registry import Metric
 from jaxbandit.xla.prefix import added, best
 
+T = TypeVar("T")
+
 _SHARES = (0, 10, 25, 50, 75, 90, 100)
 
 
-def percentiles(arms: int, ranked: Callable[[int], Array]) -> dict[str, Array]:
+def percentiles(arms: int, ranked: Callable[[int], T]) -> dict[str, T]:
     """``pulls_0`` ... ``pulls_100``: the least number of pulls that at least so many percent of the arms do not exceed.
 
     Args:
@@ -26,10 +29,12 @@ def counted(pulls: Array) -> dict[str, Array]:
     """All pulls of a run as ``pulls``, int32, and those of ``percentiles``, of each arm's (int32, shape (arms,))."""
     arms, everywhere = pulls.shape[0], jnp.ones(pulls.shape, bool)
 
-    def ranked(rank: int) -> Array:
-        return best(pulls, jnp.int32(arms - rank + 1), everywhere)[1]
+    def ranked(rank: Array) -> Array:
+        return best(pulls, arms - rank + 1, everywhere)[1]
 
-    return {"pulls": added(pulls)} | percentiles(arms, ranked)
+    # A loop, so that the selection is compiled once.
+    found = lax.map(ranked, jnp.asarray(list(percentiles(arms, int).values()), jnp.int32))
+    return {"pulls": added(pulls)} | dict(zip(percentiles(arms, int), found, strict=True))
 
 
 def metrics(*, lower_is_better: bool) -> tuple[Metric, ...]:

@@ -1,12 +1,12 @@
 """Work on the first entries of an array, as many as are in use, under ``jit`` and ``vmap``.
 
 A rule that drops arms keeps those that are left at the front of its arrays. Shapes cannot change while the lanes go,
-but it can work on ever shorter parts of its arrays, of the widths of a ladder, each compiled once.
+but it can go over ever shorter parts of its arrays in loops over blocks of them, compiled once.
 """
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,6 @@ from jax import Array, lax
 
 from jaxbandit.xla.batch import over_lanes
 
-_NARROW, _NARROWEST = 40, 8
 BLOCK = 64
 """How many entries are drawn at once; widths of whole blocks are quick."""
 _PARTS = 8
@@ -22,16 +21,29 @@ _QUICK = 32
 """Reductions of more values than this are windows of windows in XLA's CPU backend."""
 
 
-def ladder(width: int) -> list[int]:
-    """Widths from ``width`` down, each what two rounds that drop a quarter (rounded up) leave of the last, in whole
-    blocks or a half of one; and one for the last few arms, which may be pulled most."""
-    widths, left = [width], width
-    while left > _NARROW:
-        once = left - -(-left // 4)
-        left = once - -(-once // 4)
-        whole = BLOCK if 2 * left > BLOCK else BLOCK // 2
-        widths.append(-(-left // whole) * whole)
-    return [each for each in dict.fromkeys([*widths, _NARROWEST]) if each <= width]
+T = TypeVar("T")
+
+
+def over_blocks(
+    function: Callable[[Array, T, list[Array]], tuple[T, list[Array]]], used: Array, block: int, carry: T,
+    written: Sequence[Array], read: Sequence[Array],
+) -> tuple[T, list[Array]]:  # fmt: skip
+    """``carry`` and ``written`` after ``function`` of the first ``used`` entries, a block at a time.
+
+    Args:
+        function: takes the places of ``block`` entries (int32, shape (block,)), the carry, and these entries of
+            ``written`` and then of ``read``; returns the new carry and the new entries of ``written``.
+        used: int32 scalar, one for all lanes, and a multiple of ``block``, as is the length of the arrays.
+    """
+
+    def turn(number: Array, state: tuple[T, list[Array]]) -> tuple[T, list[Array]]:
+        start = number * block
+        cut = [lax.dynamic_slice_in_dim(array, start, block) for array in (*state[1], *read)]
+        carry, new = function(start + jnp.arange(block, dtype=jnp.int32), state[0], cut)
+        return carry, [put(a, b, start) for a, b in zip(state[1], new, strict=True)]
+
+    found: tuple[T, list[Array]] = lax.fori_loop(0, used // block, turn, (carry, list(written)))
+    return found
 
 
 def in_blocks(
@@ -206,11 +218,3 @@ def best(score: Array, count: Array, eligible: Array) -> tuple[Array, Array]:
     end = end_of(eligible & (score == least), count - above)
     place = jnp.arange(score.shape[0], dtype=jnp.int32)
     return eligible & ((score > least) | ((score == least) & (place < end))), least
-
-
-def kept_first(kept: Array, arrays: Sequence[Array]) -> list[Array]:
-    """The arrays with the ``kept`` entries first and the others after them, both in order."""
-    place = jnp.arange(kept.shape[0], dtype=jnp.int32)
-    before = places(kept)
-    to = jnp.where(kept, before, jnp.sum(kept, dtype=jnp.int32) + place - before)
-    return [jnp.zeros_like(array).at[to].set(array, mode="promise_in_bounds", unique_indices=True) for array in arrays]

@@ -1,14 +1,14 @@
 """What makes rules in rounds fast: OptMAI, SAR and sequential halving, whose numbers of active arms and of pulls are
 known before the run. ``Schedule`` holds them, and one policy runs them all (``Rounds``).
 
-A run is one step of the engine (``Rounds.advance``), in arrays that shrink with the number of active arms: its cost is
-that of the sum of the active arms over the rounds. Within a width, arms that went are only marked. Selection is by
-bisection, without a sort.
+A run is one step of the engine (``Rounds.advance``). Active arms stand at the front of the arrays, and a round goes
+over that part alone, block after block: it is compiled once, whatever the number of arms. Arms that went are only
+marked until there are many, which then go to the back. Selection is by bisection, without a sort.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -20,15 +20,15 @@ from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
-from jaxbandit.random.trials import MOST_CHAINED
 from jaxbandit.topk.empirical import random_numbers
 from jaxbandit.xla.batch import over_lanes
-from jaxbandit.xla.fence import where_due
-from jaxbandit.xla.prefix import added, best, highest, kept_first, ladder, put
+from jaxbandit.xla.prefix import BLOCK, added, over_blocks, places
+from jaxbandit.xla.selection import NONE, Cut, Extent, cut_of
 
 _NUMBER = (1 << 20) - 1
 _REJECTED = -(1 << 31)
 _ACCEPTED = _REJECTED | (1 << 20)
+_NOBODY = -1
 
 
 @jax.tree_util.register_dataclass
@@ -53,10 +53,11 @@ def schedule(rounds: list[tuple[int, int, int, bool]], room: int) -> Schedule:
 
 
 class State(NamedTuple):
-    """``order``: the arms, or the first of them (int32, shape (m,)); the numbers of those that went are negative, their
-    bit 20 set if they were accepted. ``total``: the rewards that an arm is judged by. ``given``: an arm's pulls up to
-    now, ``held``: those that ``total`` is of: scalars where pulls are even, else of shape (m,). ``round``: rounds gone
-    by; ``active``, ``need``: arms that are active, and that are still to be accepted. All int32 but ``total``."""
+    """``order``: the active arms in front (int32, shape (m,)); the numbers of those that went are negative, their bit
+    20 set if they were accepted, and -1 is no arm. ``total``: the rewards that an arm is judged by. ``given``: an arm's
+    pulls up to now, ``held``: those that ``total`` is of: scalars where pulls are even, else of shape (m,). ``round``:
+    rounds gone by; ``active``, ``need``: arms that are active, and that are still to be accepted. All int32 but
+    ``total``."""
 
     order: Array
     total: Array
@@ -92,53 +93,38 @@ class Rounds:
 
     def init(self, view: View) -> State:
         """All arms active, nothing pulled."""
-        pulls = jnp.zeros(() if view.even else (view.arms,), jnp.int32)
-        order = jnp.arange(view.arms, dtype=jnp.int32)
+        block = _block(view.arms)
+        size = -(-view.arms // block) * block
+        place = jnp.arange(size, dtype=jnp.int32)
+        pulls = jnp.zeros(() if view.even else (size,), jnp.int32)
         return State(
-            order, view.nothing((view.arms,)), pulls, pulls, jnp.int32(0), jnp.int32(view.arms), self.want
+            jnp.where(place < view.arms, place, _NOBODY), view.nothing((size,)), pulls, pulls, jnp.int32(0),
+            jnp.int32(view.arms), self.want,
         )  # fmt: skip
 
     def advance(self, view: View, state: State, sample: Callable[[Pull], Outcome]) -> State:
-        """All steps of a run, on arrays that shrink to the arms that are left; but where arms are pulled very often, on
-        arrays of all arms: there pulls cost more than all else, and their sampler is dear to compile."""
-        across = 2 if view.even else 4  # fields of an entry an arm
-        more = 32 - view.arms % 32 if view.arms > 32 else 1  # words of bits are whole; and no width is that of all arms
+        """All rounds of a run."""
+        block = _block(view.arms)
 
         def going(some: State) -> Array:
             return ~self.done(view, some)
 
-        def step(some: State) -> State:
-            pull = self.ask(view, some)
-            return self.tell(view, some, pull, sample(pull))
+        def enough(state: State) -> Array:
+            """Blocks for the active arms of all lanes; 0 once all runs are over."""
+            most: Array = over_lanes(jnp.where(going(state), (state.active + block - 1) // block, 0))
+            return most
 
-        def any_of(lanes: Array) -> Array:
-            found: Array = over_lanes(lanes.astype(jnp.int32)) > 0
-            return found
+        def stage(carry: tuple[Array, State]) -> tuple[Array, State]:
+            width, state = carry
 
-        def narrow(state: State) -> State:
-            for width, below in itertools.pairwise([*ladder(view.arms + more), 0]):
+            def judged(state: State) -> State:
+                return self._judged(view, self._pulled(view, state, sample, width), width)
 
-                def fits(some: State, below: int = below) -> Array:
-                    few = self._now(some).share <= MOST_CHAINED
-                    return any_of(going(some) & few & (some.active > below))
+            state = lax.while_loop(lambda state: 8 * block * enough(state) > 4 * width, judged, state)
+            return jnp.maximum(enough(state), 1) * block, self._packed(view, state, width)
 
-                cut = [array[:width] for array in state[:across]]
-                some = lax.while_loop(fits, step, State(*cut, *state[across:]))
-                new = kept_first(some.order >= 0, some[:across])
-                whole = [put(a, b, jnp.int32(0)) for a, b in zip(state, new, strict=False)]
-                state = State(*whole, *some[across:])
-            return state
-
-        def turn(state: State) -> State:
-            padded = [
-                jnp.pad(array, (0, more), constant_values=blank)
-                for array, blank in zip(state[:across], (_REJECTED, 0, 0, 0), strict=False)
-            ]
-            state = narrow(State(*padded, *state[across:]))
-            state = State(*(array[: view.arms] for array in state[:across]), *state[across:])
-            return where_due(any_of(going(state)), step, state)
-
-        return lax.while_loop(lambda state: any_of(going(state)), turn, state)
+        start = jnp.int32(state.order.shape[0]), state
+        return lax.while_loop(lambda carry: enough(carry[1]) > 0, stage, start)[1]
 
     def _now(self, state: State) -> Schedule:
         """The round's row."""
@@ -148,62 +134,149 @@ class Rounds:
 
     def ask(self, view: View, state: State) -> Pull:
         """The round's share for every active arm."""
-        share = self._now(state).share
-        going = ~self.done(view, state) & (share > 0)
-        size = state.order.shape[0]
-        few, end = size != view.arms, jnp.int32(size)
-        if not few:
-            end = highest(jnp.where(state.order >= 0, jnp.arange(1, size + 1, dtype=jnp.int32), 0))
-        return Pull(state.order, state.given, share, jnp.where(going, end, 0), few)
+        return self._pull(state.order, state.given, self._made(view, state))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Judge the active arms; some go. A round whose share is 0 judges too."""
-        now, order, need = self._now(state), state.order, state.need
-        judged = ~self.done(view, state) & ((pull.used > 0) | (now.share == 0))
-        by_gap, there = now.gaps == 1, judged & (order >= 0)
-        made = jnp.where(judged & (pull.used > 0), now.share, 0) if view.even else outcome.made
+        made = self._made(view, state)
+        total, given, held = self._told(view, state, pull.arm, outcome, made)
+        state = state._replace(total=total, given=given, held=held)
+        return self._judged(view, state, jnp.int32(state.order.shape[0]))
+
+    def _made(self, view: View, state: State) -> Array:
+        """The round's pulls of each active arm."""
+        return jnp.where(self.done(view, state), 0, self._now(state).share)
+
+    def _pull(self, order: Array, given: Array, made: Array) -> Pull:
+        return Pull(order, given, made, jnp.where(made > 0, jnp.int32(order.shape[0]), 0))
+
+    def _told(
+        self, view: View, state: State, order: Array, outcome: Outcome, made: Array
+    ) -> tuple[Array, Array, Array]:
+        """Totals, and the pulls up to now and those that totals are of, of arms that ``state`` has alone."""
+        made = made if view.even else outcome.made
         fresh = made > 0
+        total = outcome.total + jnp.where(self.reuse, state.total, jnp.zeros_like(state.total))
         held = jnp.where(fresh, made + jnp.where(self.reuse, state.held, 0), state.held)
-        total = jnp.where(there & fresh, outcome.total + jnp.where(self.reuse, state.total, 0), state.total)
-        score = self.sign * view.mean(total, held, alike=view.even)
+        return jnp.where((order >= 0) & fresh, total, state.total), state.given + made, held
 
-        def cut(_: None) -> tuple[Array, Array, Array]:
-            top, kth = best(score, jnp.where(by_gap & judged, need, 0), there)
-            return top, kth, highest(jnp.where(there & ~top, score, -(2**29)))
+    def _pulled(self, view: View, state: State, sample: Callable[[Pull], Outcome], width: Array) -> State:
+        """After the round's share of pulls of every active arm among the first ``width``."""
+        made, block = self._made(view, state), min(BLOCK, state.order.shape[0])
 
-        none = jnp.int32(0)
-        top, kth, after = lax.cond(
-            over_lanes(now.gaps) > 0, cut, lambda _: (jnp.zeros(order.shape, bool), none, none), None
-        )
-        gap = jnp.maximum(score - after, kth - score)
-        many = jnp.where(by_gap, state.active - now.keep, now.keep)
-        picked = self._picked(view, jnp.where(by_gap, gap, score), jnp.where(judged, many, 0), there, by_gap, order)
-        gone = there & (picked == by_gap)
-        if self.accept == "rank":
-            accepted = gone & top
-        else:
-            fits = gone & by_gap & (score >= (kth if self.accept == "kth" else after))
-            accepted, _ = best(gap, jnp.minimum(need, added(fits.astype(jnp.int32))), fits)
-        return State(
-            jnp.where(gone, order | jnp.where(accepted, _ACCEPTED, _REJECTED), order),
-            total,
-            state.given + made,
-            held,
-            state.round + judged.astype(jnp.int32),
-            jnp.where(judged, now.keep, state.active),
-            need - added(accepted.astype(jnp.int32)),
-        )
+        def part(_: Array, carry: None, cut: list[Array]) -> tuple[None, list[Array]]:
+            total, *counts, order = cut
+            given, held = counts or (state.given, state.held)
+            outcome = sample(self._pull(order, given, made))
+            some = state._replace(total=total, given=given, held=held)
+            return None, list(self._told(view, some, order, outcome, made)[: len(cut) - 1])
 
-    def _picked(self, view: View, key: Array, many: Array, there: Array, by_gap: Array, order: Array) -> Array:
-        """The ``many`` entries of the largest ``key``."""
-        picked, least = best(key, many, there)
-        if self.ties == "lowest":
-            return picked
-        above, level = there & (key > least), there & (key == least)
-        chance = random_numbers(view, order & _NUMBER)
-        place = jnp.arange(key.shape[0], dtype=jnp.int32)
-        room = many - jnp.sum(above, dtype=jnp.int32)
-        return above | best(jnp.where(by_gap, chance, -place), room, level)[0]
+        arrays = [state.total] if view.even else [state.total, state.given, state.held]
+        _, arrays = over_blocks(part, width, block, None, arrays, [state.order])
+        if view.even:
+            held = jnp.where(made > 0, made + jnp.where(self.reuse, state.held, 0), state.held)
+            arrays += [state.given + made, held]
+        return state._replace(total=arrays[0], given=arrays[1], held=arrays[2])
+
+    def _judged(self, view: View, state: State, width: Array) -> State:
+        """After the round's judgement: of the first ``width`` arms, some go."""
+        block, row, going = _block(view.arms), self._now(state), ~self.done(view, state)
+        by_gap = going & (row.gaps == 1)
+        read = [state.order, state.total, *([] if view.even else [state.held])]
+        counts = [jnp.where(by_gap, state.need, 0), jnp.where(by_gap, state.active - row.keep, row.keep)]
+        keys: list[Callable[..., Array]] = [lambda arm, _: arm.score, self._loss]
+        if self.ties == "random":
+            keys.append(partial(self._tie, view))
+        by_rank = self.accept == "rank"
+        if not by_rank:
+            keys.append(partial(self._fit, view))
+
+        def arms_of(place: Array, order: Array, total: Array, *own: Array) -> _Arms:
+            held = own[0] if own else state.held
+            score = self.sign * view.mean(total, held, alike=view.even)
+            return _Arms(place, order, score, going & (order >= 0), by_gap)
+
+        def select(number: Array, cuts: Cut) -> Cut:
+            def part(place: Array, extent: Extent, cut: list[Array]) -> tuple[Extent, list[Array]]:
+                arms = arms_of(place, *cut[1:])
+                key = lax.switch(number, [lambda each=each: each(arms, cuts) for each in keys])
+                key = jnp.where(arms.there, key, NONE)
+                return extent.of(key), [key]
+
+            blank = jnp.zeros_like(state.order)
+            extent, (key,) = over_blocks(part, width, block, Extent.nothing(), [blank], read)
+            third = [cuts.room[1]] if self.ties == "random" else []
+            wanted = jnp.stack([*counts, *third, *([] if by_rank else [state.need])])[number]
+            found = cut_of(key, jnp.where(going, wanted, 0), extent, width, block)
+            return Cut(*(all_.at[number].set(x) for all_, x in zip(cuts, found, strict=True)))
+
+        def leave(place: Array, need: Array, cut: list[Array]) -> tuple[Array, list[Array]]:
+            arms = arms_of(place, *cut)
+            gone = self._gone(view, arms, cuts)
+            key = arms.score if by_rank else self._fit(view, arms, cuts)
+            accepted = gone & cuts.has(0 if by_rank else -1, key, place)
+            order = jnp.where(gone, arms.order | jnp.where(accepted, _ACCEPTED, _REJECTED), arms.order)
+            return need - added(accepted.astype(jnp.int32)), [order]
+
+        # Where no arm goes by its gap, the second selection is enough.
+        gaps = over_lanes(by_gap.astype(jnp.int32))
+        cuts = lax.fori_loop(1 - gaps, jnp.where(gaps > 0, len(keys), 2), select, Cut.nothing(len(keys)))
+        need, (order,) = over_blocks(leave, width, block, state.need, read[:1], read[1:])
+        return state._replace(
+            order=order, need=need, round=state.round + going.astype(jnp.int32),
+            active=jnp.where(going, row.keep, state.active),
+        )  # fmt: skip
+
+    def _loss(self, arms: "_Arms", cuts: Cut) -> Array:
+        """The empirical gap, of which the largest go; or the mean, of which the largest stay."""
+        gap = jnp.maximum(arms.score - cuts.after[0], cuts.least[0] - arms.score)
+        return jnp.where(arms.by_gap, gap, arms.score)
+
+    def _tie(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
+        """The order of those that have the last gap of all that go."""
+        last = arms.there & (self._loss(arms, cuts) == cuts.least[1])
+        # In a branch, so that they are drawn once, and where arms go by their gaps alone.
+        drawn = lax.cond(
+            over_lanes(arms.by_gap.astype(jnp.int32)) > 0,
+            lambda: random_numbers(view, arms.order & _NUMBER), lambda: jnp.zeros_like(arms.order),
+        )  # fmt: skip
+        return jnp.where(last, drawn, NONE)
+
+    def _gone(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
+        """Whether arms go: bool."""
+        loss = self._loss(arms, cuts)
+        picked = cuts.has(1, loss, arms.place)
+        if self.ties == "random":
+            drawn = (loss > cuts.least[1]) | cuts.has(2, self._tie(view, arms, cuts), arms.place)
+            picked = jnp.where(arms.by_gap, drawn, picked)
+        return arms.there & (picked == arms.by_gap)
+
+    def _fit(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
+        """The gap of those that go and have a mean that is large enough to be accepted."""
+        fits = self._gone(view, arms, cuts) & arms.by_gap
+        fits = fits & (arms.score >= (cuts.least[0] if self.accept == "kth" else cuts.after[0]))
+        return jnp.where(fits, self._loss(arms, cuts), NONE)
+
+    def _packed(self, view: View, state: State, width: Array) -> State:
+        """With the active ones of the first ``width`` arms in front, and the others of them behind."""
+        block, going = _block(view.arms), ~self.done(view, state)
+        # Read from the old arrays, as XLA would copy those that it writes to.
+        old = [state.order, state.total, *([] if view.even else [state.given, state.held])]
+
+        def turn(number: Array, carry: tuple[Array, list[Array]]) -> tuple[Array, list[Array]]:
+            before, arrays = carry
+            start = number * block
+            cut = [lax.dynamic_slice_in_dim(array, start, block) for array in old]
+            place, stays = start + jnp.arange(block, dtype=jnp.int32), (cut[0] >= 0) | ~going
+            front = before + places(stays)
+            to = jnp.where(stays, front, state.active + place - front)
+            moved = zip(arrays, cut, strict=True)
+            arrays = [array.at[to].set(part, mode="promise_in_bounds", unique_indices=True) for array, part in moved]
+            return before + added(stays.astype(jnp.int32)), arrays
+
+        _, arrays = lax.fori_loop(0, width // block, turn, (jnp.int32(0), list(old)))
+        given, held = (state.given, state.held) if view.even else arrays[2:]
+        return state._replace(order=arrays[0], total=arrays[1], given=given, held=held)
 
     def done(self, view: View, state: State) -> Array:
         """K arms are accepted, or as many are active as are wanted."""
@@ -211,11 +284,12 @@ class Rounds:
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """The choice, and how often arms were pulled."""
-        gone, number = state.order < 0, state.order & _NUMBER
+        arm, gone = jnp.where(state.order == _NOBODY, view.arms, state.order & _NUMBER), state.order < 0
         accepted = jnp.where(gone, (state.order & _ACCEPTED) == _ACCEPTED, state.need == state.active)
-        chosen = jnp.zeros(view.arms, bool).at[number].set(accepted ^ (self.sign < 0), unique_indices=True)
+        nothing = jnp.zeros(view.arms, bool)
+        chosen = nothing.at[arm].set(accepted ^ (self.sign < 0), mode="drop", unique_indices=True)
         if not view.even:
-            return {"chosen": chosen, "arm_pulls": state.given}
+            return {"chosen": chosen, "arm_pulls": state.given[: view.arms]}
         made = jnp.arange(self.schedule.share.shape[0], dtype=jnp.int32) < state.round
         share = jnp.where(made, self.schedule.share, 0)
 
@@ -223,3 +297,20 @@ class Rounds:
             return added(jnp.where(self.schedule.size > view.arms - rank, share, 0))
 
         return {"chosen": chosen, "pulls": added(share * self.schedule.size), **percentiles(view.arms, ranked)}
+
+
+class _Arms(NamedTuple):
+    """Arms in a round: their places in the arrays, their numbers, their means, oriented so that the largest are
+    wanted (int32 all); whether they are ``there``, active in a round that is judged; and whether some of them go
+    ``by_gap`` (bool, for all of them)."""
+
+    place: Array
+    order: Array
+    score: Array
+    there: Array
+    by_gap: Array
+
+
+def _block(arms: int) -> int:
+    """How many arms are judged at once: parts of an array that are large enough for a loop over them to cost little."""
+    return -(-arms // (8 * BLOCK)) * BLOCK if arms > BLOCK else -(-arms // 8) * 8

@@ -1,0 +1,128 @@
+"""What the first call of each registered policy costs: the size of its program, and the CPU time to make it.
+
+    python -m benchmarks.compile [--out FILE.json] [--quick] [--only optmai topk/sar ...]
+
+Each policy makes two runs on a small problem of its family, twice, in a fresh process without a compilation cache.
+``instructions`` counts those of XLA's optimized program. ``trace_s``, ``lower_s`` and ``compile_s`` are CPU-seconds of
+all threads, for the program of the chunk alone; ``first_s`` is all of the first call of ``simulate``, ``second_s`` the
+second call. Rules for arms are measured at several numbers of arms. It fails if a process does.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+from unittest import mock
+
+from benchmarks.common import ROOT, Row, facts, parser, save, table
+
+PROBLEMS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "cleaning": ("synthetic", {"budget": 1000}),
+    "topk": ("bernoulli", {}),
+    "outliers": ("synthetic", {}),
+    "extraction": ("people", {"budget": 50.0}),
+}
+"""A problem of each family; the sizes of those of arms are in ``SIZES``."""
+SIZES: Mapping[str, tuple[int, ...]] = {"topk": (100, 10_000), "outliers": (20, 400)}
+POLICIES: Mapping[str, dict[str, Any]] = {"ee": {"t": 3, "q": 1.0}}
+"""Parameters of policies, where the default is a search that takes time."""
+RUNS = 2
+
+COLUMNS = {
+    "policy": ("policy", ""), "arms": ("n", ",d"), "instructions": ("instructions", ",d"), "trace_s": ("trace", ".1f"),
+    "lower_s": ("lower", ".1f"), "compile_s": ("compile", ".1f"), "first_s": ("first call", ".1f"),
+    "second_s": ("second", ".2f"),
+}  # fmt: skip
+
+
+def names() -> list[str]:
+    """All policies, as topk/optmai."""
+    from jaxbandit.study.families import FAMILIES
+
+    return [f"{family}/{policy}" for family in FAMILIES for policy in FAMILIES[family].policies]
+
+
+def _built(name: str, arms: int | None) -> tuple[Any, Any]:
+    """A problem and a policy."""
+    from jaxbandit.registry import parse
+    from jaxbandit.study.families import FAMILIES
+
+    family_name, _, policy_name = name.partition("/")
+    family, (problem_name, given) = FAMILIES[family_name], PROBLEMS[family_name]
+    if arms is not None:
+        given = given | ({"n": arms, "K": arms // 10, "budget": 10 * arms} if family_name == "topk" else {"n": arms})
+    if policy_name == "gs-exact":
+        given = given | {"informed": True}
+    kind, policy = family.problems[problem_name], family.policies[policy_name]
+    setting = kind.build(**parse("problem", kind.parameters, given))
+    built, _ = policy.build(setting, **parse("policy", policy.parameters, POLICIES.get(policy_name, {})))
+    return setting.problem(), built
+
+
+def one(name: str, arms: int | None) -> Row:
+    """The costs in this process, which has compiled nothing before."""
+    from jaxbandit import engine, simulate
+
+    problem, policy = _built(name, arms)
+    row: Row = {"policy": name, "arms": arms}
+    compiled = engine.compiled
+
+    def staged(*structure: Any) -> Any:
+        made: list[Any] = []
+
+        def chunk(*arguments: Any) -> Any:
+            if not made:
+                made.append(compiled(*structure))
+                for stage in ("trace", "lower", "compile"):
+                    start = time.process_time()
+                    made.append(made[-1].trace(*arguments) if stage == "trace" else getattr(made[-1], stage)())
+                    row[f"{stage}_s"] = row.get(f"{stage}_s", 0) + time.process_time() - start
+                row["instructions"] = row.get("instructions", 0) + made[-1].as_text().count(" = ")
+            return made[-1](*arguments)
+
+        return chunk
+
+    for call in ("first_s", "second_s"):
+        with mock.patch.object(engine, "compiled", staged if call == "first_s" else compiled):
+            start = time.process_time()
+            simulate(problem, policy, runs=RUNS, progress=False)
+            row[call] = time.process_time() - start
+    return row
+
+
+def measure(name: str, arms: int | None) -> Row:
+    """The same, in a fresh process without a cache."""
+    environment = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
+    command = [sys.executable, "-m", "benchmarks.compile", "--process", json.dumps([name, arms])]
+    said = subprocess.run(
+        command, cwd=ROOT, env=environment | {"JAX_PLATFORMS": "cpu"}, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    row: Row = json.loads(said.splitlines()[-1])
+    return row
+
+
+def main() -> None:
+    """Measure, print a table, write JSON if asked to."""
+    options = parser(__doc__)
+    options.add_argument("--only", nargs="+", metavar="NAME", help="policies, or families, or both as topk/sar")
+    options.add_argument("--process", type=json.loads, help="[name, arms]: measure in this process (for itself)")
+    given = options.parse_args()
+    if given.process:
+        print(json.dumps(one(*given.process)))
+        return
+    head = facts("compile", given.quick) | {"runs": RUNS}
+    wanted = [name for name in names() if not given.only or {name, *name.split("/")} & {*given.only}]
+    rows: list[Row] = []
+    for name in wanted[:1] if given.quick else wanted:
+        for arms in SIZES.get(name.partition("/")[0], (None,)):
+            rows.append(measure(name, arms))
+            text = table(rows, COLUMNS).splitlines()
+            print("\n".join(text if len(rows) == 1 else text[-1:]), flush=True)
+            save(given.out, head, rows)
+
+
+if __name__ == "__main__":
+    main()
