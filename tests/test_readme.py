@@ -12,10 +12,12 @@ from jaxbandit.cli import program
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
 from jaxbandit.study.table import render
+from jaxbandit.tuning.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 STUDIES = (ROOT / "docs" / "studies.md").read_text()
+TUNING = (ROOT / "docs" / "tuning.md").read_text()
 
 
 def blocks(language: str, *pages: str) -> list[str]:
@@ -27,7 +29,7 @@ def blocks(language: str, *pages: str) -> list[str]:
 
 def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    for block in blocks("python", STUDIES):
+    for block in blocks("python", STUDIES, TUNING):
         exec(compile(block, "README.md", "exec"), {})
     assert "ee tuning=lemma3 {'against': 'ee tuning=exact', 'budget': 1000} -0.0" in capsys.readouterr().out
     assert (tmp_path / "out" / "tunings" / "summary.json").exists()
@@ -39,13 +41,15 @@ def test_study_files(tmp_path: Path) -> None:
     times = "sched_dep_time,act_dep_time,sched_arr_time,act_arr_time"
     (tmp_path / "claims.csv").write_text(f"flight,{times}\na,1,2,3,4\na,1,3,5,\n")
     (tmp_path / "past.csv").write_text("successes,attempts\n1,3\n4,5\n0,2\n")
-    for block in blocks("toml", STUDIES):
-        assert Study.of(tomllib.loads(block), base=tmp_path).configurations()
+    for block in blocks("toml", STUDIES, TUNING):
+        study = Study.of(tomllib.loads(block), base=tmp_path)
+        assert study.configurations()
+        assert not study.tune or Plan.of(study).policies
 
 
 def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     """Each is understood; what they do is tested elsewhere."""
-    commands = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines()]
+    commands = [shlex.split(line, comments=True) for block in blocks("sh", TUNING) for line in block.splitlines()]
     verbs = [words[1:] for words in commands if words[0] == "jaxbandit"]
     assert {words[0] for words in verbs} == set(program.VERBS)
     for words in verbs:
@@ -56,7 +60,7 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_links() -> None:
-    for page in (ROOT / "README.md", ROOT / "docs" / "studies.md", ROOT / "docs" / "glossary.md"):
+    for page in (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("studies", "glossary", "tuning"))):
         for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
             assert (page.parent / link.partition("#")[0]).exists(), link
 
