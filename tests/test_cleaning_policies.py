@@ -575,7 +575,7 @@ def test_small_runs_have_the_exact_law(
     problem = of_table(budget=budget, false_values=np.array(r), sc_probabilities=np.array(p))
     rules: dict[str, Any] = {"random": cleaning.random(), "greedy": cleaning.greedy()}
     rule = rules.get(name, cleaning.epsilon_greedy(0.5))
-    runs = 100_000 if implementation == "fast" else 30_000
+    runs = 100_000 if implementation == "fast" else 10_000
     agrees(simulate(problem, rule, runs=runs, seed=21, implementation=implementation), law(name, r, p, budget))
 
 
@@ -585,7 +585,7 @@ def test_epsilon_greedy_has_the_exact_law_at_any_epsilon(epsilon: float, impleme
     """Most estimates are between 0 and 1, and some are tied there."""
     r, p, budget = [3, 2, 2], [0.25, 0.5, 0.4], 9
     problem = of_table(budget=budget, false_values=np.array(r), sc_probabilities=np.array(p))
-    rule, runs = cleaning.epsilon_greedy(epsilon), 100_000 if implementation == "fast" else 30_000
+    rule, runs = cleaning.epsilon_greedy(epsilon), 100_000 if implementation == "fast" else 10_000
     answers = simulate(problem, rule, runs=runs, seed=23, implementation=implementation)
     agrees(answers, law("epsilon-greedy", r, p, budget, epsilon))
 
