@@ -105,7 +105,7 @@ def test_out_of_memory_halves_the_lanes(monkeypatch: pytest.MonkeyPatch, caplog:
     original, widths = engine_module._run_jobs, []
 
     def small(*given: Any) -> Any:
-        lanes = given[-2]
+        lanes = given[-3]
         widths.append(lanes)
         if lanes is None or lanes > 16:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
