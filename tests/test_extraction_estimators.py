@@ -298,3 +298,13 @@ def test_the_delta_method_is_the_limit_of_many_resamples(name):
             ratio = math.sqrt(max(found[column, row], 0.01) / max(true, 0.01))
             within = 0.12 if row < len(usual) else 1.2
             assert 1 / (1 + within) < ratio < 1 + within, (name, sample, m, size, found[column, row], true)
+
+
+@pytest.mark.parametrize("name", sorted(est.OF_TOTALS))
+def test_the_delta_method_is_finite_where_one_entity_is_all_there_is(name: str) -> None:
+    """A query without a list had no variance there, so that it was never the best, and a run could go on for ever."""
+    k, length = np.array([[5], [20], [20]]), np.array([[0], [0], [10]])
+    for answers in (32, 40, 1000):
+        f, sizes = np.array([[1]], np.int32), np.array([[answers]], np.int32)
+        found = delta_variance(f, sizes, est.OF_TOTALS[name], k, length, 0, k.astype(np.float32))
+        assert np.isfinite(np.asarray(found)).all()

@@ -255,7 +255,8 @@ def delta_variance(
     whole = kept * slope
     whole = whole.at[1].add(jnp.sum(slope * mean[:, None], axis=0) * listed / pool**2)
     variance = jnp.einsum("scn,tcn,stn->cn", whole, whole, covariance)
-    variance += listed * kept * pool / (pool - 1) * jnp.maximum(of_list, 0)
+    # Where something is listed, the pool has more than one; else, as of a node with one entity, the term is 0.
+    variance += listed * kept * pool / jnp.maximum(pool - 1, 1) * jnp.maximum(of_list, 0)
     spread_of_distinct = jnp.sqrt(jnp.maximum(covariance[1, 1], 1e-6))
     short = jnp.where(listed > 0, ndtr((listed + 0.5 - distinct - elsewhere) / spread_of_distinct), 0)
     return (1 - short) * (jnp.maximum(variance, 0) + short * (unseen - gain) ** 2)
