@@ -301,10 +301,10 @@ def test_the_delta_method_is_the_limit_of_many_resamples(name):
 
 
 @pytest.mark.parametrize("name", sorted(est.OF_TOTALS))
-def test_the_delta_method_is_finite_where_one_entity_is_all_there_is(name: str) -> None:
-    """A query without a list had no variance there, so that it was never the best, and a run could go on for ever."""
+def test_the_delta_method_is_finite_where_each_entity_was_seen_often(name: str) -> None:
+    """A query whose variance is no number is never the best: a run in which no other is left goes on for ever."""
     k, length = np.array([[5], [20], [20]]), np.array([[0], [0], [10]])
-    for answers in (32, 40, 1000):
-        f, sizes = np.array([[1]], np.int32), np.array([[answers]], np.int32)
-        found = delta_variance(f, sizes, est.OF_TOTALS[name], k, length, 0, k.astype(np.float32))
-        assert np.isfinite(np.asarray(found)).all()
+    sizes = np.arange(1, 121, dtype=np.int32)
+    f = np.concatenate([count * np.eye(120, dtype=np.int32)[31:] for count in (1, 2, 10)])
+    found = delta_variance(f, np.broadcast_to(sizes, f.shape), est.OF_TOTALS[name], k, length, 0, k.astype(np.float32))
+    assert np.isfinite(np.asarray(found)).all()
