@@ -30,18 +30,18 @@ def described(
     dimensions = tuple(store.labels)
     found: dict[str, Coordinate] = {}
     for name, texts in store.labels.items():
-        found[name] = Coordinate((name,), _column([json.loads(text) for text in texts]), "")
+        found[name] = Coordinate((name,), column([json.loads(text) for text in texts]), "")
     kinds = {identity(each.label): each.name for each in members}
-    found["kind"] = Coordinate(("policy",), _column([kinds.get(text, "") for text in store.labels["policy"]]), "")
+    found["kind"] = Coordinate(("policy",), column([kinds.get(text, "") for text in store.labels["policy"]]), "")
     if budgets:
-        found["checkpoint"] = Coordinate(("checkpoint",), _column(list(budgets)), "budget spent")
+        found["checkpoint"] = Coordinate(("checkpoint",), column(list(budgets)), "budget spent")
     shape = tuple(map(len, store.labels.values()))
     for name in dict.fromkeys(name for each in members for name in each.params):
         if name in found or name in study.labels or (budgets and name == "budget"):
             continue
         given = {places[id(each)]: each.params.get(name) for each in members}
         values: list[Any] = [given.get(place) for place in np.ndindex(*shape)]
-        found[name] = Coordinate(dimensions, _column(values).reshape(shape), "")
+        found[name] = Coordinate(dimensions, column(values).reshape(shape), "")
     wanted: dict[str, list[Any]] = {"policy": list(dict.fromkeys(each.label for each in members))}
     for name in members[0].point:
         wanted[name] = list({identity(each.point[name]): each.point[name] for each in members}.values())
@@ -62,7 +62,7 @@ def described(
     }
 
 
-def _column(values: list[Any]) -> np.ndarray:
+def column(values: list[Any]) -> np.ndarray:
     """Numbers as they are, with NaN for None; all else as texts, tables and lists as JSON."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return np.array(values)
@@ -106,7 +106,7 @@ def rows_of(data: "xr.Dataset") -> list[Row]:
 
 
 def value_of(label: Any) -> Any:
-    """A coordinate's value as a param, None where there is none: the reverse of ``_column``."""
+    """A coordinate's value as a param, None where there is none: the reverse of ``column``."""
     value = label.item() if isinstance(label, np.generic | np.ndarray) else label
     if isinstance(value, float):
         return None if math.isnan(value) else value

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxbandit.progress import Progress, shown
 from jaxbandit.study import folder
+from jaxbandit.study.results import column
 from jaxbandit.study.run import facts
 from jaxbandit.study.spec import Study
 from jaxbandit.tuning.run import Tuned, record, tuned
@@ -81,13 +82,7 @@ def _dataset(found: list[Tuned]) -> "xr.Dataset":
     data["fate"] = "candidate", [each.fate(number) for each, number, _ in rows]
     data = data.assign_coords(policy=("candidate", [row["policy"] for *_, row in rows]))
     for name in names:
-        column = [row["params"].get(name) for *_, row in rows]
-        numeric = all(
-            value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in column
-        )
-        texts = ["" if value is None else str(value) for value in column]
-        floats = np.array([np.nan if value is None else value for value in column], float) if numeric else texts
-        data = data.assign_coords({name: ("candidate", floats)})
+        data = data.assign_coords({name: ("candidate", column([row["params"].get(name) for *_, row in rows]))})
     data.attrs["metric"] = found[0].plan.metric.name
     return data
 

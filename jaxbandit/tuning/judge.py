@@ -123,7 +123,7 @@ class Judge:
 
     @property
     def chosen(self) -> int:
-        """The candidate that leads: of the highest mean among those in question."""
+        """The candidate that leads: the one in question that covers most others, and of several the best mean."""
         return max(self._active, key=lambda one: (int((self._covers[one] & self._alive).sum()), self.mean(one)))
 
     @property

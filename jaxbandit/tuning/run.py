@@ -128,10 +128,8 @@ class Tuned:
         said = {
             "best": f"is the best of {len(self.candidates)} candidates, at {sure}",
             "within": f"is within {size} of the best of {len(self.candidates)} candidates, at {sure}",
-            "undecided": f"has the highest mean; undecided among {len(self.judge.survivors)} candidates",
+            "undecided": f"leads; undecided among {len(self.judge.survivors)} candidates",
         }[self.verdict]
-        if self.verdict == "undecided" and plan.metric.lower_is_better:
-            said = said.replace("highest", "lowest")
         where = f"{show(self.params)}: " if self.params else ""
         lines = [f"{where}{chosen.label} {said}: {plan.metric.name} {self.mean(self.chosen):.5g} ({self.runs:,} runs)"]
         seen = self._best_seen()
