@@ -22,7 +22,8 @@ class Parameter:
 
     ``parse(field, value)`` gives the checked value or raises ``BadInput``; ``swept``: whether a list in a study file
     stands for several configurations (else a list is one value); ``label``: what an axis says, with the unit, where the
-    name alone does not do; ``search``: where ``jaxbandit tune`` looks for the best value, unless it is told.
+    name alone does not do; ``search``: where ``jaxbandit tune`` looks for the best value, unless it is told;
+    ``partner``: the parameter without which it is not given.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Parameter:
     swept: bool = True
     label: str = ""
     search: Domain | None = None
+    partner: str = ""
 
     @property
     def required(self) -> bool:
@@ -190,6 +192,9 @@ def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]
             raise BadInput(f"{kind}.{parameter.name}", "missing", parameter.help)
         else:
             values[parameter.name] = parameter.default
+        if parameter.name in given and parameter.partner and parameter.partner not in given:
+            allowed = f"to be given together with {parameter.name}, or neither"
+            raise BadInput(f"{kind}.{parameter.partner}", "missing", allowed)
     return values
 
 

@@ -259,3 +259,10 @@ def test_a_study_without_a_table_is_searched_over_the_domains_that_policies_decl
     problem = {"kind": "topk/bernoulli", "means": {"list": means}, "K": 2, "budget": 100}
     plan = Plan.of(Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "optmai"}, {"kind": "sar"}]}))
     assert [set(each.axes) for each in plan.policies] == [{"beta"}, set()]
+
+
+def test_what_is_given_together_has_no_default_where_one_of_both_is_searched() -> None:
+    problem = {"kind": "cleaning/synthetic", "entities": 40, "budget": 50}
+    both = {"kind": "ee", "t": [2, 3], "q": 0.8}
+    assert not Plan.of(Study.of({"runs": 1, "problem": problem, "policy": [both]})).policies[0].complete
+    assert Plan.of(Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "ee"}]})).policies[0].complete

@@ -263,9 +263,6 @@ PROBLEMS = (
 def _ee(
     setting: Setting, t: int | None, q: float | None, tuning: str, delta: float, early_stopping: bool
 ) -> tuple[EE, dict[str, Any]]:
-    if (t is None) != (q is None):
-        missing, there = ("t", "q") if t is None else ("q", "t")
-        raise BadInput(f"policy.ee.{missing}", "missing", f"to be given together with {there}, or neither")
     if t is not None and q is not None:
         return ee(t, q, early_stopping), {"t": t, "q": q}
     objective: gamma.Objective = "exact" if tuning == "exact" else "lemma3"
@@ -317,9 +314,9 @@ POLICIES = (
         "ee", "explore each entity with t operations, exploit it if a share q succeeded (section 5)",
         (
             Parameter("t", whole(1, 2**20), "exploration frequency; tuned where left out", None,
-                      search=Range(1, 32, log=True, whole=True)),
+                      search=Range(1, 32, log=True, whole=True), partner="q"),
             Parameter("q", real(0, 1), "exploitation threshold, 0 to 1; tuned where left out", None,
-                      search=Range(0, 1)),
+                      search=Range(0, 1), partner="t"),
             Parameter("tuning", one_of("lemma3", "exact"), "what (t, q) maximise: Gamma as the paper prints it, or "
                       "exact", "exact"),
             Parameter("delta", real(1e-4, 1), "the grid of q and p in tuning (section 5.4), 0.0001 to 1", DELTA),

@@ -143,7 +143,10 @@ def _opened(study: Study) -> tuple[Open, ...]:
             elif value is None and space is None and parameter.search is not None:
                 axes[name] = parameter.search
         fixed = {name: value for name, value in given.items() if name not in axes}
-        complete = all(each.name in fixed or not each.required for each in kind.parameters)
+        complete = all(
+            (each.name in fixed or not each.required) and (each.name not in fixed or each.partner in {"", *fixed})
+            for each in kind.parameters
+        )
         found.append(Open(kind.name, fixed, axes, complete))
     for name, value in (space or {}).items():
         if name not in used:
