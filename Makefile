@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
-.PHONY: study test lint bench notebooks clean
+.PHONY: study test lint bench notebooks docs clean
 
 study: $(VENV)/lab.stamp
 	$(BIN)/jaxbandit run examples/cleaning.toml --out out/cleaning
@@ -21,6 +21,12 @@ lint: $(VENV)/test.stamp
 # Opens JupyterLab on the notebooks, with a kernel that has jaxbandit. As root, in a container: LAB=--allow-root.
 notebooks: $(VENV)/notebooks.stamp
 	$(BIN)/jupyter lab $(LAB) notebooks
+
+# The site, in build/docs/index.html. Notebooks are run once and kept in build/notebooks; DOCS=-Dnb_execution_mode=off leaves
+# them unrun.
+docs: $(VENV)/docs.stamp
+	$(BIN)/python -m sphinx -W --keep-going -q -j auto $(DOCS) -b html -d build/doctrees docs build/docs
+	@echo "the site is in build/docs/index.html"
 
 bench: $(VENV)/bench.stamp
 	$(BIN)/python -m benchmarks.run --out benchmarks/results
@@ -42,6 +48,10 @@ $(VENV)/bench.stamp: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/notebooks.stamp: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[notebooks]'
+	@touch $@ $(VENV)/lab.stamp
+
+$(VENV)/docs.stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@ $(VENV)/lab.stamp
 
 clean:
