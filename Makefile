@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
-.PHONY: study test lint bench notebooks docs clean
+.PHONY: study test lint bench notebooks docs dist clean
 
 study: $(VENV)/lab.stamp
 	$(BIN)/jaxbandit run examples/cleaning.toml --out out/cleaning
@@ -13,10 +13,11 @@ study: $(VENV)/lab.stamp
 test: $(VENV)/test.stamp lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-lint: $(VENV)/test.stamp
+lint: $(VENV)/lint.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python docs/prose.py
 
 # Opens JupyterLab on the notebooks, with a kernel that has jaxbandit. As root, in a container: LAB=--allow-root.
 notebooks: $(VENV)/notebooks.stamp
@@ -27,6 +28,10 @@ notebooks: $(VENV)/notebooks.stamp
 docs: $(VENV)/docs.stamp
 	$(BIN)/python -m sphinx -W --keep-going -q -j auto $(DOCS) -b html -d build/doctrees docs build/docs
 	@echo "the site is in build/docs/index.html"
+
+# The wheel and the sdist, each tried in fresh environments on every Python that is there. On some: DIST_PYTHONS="python3.13".
+dist:
+	.ci/dist $(DIST_PYTHONS)
 
 bench: $(VENV)/bench.stamp
 	$(BIN)/python -m benchmarks.run --out benchmarks/results
@@ -41,6 +46,10 @@ $(VENV)/lab.stamp: pyproject.toml | $(VENV)/bin/python
 $(VENV)/test.stamp: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@ $(VENV)/lab.stamp
+
+$(VENV)/lint.stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lint]'
+	@touch $@ $(VENV)/lab.stamp $(VENV)/test.stamp
 
 $(VENV)/bench.stamp: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'

@@ -35,10 +35,13 @@ nb_execution_mode = "cache"
 nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
+# A type that several modules have (View, Pull) is linked to the first of them.
+suppress_warnings = ["ref.python"]
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "description"
+autodoc_typehints = "signature"
+python_maximum_signature_line_length = 80
 autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False
 

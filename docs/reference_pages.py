@@ -4,17 +4,17 @@ Pages are made anew at each build, in ``docs/reference``, which git ignores. A p
 that Sphinx reads again what changed alone.
 """
 
+import ast
 import dataclasses
 import importlib
 import inspect
+import textwrap
 import typing
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
 from typing import Any
-
-from sphinx.application import Sphinx
-from sphinx.pycode import ModuleAnalyzer
 
 HERE = Path(__file__).parent / "reference"
 MODULES = {
@@ -130,10 +130,16 @@ def shown(annotation: Any) -> str:
     return "" if inner is bool else getattr(inner, "__name__", "value").upper()
 
 
+def is_doc(field: ast.stmt, text: ast.stmt) -> bool:
+    """Whether the second statement is the docstring of the first, a field."""
+    return isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+
+
 def verb_section(verb: Any) -> Iterator[str]:
     """One command: what it does, and each of its arguments."""
     name = verb.__name__.lower()
-    docs = ModuleAnalyzer.for_module(verb.__module__).find_attr_docs()
+    body = ast.parse(textwrap.dedent(inspect.getsource(verb))).body[0].body
+    docs = {field.target.id: text.value.value for field, text in pairwise(body) if is_doc(field, text)}
     hints = typing.get_type_hints(verb, include_extras=True)
     rows, usage = [], []
     for each in dataclasses.fields(verb):
@@ -144,7 +150,7 @@ def verb_section(verb: Any) -> Iterator[str]:
         argument = name_of_value if positional else f"--{each.name.replace('_', '-')} {name_of_value}".strip()
         needed = default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
         usage.append(argument if needed else f"[{argument}]")
-        text = " ".join(docs.get((verb.__name__, each.name), ())) or (told and told.help) or ""
+        text = docs.get(each.name) or (told and told.help) or ""
         left = "required" if needed else "" if default in (None, (), False) else f"`{plain(default)}`"
         rows.append(f"| `{cell(argument)}` | {left} | {cell(str(text))} |")
     yield from (f"## jaxbandit {name}", "", "```text", f"jaxbandit {name} {' '.join(usage)}".rstrip(), "```", "")
@@ -196,7 +202,7 @@ def toctree(names: list[str]) -> list[str]:
     return ["```{toctree}", ":maxdepth: 1", "", *(name.removesuffix(".md") for name in names), "```", ""]
 
 
-def write(app: Sphinx) -> None:
+def write(app: Any) -> None:
     """Writes the pages that differ, and takes those away that are no longer made."""
     HERE.mkdir(exist_ok=True)
     made = pages()
@@ -209,7 +215,22 @@ def write(app: Sphinx) -> None:
             path.write_text(text)
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def signature(app: Any, what: str, name: str, value: Any, options: Any, args: str, returns: str) -> Any:
+    """Types as the source has them, which are aliases that a reader knows, and of a dataclass its fields."""
+    if dataclasses.is_dataclass(value):
+        return f"({', '.join(each.name for each in dataclasses.fields(value) if each.init)})", None
+    if not inspect.isfunction(value) or value.__name__ == "<lambda>":
+        return None
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(value))).body
+    if not isinstance(node, ast.FunctionDef):
+        return None
+    if node.args.args and node.args.args[0].arg in ("self", "cls"):
+        del node.args.args[0]
+    return f"({ast.unparse(node.args)})", ast.unparse(node.returns) if node.returns else None
+
+
+def setup(app: Any) -> dict[str, bool]:
     """Sphinx calls this."""
     app.connect("builder-inited", write)
+    app.connect("autodoc-process-signature", signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,8 +11,9 @@ import pytest
 from jaxbandit import BadInput, cli
 from jaxbandit.cli import program
 from jaxbandit.papers import FIGURES
+from jaxbandit.study import plugins
 from jaxbandit.study.run import run
-from jaxbandit.study.spec import Study
+from jaxbandit.study.spec import Study, load
 from jaxbandit.study.table import render
 from jaxbandit.tuning.plan import Plan
 
@@ -113,7 +114,6 @@ def test_pages_are_short() -> None:
 
 def test_reference_has_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """The keys at the top of a study file; those of families and commands are read from the package."""
-    pytest.importorskip("sphinx")
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     import reference_pages
 
@@ -152,3 +152,20 @@ def test_the_first_studys_table(tmp_path: Path) -> None:
     assert len(rows) == 4
     for row in rows:
         assert " ".join(" ".join(row[:-1]).split()) in shown  # without the entities finished
+
+
+def test_gallery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each picture is there, and the command before it is one; studies can be read."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import gallery
+
+    known = gallery.entries()
+    assert len(known) >= 20
+    assert {path.stem for path in (ROOT / "docs" / "gallery").glob("*.png")} == set(known)
+    assert PAGES[ROOT / "docs" / "gallery.md"].count("](gallery/") == len(known)
+    named = {ROOT / word for commands in known.values() for words in commands for word in words if ".toml" in word}
+    assert named >= set((ROOT / "examples" / "gallery").glob("*.toml"))
+    plugins.load(str(ROOT / "examples" / "own_policy.py"))
+    for path in named:
+        study = load(path, counted=False)
+        assert study.configurations() or study.tune

@@ -135,6 +135,11 @@ def optmai(
 
     Raises:
         BadInput: for a beta out of range.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> int(topk.optmai(100, 10, 5_000).want)
+        10
     """
     exact = beta if isinstance(beta, Decimal) else Decimal(repr(float(beta)))
     if not Decimal("0.75") < exact < 1:
