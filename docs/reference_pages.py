@@ -27,6 +27,7 @@ MODULES = {
     "jaxbandit.registry": "families, metrics and parameters of your own",
     "jaxbandit.testing": "a check for test suites",
 }
+SPACE = "\N{NO-BREAK SPACE}"
 KEYS = {
     "seed": ("0", "Of all randomness, a whole number from 0 to 4,294,967,295."),
     "runs": ("required", "Runs of each configuration; with `stop_when` the most. `tune` and `plan` do without."),
@@ -59,6 +60,9 @@ def python_page(name: str, what: str) -> str:
         value = getattr(module, each)
         kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
         kind = "exception" if kind == "class" and issubclass(value, BaseException) else kind
+        if kind == "data":
+            lines += [f".. py:data:: {each}", f"   :value: {value!r}", ""]
+            continue
         lines.append(f".. auto{kind}:: {name}.{each}")
         if kind in ("class", "exception"):
             lines.append("   :members:")
@@ -151,9 +155,11 @@ def verb_section(verb: Any) -> Iterator[str]:
         needed = default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
         usage.append(argument if needed else f"[{argument}]")
         text = docs.get(each.name) or (told and told.help) or ""
-        left = "required" if needed else "" if default in (None, (), False) else f"`{plain(default)}`"
+        left = "required" if needed else "nothing" if default in (None, (), False) else f"`{plain(default)}`"
         rows.append(f"| `{cell(argument)}` | {left} | {cell(str(text))} |")
-    yield from (f"## jaxbandit {name}", "", "```text", f"jaxbandit {name} {' '.join(usage)}".rstrip(), "```", "")
+    line = f"jaxbandit {name} {' '.join(each.replace(' ', SPACE) for each in usage)}".rstrip()
+    wrapped = textwrap.fill(line, 76, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    yield from (f"## jaxbandit {name}", "", "```text", wrapped.replace(SPACE, " "), "```", "")
     yield from (inspect.cleandoc(verb.__doc__), "")
     if rows:
         yield from ("| argument | where left out | what |", "|---|---|---|", *rows, "")

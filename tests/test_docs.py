@@ -11,7 +11,7 @@ import pytest
 from jaxbandit import BadInput, cli
 from jaxbandit.cli import program
 from jaxbandit.papers import FIGURES
-from jaxbandit.study import plugins
+from jaxbandit.study import families, plugins
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study, load
 from jaxbandit.study.table import render
@@ -165,6 +165,8 @@ def test_gallery(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PAGES[ROOT / "docs" / "gallery.md"].count("](gallery/") == len(known)
     named = {ROOT / word for commands in known.values() for words in commands for word in words if ".toml" in word}
     assert named >= set((ROOT / "examples" / "gallery").glob("*.toml"))
+    monkeypatch.setitem(families.FAMILIES, "cleaning", families.FAMILIES["cleaning"])
+    monkeypatch.setattr(plugins, "_registered", set(plugins._registered))
     plugins.load(str(ROOT / "examples" / "own_policy.py"))
     for path in named:
         study = load(path, counted=False)

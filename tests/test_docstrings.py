@@ -5,13 +5,11 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jaxbandit.cleaning.family import FAMILY
 from jaxbandit.study import families, plugins
 
 sys.path.append(str(Path(__file__).parents[1] / "docs"))
@@ -28,16 +26,11 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 @pytest.fixture(autouse=True)
-def _as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """What an example registers is gone afterwards."""
+def _as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What an example registers or writes is gone afterwards."""
     monkeypatch.chdir(tmp_path)
-    registered, kept = set(plugins._registered), dict(families.FAMILIES)
-    yield
-    plugins._registered.clear()
-    plugins._registered.update(registered)
-    families.FAMILIES.update(kept)
-    assert "patient" not in families.FAMILIES["cleaning"].policies
-    assert families.FAMILIES["cleaning"] is FAMILY
+    monkeypatch.setitem(families.FAMILIES, "cleaning", families.FAMILIES["cleaning"])
+    monkeypatch.setattr(plugins, "_registered", set(plugins._registered))
 
 
 def example(value: Any) -> bool:
