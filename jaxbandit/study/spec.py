@@ -172,7 +172,7 @@ class Study:
                 raise BadInput(field, path, f"a file that exists, seen from {folder}")
             return str(folder / path)
 
-        problem, sweep = _paths("problem", problem, found), _paths("sweep", sweep, found)
+        problem, sweep = paths("problem", problem, found), paths("sweep", sweep, found)
         if family is None:
             family, kind = lookup("problem.kind", problem.get("kind", "missing"))
             family = replace(family, metrics=(*family.metrics, *kind.metrics))
@@ -195,7 +195,7 @@ class Study:
             BadInput: where an input file cannot be read.
         """
         return self.identity() | {
-            "runs": self.runs, "policy": list(self.policies), "sweep": _paths("sweep", self.sweep, _content),
+            "runs": self.runs, "policy": list(self.policies), "sweep": paths("sweep", self.sweep, _content),
             "stop_when": asdict(self.stop_when) if self.stop_when else None,
         }  # fmt: skip
 
@@ -208,7 +208,7 @@ class Study:
         kinds = {each["kind"]: self.family.policies[each["kind"]].fingerprint for each in self.policies}
         plugins = {name: fingerprint for name, fingerprint in kinds.items() if fingerprint}
         return {
-            "seed": self.seed, "problem": _paths("problem", self.problem, _content), "sweep": sorted(self.sweep),
+            "seed": self.seed, "problem": paths("problem", self.problem, _content), "sweep": sorted(self.sweep),
             "checkpoints": list(self.checkpoints), "labels": dict(self.labels), "family": self.family.fingerprint,
         } | ({"plugins": plugins} if plugins else {}) | self._slowly  # fmt: skip
 
@@ -223,7 +223,7 @@ class Study:
         def name(_: str, path: str) -> str:
             return Path(path).name
 
-        return {"problem": _paths("problem", self.problem, name), "sweep": _paths("sweep", self.sweep, name)}
+        return {"problem": paths("problem", self.problem, name), "sweep": paths("sweep", self.sweep, name)}
 
     def label(self, policy: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         """The name of a policy among the study's: its kind, with the parameters that it is given."""
@@ -233,7 +233,15 @@ class Study:
     @property
     def policy_labels(self) -> list[str]:
         """The name of each policy, with each combination of its lists."""
-        return [self.label(policy, own) for policy in self.policies for own in self._choices(policy)]
+        return [label for label, _ in self.policy_tables()]
+
+    def policy_tables(self) -> list[tuple[str, dict[str, Any]]]:
+        """Each policy with each combination of its lists: its name, and the table that gives it alone."""
+        return [
+            (self.label(policy, own), {"kind": policy["kind"], **own})
+            for policy in self.policies
+            for own in self._choices(policy)
+        ]
 
     @property
     def swept(self) -> list[str]:
@@ -420,12 +428,12 @@ def _tail(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in table.items() if key != "kind"}
 
 
-def _paths(field: str, value: Any, change: Callable[[str, str], Any]) -> Any:
+def paths(field: str, value: Any, change: Callable[[str, str], Any]) -> Any:
     """``value`` with ``change(field, path)`` for every text under a key ``path``; ``field`` is the dotted name."""
     if isinstance(value, Mapping):
-        return {name: _paths(f"{field}.{name}", item, change) for name, item in value.items()}
+        return {name: paths(f"{field}.{name}", item, change) for name, item in value.items()}
     if isinstance(value, list):
-        return [_paths(field, item, change) for item in value]
+        return [paths(field, item, change) for item in value]
     return change(field, value) if field.endswith(".path") and isinstance(value, str) else value
 
 
@@ -447,4 +455,4 @@ def _reported(parameter: Parameter, given: Mapping[str, Any], parsed: Mapping[st
     name, value = parameter.name, parsed[parameter.name]
     if value is None or not isinstance(value, bool | int | float | str):
         value = given.get(name, None if parameter.default is Required else parameter.default)
-    return plain(name, _paths(f".{name}", value, lambda _, path: Path(path).name))
+    return plain(name, paths(f".{name}", value, lambda _, path: Path(path).name))
