@@ -25,6 +25,7 @@ MODULES = {
     "jaxbandit.extraction": "entities of a hierarchy",
     "jaxbandit.random": "words with addresses, and exact samplers",
     "jaxbandit.registry": "families, metrics and parameters of your own",
+    "jaxbandit.live": "a policy that decides against a real agent",
     "jaxbandit.testing": "a check for test suites",
 }
 SPACE = "\N{NO-BREAK SPACE}"
@@ -139,9 +140,8 @@ def is_doc(field: ast.stmt, text: ast.stmt) -> bool:
     return isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
 
 
-def verb_section(verb: Any) -> Iterator[str]:
+def verb_section(name: str, verb: Any) -> Iterator[str]:
     """One command: what it does, and each of its arguments."""
-    name = verb.__name__.lower()
     body = ast.parse(textwrap.dedent(inspect.getsource(verb))).body[0].body
     docs = {field.target.id: text.value.value for field, text in pairwise(body) if is_doc(field, text)}
     hints = typing.get_type_hints(verb, include_extras=True)
@@ -167,11 +167,12 @@ def verb_section(verb: Any) -> Iterator[str]:
 
 def commands_page() -> str:
     """Every command with every argument."""
+    from jaxbandit.cli.live import VERBS as LIVE
     from jaxbandit.cli.program import VERBS
 
     lines = ["# Commands", "", "`jaxbandit VERB --help` prints the same. `jaxbandit --version` prints the version.", ""]
-    for verb in VERBS.values():
-        lines += verb_section(verb)
+    for name, verb in (VERBS | {f"live {name}": verb for name, verb in LIVE.items()}).items():
+        lines += verb_section(name, verb)
     return "\n".join(lines)
 
 

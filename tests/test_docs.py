@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jaxbandit import BadInput, cli
-from jaxbandit.cli import program
+from jaxbandit.cli import live, program
 from jaxbandit.papers import FIGURES
 from jaxbandit.study import families, plugins
 from jaxbandit.study.run import run
@@ -66,9 +66,10 @@ def test_commands() -> None:
     """Each is understood; what they do is tested elsewhere."""
     commands = lines("sh")
     verbs = [words[1:] for words in commands if words[:1] == ["jaxbandit"]]
-    assert {words[0] for words in verbs} == set(program.VERBS)
+    assert {words[0] for words in verbs} - {"live"} == set(program.VERBS)
     for words in verbs:
-        assert isinstance(program.parse(words), program.VERBS[words[0]])  # type: ignore[arg-type]
+        verb = live.VERBS[words[1]] if words[0] == "live" else program.VERBS[words[0]]
+        assert isinstance(program.parse(words), verb)  # type: ignore[arg-type]
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     everything = "\n".join(PAGES.values())
     assert set(re.findall(r"`make ([a-z]+)`", everything)) | {w[1] for w in commands if w[:1] == ["make"]} <= {*targets}
@@ -122,7 +123,10 @@ def test_reference_has_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.allowed == f"no such key; there are {', '.join(reference_pages.KEYS)}"
     pages = reference_pages.pages()
     assert set(pages) >= MADE
-    assert all(f"## jaxbandit {verb}\n" in pages["commands.md"] for verb in program.VERBS)
+    assert all(
+        f"## jaxbandit {verb}\n" in pages["commands.md"]
+        for verb in [*program.VERBS, *(f"live {verb}" for verb in live.VERBS)]
+    )
     assert "| `--out DIR` | required | Folder for the results;" in pages["commands.md"]
     assert "| `epsilon` | `0.5` | the share of random operations, 0 to 1" in pages["study-cleaning.md"]
     assert not re.search(r"\| +\|$", "\n".join(pages.values()), re.MULTILINE), "an argument or a key without a word"
