@@ -155,7 +155,7 @@ def verb_section(name: str, verb: Any) -> Iterator[str]:
         needed = default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
         usage.append(argument if needed else f"[{argument}]")
         text = docs.get(each.name) or (told and told.help) or ""
-        left = "required" if needed else "nothing" if default in (None, (), False) else f"`{plain(default)}`"
+        left = "required" if needed else "nothing" if default in (None, (), False, "") else f"`{plain(default)}`"
         rows.append(f"| `{cell(argument)}` | {left} | {cell(str(text))} |")
     line = f"jaxbandit {name} {' '.join(each.replace(' ', SPACE) for each in usage)}".rstrip()
     wrapped = textwrap.fill(line, 76, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -132,6 +133,154 @@ class Undo:
         ])  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Answer:
+    """Answer questions one after the other: a person at the terminal, a command, or a service that is called."""
+
+    journal: JournalPlace
+    """Of the session."""
+    agent: str = _AGENT
+    """Who answers."""
+    command: Annotated[str, tyro.conf.arg(help_behavior_hint="(default: none)")] = ""
+    """A shell command that reads a question as JSON and prints an answer."""
+    url: Annotated[str, tyro.conf.arg(help_behavior_hint="(default: none)")] = ""
+    """Of a service that questions are posted to as JSON, and that replies {"answer": ...}."""
+    timeout: float = 60.0
+    """Seconds that a command or a service has."""
+    ahead: int = 0
+    """See next."""
+    plugin: Plugins = ()
+
+    def __call__(self) -> None:
+        """Until there are no more questions, or the person leaves."""
+        from jaxbandit.live import agents
+
+        if self.command and self.url:
+            raise BadInput("--url", self.url, "none where --command is given")
+        ask: agents.Ask = _person
+        if self.command:
+            ask = agents.command(self.command, self.timeout)
+        if self.url:
+            ask = agents.service(self.url, self.timeout)
+
+        def told(found: dict[str, Any]) -> None:
+            if "refused" in found:
+                if ask is not _person:
+                    raise BadInput("answer", found["refused"], "one of those that the question allows")
+                print(found["refused"])
+
+        session = _open(self.journal)
+        agents.work(session, ask, self.agent, told, self.ahead)
+        say(_money(session.status()))
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Questions as a CSV file to be filled in, or the answers of one that came back."""
+
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.csv")]
+    """The file."""
+    journal: JournalPlace
+    """Of the session."""
+    count: int = 20
+    """The most questions."""
+    back: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Whether the file comes back: its column answer is read."""
+    agent: str = "sheet"
+    """Who answers."""
+    lease: float = 7 * 86400.0
+    """Seconds for which no other agent gets the questions."""
+    plugin: Plugins = ()
+
+    def __call__(self) -> None:
+        """Writes the file or reads it."""
+        from jaxbandit.live import agents
+        from jaxbandit.study import folder
+
+        session = _open(self.journal)
+        if self.back:
+            found = agents.read_sheet(session, self.file, self.agent)
+            say(f"{sum(each['recorded'] for each in found)} answers recorded; {_money(session.status())}")
+        elif self.file.exists():
+            raise BadInput("FILE.csv", str(self.file), "a file that does not exist yet; --back reads its answers")
+        else:
+            text = agents.sheet(session, self.count, self.agent, self.lease)
+            folder.write(self.file, text.encode())
+            say(f"{text.count(chr(10)) - 1} questions in {self.file}; fill in the column answer, then: --back")
+
+
+@dataclass(frozen=True)
+class Export:
+    """What the answers decide: the cells of a cleaned table, or a copy of the CSV file with them."""
+
+    journal: JournalPlace
+    """Of the session."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE.csv", help_behavior_hint="(default: none)")] = None
+    """Where the cleaned copy goes; without it the changes are shown and nothing is written."""
+    json: Json = False
+    """The changes as JSON, one object a line."""
+    plugin: Plugins = ()
+
+    def __call__(self) -> None:
+        """Prints the changes, or writes the copy."""
+        from jaxbandit.live import agents
+        from jaxbandit.study import folder
+
+        session = _open(self.journal)
+        found = agents.changes(session)
+        if self.out is None:
+            for each in found:
+                sys.stdout.write(json.dumps(each, ensure_ascii=False) + "\n" if self.json else
+                                 f"{each['entity']}, {each['column']}: {each['value']}\n")  # fmt: skip
+            say(f"{len(found)} values are decided; --out FILE.csv writes a copy of the table with them")
+            return
+        text, cells = agents.cleaned(session)
+        folder.write(self.out, text.encode())
+        say(f"{cells} cells of {len(found)} values that are decided are changed in {self.out}")
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Serve a session over HTTP: a page for a person at /, and JSON for agents (docs/live.md).
+
+    It listens on the loopback alone, unless the environment variable JAXBANDIT_TOKEN has a token that requests bring.
+    """
+
+    journal: JournalPlace
+    """Of the session."""
+    host: str = "127.0.0.1"
+    """The address."""
+    port: int = 8000
+    """The port; 0 for any that is free."""
+    lease: float = 3600.0
+    """Seconds for which a question is an agent's."""
+    ahead: int = 0
+    """See next."""
+    plugin: Plugins = ()
+
+    def __call__(self) -> None:
+        """Until it is interrupted."""
+        import os
+
+        from jaxbandit.live.server import serve
+
+        token = os.environ.get("JAXBANDIT_TOKEN", "")
+        with_token = "; its address for a person ends in #token= and the token" if token else ""
+        serve(
+            _open(self.journal), self.host, self.port, token, self.lease, self.ahead,
+            ready=lambda url: say(f"serving at {url}{with_token}"),
+        )  # fmt: skip
+
+
+def _person(asked: dict[str, Any]) -> str | None:
+    print("\n".join(question(asked)))
+    try:
+        answer = input("> ").strip()
+    except EOFError:
+        return None
+    return answer or None
+
+
 def _open(place: str) -> Any:
     from jaxbandit.live import Session
 
@@ -164,6 +313,8 @@ def _print(found: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]
     sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n" if as_json else "\n".join(lines(found)) + "\n")
 
 
-VERBS: dict[str, Callable[..., Any]] = {verb.__name__.lower(): verb for verb in (Begin, Next, Record, Status, Undo)}
+VERBS: dict[str, Callable[..., Any]] = {
+    verb.__name__.lower(): verb for verb in (Begin, Next, Record, Status, Undo, Answer, Sheet, Serve, Export)
+}
 
 __all__ = ["VERBS"]

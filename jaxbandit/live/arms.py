@@ -58,7 +58,7 @@ class ArmQuestions:
             raise BadInput("ANSWER", answer, f"a number {span}")
         return value
 
-    def guess(self, address: Address) -> float:
+    def guess(self, address: Address, answers: Answers) -> float:
         """The lowest reward."""
         return 0 if self._rewards.whole else self._low
 

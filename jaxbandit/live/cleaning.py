@@ -26,18 +26,22 @@ class CleaningQuestions:
         if self._table is None:
             public = problem.public(problem.draw(key))
             self._began = jax.jit(public.false_values)
+            self._drawn: dict[int, tuple[str, ...]] = {}
         else:
-            self._rows = np.flatnonzero(self._table.false_values)
+            self.rows = np.flatnonzero(self._table.false_values)
 
     def name(self, entity: int) -> str:
         """Of an entity."""
-        return f"entity {entity}" if self._table is None else self._table.names[self._rows[entity]]
+        return f"entity {entity}" if self._table is None else self._table.names[self.rows[entity]]
 
     def candidates(self, entity: int) -> tuple[str, ...]:
         """The values that are claimed of it."""
-        if self._table is None:
-            return tuple(f"value {number}" for number in range(1, int(self._began(np.int32(entity))) + 2))
-        return self._table.candidates[self._rows[entity]]
+        if self._table is not None:
+            return self._table.candidates[self.rows[entity]]
+        if entity not in self._drawn:
+            count = 1 + int(self._began(np.int32(entity)))
+            self._drawn[entity] = tuple(f"value {number}" for number in range(1, count + 1))
+        return self._drawn[entity]
 
     def left(self, entity: int, answers: Answers, attempts: int | None = None) -> list[str]:
         """The values that are not ruled out by the first ``attempts`` answers, or by all."""
@@ -103,9 +107,13 @@ class CleaningQuestions:
         found: str = given
         return found
 
-    def guess(self, address: Address) -> str:
-        """Unknown."""
-        return self.unknown(address[0])
+    def guess(self, address: Address, answers: Answers) -> str:
+        """Unknown; but a value is ruled out where that is what most answers on this entity did. Else an entity that is
+        worked on to the end would never come to it."""
+        entity, attempt = address
+        left = self.left(entity, answers, attempt)
+        removed = len(self.candidates(entity)) - len(left)
+        return left[-1] if 2 * removed > attempt and len(left) > 1 else self.unknown(entity)
 
     def cost(self, address: Address) -> float:
         """Each operation costs 1."""

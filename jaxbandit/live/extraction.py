@@ -97,7 +97,7 @@ class ExtractionQuestions:
             raise BadInput("ANSWER", f"{len(found)} entities", f"at most {k}")
         return found
 
-    def guess(self, address: Address) -> None:
+    def guess(self, address: Address, answers: Answers) -> None:
         """Nothing is asked ahead: each query depends on the entities that are known."""
 
     def cost(self, address: Address) -> float:

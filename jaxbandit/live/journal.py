@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -158,16 +158,6 @@ class Writing:
     def __init__(self, place: str, connection: Any, after: int, chain: str) -> None:
         self._place, self._connection = place, connection
         self._last, self._chain = after, chain
-        self._then: list[Callable[[], None]] = []
-
-    def then(self, call: Callable[[], None]) -> None:
-        """What is to be done once the transaction is on disk."""
-        self._then.append(call)
-
-    def finish(self) -> None:
-        """It is."""
-        for call in self._then:
-            call()
 
     @property
     def connection(self) -> Any:

@@ -21,13 +21,13 @@ class Play:
 
     Attributes:
         answers: by address.
+        told: those of them that the policy has asked for.
         steps: pulls that the policy was told.
         over: whether it wants no more.
     """
 
     def __init__(self, problem: Problem, policy: Policy, key: Stream, asks: Questions) -> None:
         self._asks = asks
-        self.answers: dict[Address, Any] = {}
         leaves, treedef = jax.tree.flatten((problem, policy))
         self._begin = functools.partial(_begin(treedef), leaves, key)
         self._step = functools.partial(_step(treedef), leaves, key)
@@ -36,7 +36,7 @@ class Play:
 
     def restart(self, answers: Mapping[Address, Any]) -> None:
         """From the beginning, with other answers."""
-        self.answers = dict(answers)
+        self.answers, self.told = dict(answers), dict[Address, Any]()
         self.steps, self._traces = 0, [b""]
         self._take(self._begin())
         self._go_on()
@@ -45,8 +45,10 @@ class Play:
         """An answer more."""
         self.answers[address] = value
         self._fresh.pop(address, None)
-        self._waiting.discard(address)
-        self._go_on()
+        if address in self._waiting:
+            self._waiting.remove(address)
+            self.told[address] = value
+            self._go_on()
 
     def trace(self, step: int) -> str:
         """A hash of all pulls and outcomes before a step, which two versions that decide alike have in common."""
@@ -61,15 +63,15 @@ class Play:
         yield from list(self._fresh)
 
     def ahead(self, most: int) -> Iterator[Address]:
-        """Questions that the policy would ask next if all open ones failed, over at most ``most`` of its pulls. An
-        answer to one of them is told when the policy asks for it, if it ever does."""
+        """Questions that the policy would ask next if the open ones went as ``Questions.guess`` has it, over at most
+        ``most`` of its pulls. An answer to one of them is told when the policy asks for it, if it ever does."""
         imagined, state, pull, over = dict(self.answers), self._state, self.pull, self.over
         for _ in range(most):
             if over:
                 return
             while missing := [each for each in self._asks.due(pull, imagined) if each not in imagined]:
                 for address in missing:
-                    guess = self._asks.guess(address)
+                    guess = self._asks.guess(address, imagined)
                     if guess is None:
                         return
                     imagined[address] = guess
@@ -95,11 +97,12 @@ class Play:
 
     def _go_on(self) -> None:
         while not self.over and not self._waiting:
-            missing = [each for each in self._asks.due(self.pull, self.answers) if each not in self.answers]
-            if missing:
-                self._waiting, self._fresh = set(missing), dict.fromkeys(missing)
-                return
-            outcome = self._asks.outcome(self.pull, self.answers)
+            if missing := [each for each in self._asks.due(self.pull, self.told) if each not in self.told]:
+                self.told.update({each: self.answers[each] for each in missing if each in self.answers})
+                self._fresh = {each: None for each in missing if each not in self.answers}
+                self._waiting = set(self._fresh)
+                continue
+            outcome = self._asks.outcome(self.pull, self.told)
             digest = hashlib.sha256(self._traces[-1])
             for leaf in jax.tree.leaves((self.pull, outcome)):
                 digest.update(np.asarray(leaf).tobytes())

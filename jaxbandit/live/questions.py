@@ -43,9 +43,9 @@ class Questions(Protocol):
             BadInput: where it is none that the question allows.
         """
 
-    def guess(self, address: Address) -> Any:
-        """What an open question counts as while questions are asked ahead of its answer: a failure. None where nothing
-        can be asked ahead."""
+    def guess(self, address: Address, answers: Answers) -> Any:
+        """What an open question counts as while questions are asked ahead of its answer: most often a failure. None
+        where nothing can be asked ahead."""
 
     def cost(self, address: Address) -> float:
         """What an answer costs, in the user's unit."""

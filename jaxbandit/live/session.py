@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from jaxbandit import __version__
 from jaxbandit.errors import BadInput
@@ -53,8 +53,11 @@ class Session:
         self._open: dict[int, _Question] = {}
         self._at: dict[Address, int] = {}
         self._spent = 0.0
-        self._lock = threading.Lock()
-        self._catch_up()
+        self._foreseen: list[Address] = []
+        self._seen_at = -1
+        self._lock, self._current = threading.RLock(), cast(Writing | None, None)
+        with self._writing():
+            pass  # what is there
 
     @classmethod
     def begin(
@@ -138,19 +141,17 @@ class Session:
             own = [number for number in self._open if agent and held.get(number, Lease("", 0)).agent == agent]
             free = [number for number in self._open if number not in held]
             number = next(iter([*own, *free]), None)
-            added = []
             if number is None:
                 address = next(self._next(ahead), None)
                 if address is None:
                     return self._about(None) | {"over": not self._open, "open": len(self._open)}
                 number = len(self._questions) + 1
-                added.append(writing.add("asked", number, {
+                self._take([writing.add("asked", number, {
                     "address": address, "step": self.play.steps, "trace": self.play.trace(self.play.steps),
                     "version": __version__, "about": self.asks.shown(address, self.answers),
-                }))  # fmt: skip
+                })])  # fmt: skip
             until = writing.lease(number, agent, lease).until
-            writing.then(lambda: self._take(added))
-        return self._about(number) | {"until": until}
+            return self._about(number) | {"until": until}
 
     def record(self, question: int | str, answer: str, agent: str = "", cost: float | None = None) -> dict[str, Any]:
         """Records an answer; the same one again changes nothing.
@@ -182,12 +183,11 @@ class Session:
             if asked.state == "answered":
                 if value != asked.answer:
                     late = asked.answer
-                    added = [writing.add("late", number, content)]
-                    writing.then(lambda: self._take(added))
+                    self._take([writing.add("late", number, content)])
             else:
-                new, added = True, [writing.add("answered", number, content)]
+                new = True
                 writing.release(number)
-                writing.then(lambda: self._take(added))
+                self._take([writing.add("answered", number, content)])
         if late is not None:
             raise BadInput("ID", question, f"a question that is open; this one has the answer {_text(late)}")
         return {"id": number, "answer": value, "recorded": new} | self._money()
@@ -208,18 +208,18 @@ class Session:
                 raise BadInput("undo", "no answer", "a session with at least one")
             number = told[max(told)]
             answer = self._questions[number].answer
-            added = [writing.add("undone", number, {"answer": answer})]
             for each in self._open:
                 writing.release(each)
-            writing.then(lambda: self._take(added))
+            self._take([writing.add("undone", number, {"answer": answer})])
         return {"id": number, "answer": answer} | self._money()
 
     def status(self) -> dict[str, Any]:
         """How the session stands.
 
         Returns:
-            JSON-ready: ``policy``, ``spent``, ``left``, ``answers`` (how many), ``open`` questions, ``late`` answers,
-            ``over``, and the family's metrics so far.
+            JSON-ready: ``policy``, ``spent``, ``left``, ``answers`` (how many), of which the policy has not asked for
+            ``unused`` yet (see ``ahead``), ``open`` questions, ``late`` answers, ``over``, and the family's metrics so
+            far.
         """
         with self._writing():
             pass  # what others wrote
@@ -227,7 +227,8 @@ class Session:
         late = sum(event.kind == "late" for event in self.events)
         return {
             "family": self.asks.family, "policy": self.case.label, **found, **self._money(),
-            "answers": len(self.answers), "open": len(self._open), "late": late, "over": self.over,
+            "answers": len(self.answers), "unused": len(self.answers) - len(self.play.told), "open": len(self._open),
+            "late": late, "over": self.over,
         }  # fmt: skip
 
     def told(self) -> list[dict[str, Any]]:
@@ -251,9 +252,15 @@ class Session:
         for address in self.play.wanted():
             if self.asks.cost(address) <= left and not self._clashes(address):
                 yield address
-        if ahead and (self._open or left > 0):
-            for address in self.play.ahead(ahead):
-                if address not in self._at and self.asks.cost(address) <= left and not self._clashes(address):
+        if ahead:
+            # What was foreseen some steps ago does: it only says which answers may be needed soon.
+            since = self.play.steps - self._seen_at
+            if since > (ahead // 2 if self._foreseen else 0) or since < 0:
+                self._foreseen, self._seen_at = list(self.play.ahead(ahead)), self.play.steps
+            for address in list(self._foreseen):
+                if address in self._at or address in self.answers:
+                    self._foreseen.remove(address)
+                elif self.asks.cost(address) <= left and not self._clashes(address):
                     yield address
 
     def _clashes(self, address: Address) -> bool:
@@ -279,18 +286,39 @@ class Session:
         return {"spent": spent, "left": max(self.budget - spent, 0)}
 
     @contextmanager
-    def _writing(self) -> Iterator[Writing]:
-        """A transaction that begins with what others wrote; what it adds is taken once it is on disk."""
+    def together(self) -> Iterator[Writing]:
+        """Calls in here are one transaction: none of them counts before the end, and it is on disk then."""
         with self._lock:
             last = self.events[-1] if self.events else None
-            with self.journal.writing(last.number if last else 0, last.chain if last else "") as writing:
-                self._take(writing.news())
-                yield writing
-            writing.finish()
+            before = len(self.events)
+            try:
+                with self.journal.writing(last.number if last else 0, last.chain if last else "") as writing:
+                    self._take(writing.news())
+                    before, self._current = len(self.events), writing
+                    yield writing
+            except BaseException:
+                if len(self.events) > before:  # what is not on disk is not so
+                    self._forget()
+                raise
+            finally:
+                self._current = None
 
-    def _catch_up(self) -> None:
-        with self._writing():
-            pass
+    @contextmanager
+    def _writing(self) -> Iterator[Writing]:
+        """A transaction that begins with what others wrote, or that of ``together``."""
+        with self._lock:
+            if self._current is not None:
+                yield self._current
+                return
+            with self.together() as writing:
+                yield writing
+
+    def _forget(self) -> None:
+        """As before the first event; the next transaction reads the journal anew."""
+        self.events = []
+        self._questions, self._open, self._at, self._spent, self._foreseen = {}, {}, {}, 0.0, []
+        self._seen_at = -1
+        self.play.restart({})
 
     def _take(self, events: Sequence[Event]) -> None:
         """The journal's next events: which questions are open, and what the policy is told."""
@@ -326,7 +354,7 @@ class Session:
 
     def _undo(self, number: int) -> None:
         taken = self._questions[number]
-        taken.state = "undone"
+        taken.state, self._foreseen, self._seen_at = "undone", [], -1
         self._spent -= self.asks.cost(taken.address)
         del self._at[taken.address]
         for other, each in list(self._open.items()):
