@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
-from jaxbandit.live import Session, agents
+from jaxbandit.live import Session, agents, show
 from jaxbandit.live.server import app, serve
 from tests.live_kills import killed
 from tests.test_live import claims
@@ -82,6 +82,17 @@ def test_the_page_shows_cells_as_text(session: Session) -> None:
     assert "default-src 'none'" in page.headers["content-security-policy"]
     for door in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval("):
         assert door not in page.text
+
+
+def test_the_page_of_a_session(session: Session) -> None:
+    """Cells are text there too; the simulated band and the session are in one picture."""
+    for _ in range(9):
+        session.record((asked := session.next())["id"], HOSTILE if HOSTILE in asked["allowed"] else "unknown")
+    shown = show.page(session)
+    assert "=1+1&lt;script&gt;" in shown
+    assert "<script" not in shown
+    assert "the range of 90 % of 200 simulated runs" in shown
+    assert shown.count("<svg") == 1
 
 
 def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
