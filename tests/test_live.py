@@ -20,9 +20,15 @@ from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.problem import Pull as QueryPull
 from jaxbandit.live import Session
+from jaxbandit.live.case import Case
+from jaxbandit.live.cleaning import CleaningQuestions
+from jaxbandit.live.forecast import forecast
+from jaxbandit.live.play import Play
+from jaxbandit.live.questions import questions
 from jaxbandit.outliers.problem import Pull as OutlierPull
 from jaxbandit.random.stream import stream
 from jaxbandit.study.families import FAMILIES
+from jaxbandit.study.spec import Study
 
 SEED = 5
 PROBLEMS: dict[str, dict[str, Any]] = {
@@ -305,3 +311,27 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         assert (status, out) == (2, "")
         assert error.startswith(f"jaxbandit: {line}")
     assert not (tmp_path / "none").exists()
+
+
+def test_the_forecast_is_right_on_average(tmp_path: Path) -> None:
+    """What sessions remove from the middle on is what was forecast there."""
+    differences = []
+    for seed in range(30):
+        given = study("cleaning", "ee", tmp_path, entities=60, budget=80) | {"seed": seed}
+        chosen, key = Case.of(Study.of(given, counted=False), "ee", {}).chosen, stream(seed, 0)
+        asks = questions(chosen.setting, chosen.problem, chosen.policy, key)
+        assert isinstance(asks, CleaningQuestions)
+        play, tape = Play(chosen.problem, chosen.policy, key, asks), chosen.setting.problem(on_tape=True)
+        instance = tape.draw(key)
+        drawn = jax.jit(lambda pull, tape=tape, key=key, instance=instance: tape.pull(key, instance, pull))
+        while not play.over:
+            if len(play.answers) == 33:
+                found = forecast(asks, play, chosen.problem, chosen.policy, seed)
+                assert found is not None
+                before = asks.found(play.answers, {})["removed"]
+            address = next(play.wanted())
+            success = drawn(CleaningPull(*map(jnp.int32, (*address, 1, 1, 1)))).removed
+            play.tell(address, asks.shown(address, play.answers)["values"][0] if success else "unknown")
+        differences.append(asks.found(play.answers, {})["removed"] - before - found["removed"])
+    error = np.std(differences, ddof=1) / len(differences) ** 0.5
+    assert abs(np.mean(differences)) < 3.5 * error < 3.5

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -202,3 +204,28 @@ def test_kills_on_postgresql(postgres: str) -> None:
     problem = {"kind": "topk/bernoulli", "n": 9, "K": 1, "budget": 9}
     with pytest.raises(BadInput, match="a place without a journal"):
         Session.begin({"problem": problem, "policy": [{"kind": "uniform"}]}, "uniform", postgres)
+
+
+def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                       capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    """Its tour, its Python and what it shows."""
+    page = (Path(__file__).parents[1] / "docs" / "live.md").read_text()
+
+    def blocks(language: str) -> list[str]:
+        found = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+        return [text for name, text in found if name == language]
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "claims.csv").write_text(blocks("csv")[0])
+    (tmp_path / "study.toml").write_text(blocks("toml")[0])
+    shown = blocks("")[0]
+    for line in "".join(blocks("sh")).splitlines():
+        words = shlex.split(line, comments=True)[1:]
+        if words[1] in ("answer", "serve"):
+            assert program.parse(words)
+            continue
+        assert program.run(words) == 0
+        out = capsys.readouterr().out
+        assert words[1] != "next" or out == shown
+    exec(compile(blocks("python")[0], "live.md", "exec"), {})
+    assert (tmp_path / "cleaned.csv").read_text() == blocks("csv")[0]  # the only answer was taken back

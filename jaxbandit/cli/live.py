@@ -105,15 +105,19 @@ class Status:
 
     journal: JournalPlace
     """Of the session."""
+    forecast: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Whether to simulate the rest of the budget too, some seconds: what it is expected to remove (cleaning)."""
     json: Json = False
     """As one JSON object."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
         """Prints it."""
-        _print(_open(self.journal).status(), self.json, lambda found: [
-            f"{name:14} {value if not isinstance(value, float) else f'{value:.6g}'}" for name, value in found.items()
-        ])  # fmt: skip
+        session = _open(self.journal)
+        found = session.status()
+        if self.forecast:
+            found["forecast"] = session.forecast()
+        _print(found, self.json, _status)
 
 
 @dataclass(frozen=True)
@@ -285,6 +289,22 @@ def _open(place: str) -> Any:
     from jaxbandit.live import Session
 
     return Session.open(place)
+
+
+def _status(found: dict[str, Any]) -> list[str]:
+    lines = []
+    for name, value in found.items():
+        if name == "forecast":
+            text = "none for this family" if value is None else (
+                f"the rest of the budget removes {value['removed']:.4g} more ({value['ci_low']:.4g} to "
+                f"{value['ci_high']:.4g} at 95 %; 90 % of {value['runs']} simulated runs from {value['p5']:.4g} to "
+                f"{value['p95']:.4g})")  # fmt: skip
+        elif name == "arms":
+            text = ", ".join(f"{arm}: {own['mean']:.3g} in {own['pulls']}" for arm, own in value.items())
+        else:
+            text = f"{value:.6g}" if isinstance(value, float) else str(value)
+        lines.append(f"{name:14} {text}")
+    return lines
 
 
 def _money(found: dict[str, Any]) -> str:

@@ -66,9 +66,9 @@ class ArmQuestions:
         """Each pull costs 1."""
         return 1
 
-    def clashes(self, one: Address, other: Address) -> bool:
-        """None do: rewards of an arm are alike."""
-        return False
+    def ready(self, address: Address, answers: Answers) -> bool:
+        """Always."""
+        return True
 
     def _by_row(self, answers: Answers) -> dict[str, Any]:
         rows: dict[int, list[float]] = {}

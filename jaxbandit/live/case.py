@@ -8,15 +8,18 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import parse
 from jaxbandit.study.spec import Configuration, Study, paths
+from jaxbandit.tables import columns, header
 
 MOST_BYTES = 1 << 28
 """Of all input files together."""
+MOST_SOURCES = 3
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,30 @@ class Case:
             for name, (path, content) in self.files.items()
         }
         return {"study": json.dumps(self.table), "label": self.label, "files": json.dumps(data)}
+
+    @cached_property
+    def sources(self) -> Mapping[tuple[str, str], list[str]]:
+        """Of a table that is cleaned, who claims a value of an entity: the other cells of up to ``MOST_SOURCES`` rows.
+        Empty for other problems."""
+        problem, found = self.table["problem"], dict[tuple[str, str], list[str]]()
+        if problem["kind"] != "cleaning/table":
+            return found
+        keys, attributes = (
+            [problem[name]] if isinstance(problem[name], str) else list(problem[name]) for name in ("entity", "value")
+        )
+        with _laid_out(self.files) as folder:
+            path, table = folder / problem["path"], problem.get("table")
+            others = [name for name in header(path, table) if name not in (*keys, *attributes)]
+            if not others:
+                return found
+            for _, cells in columns(path, {"value": [*keys, *attributes, *others]}, table):
+                key, claims, rest = cells[: len(keys)], cells[len(keys) : -len(others)], cells[-len(others) :]
+                for attribute, claim in zip(attributes, claims, strict=True):
+                    name = " / ".join([*key, attribute] if len(attributes) > 1 else key)
+                    rows = found.setdefault((name, claim), [])
+                    if claim and len(rows) < MOST_SOURCES:
+                        rows.append(", ".join(filter(None, rest)))
+        return found
 
     @classmethod
     def back(cls, head: Mapping[str, str]) -> "Case":

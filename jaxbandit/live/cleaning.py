@@ -22,7 +22,7 @@ class CleaningQuestions:
     family = "cleaning"
 
     def __init__(self, setting: Setting, problem: Cleaning, policy: Any, key: Stream) -> None:
-        self._setting, self._table = setting, setting.table
+        self.setting, self._table = setting, setting.table
         if self._table is None:
             public = problem.public(problem.draw(key))
             self._began = jax.jit(public.false_values)
@@ -59,7 +59,7 @@ class CleaningQuestions:
             word += "?"
         return word
 
-    def _made(self, pull: Pull, answers: Answers) -> tuple[int, int, bool]:
+    def made(self, pull: Pull, answers: Answers) -> tuple[int, int, bool]:
         """Operations of a pull that are answered, how many succeeded, and whether it is complete."""
         entity, attempt, successes, failures, cleans = map(int, pull)
         made = removed = 0
@@ -73,12 +73,12 @@ class CleaningQuestions:
 
     def due(self, pull: Pull, answers: Answers) -> list[Address]:
         """The next operation: what it shows depends on the one before."""
-        made, _, complete = self._made(pull, answers)
+        made, _, complete = self.made(pull, answers)
         return [] if complete else [(int(pull.entity), int(pull.attempt) + made)]
 
     def outcome(self, pull: Pull, answers: Answers) -> Outcome:
         """How many operations were made and how many succeeded."""
-        made, removed, _ = self._made(pull, answers)
+        made, removed, _ = self.made(pull, answers)
         return Outcome(np.int32(made), np.int32(removed))  # type: ignore[arg-type]
 
     def shown(self, address: Address, answers: Answers) -> dict[str, Any]:
@@ -119,9 +119,11 @@ class CleaningQuestions:
         """Each operation costs 1."""
         return 1
 
-    def clashes(self, one: Address, other: Address) -> bool:
-        """Two at one entity: both could rule out the same value."""
-        return bool(one[0] == other[0])
+    def ready(self, address: Address, answers: Answers) -> bool:
+        """Once the operation before it is answered, where there is a value to rule out."""
+        entity, attempt = address
+        known = attempt == 0 or (entity, attempt - 1) in answers
+        return known and len(self.left(entity, answers, attempt)) > 1
 
     def confirmed(self, answers: Answers) -> dict[int, str]:
         """The values of the entities that have one left, by entity."""
@@ -136,7 +138,7 @@ class CleaningQuestions:
         """The family's metrics, of the operations that were answered."""
         removed = sum(value != self.unknown(entity) for (entity, _), value in answers.items())
         metrics: dict[str, Any] = {
-            "effectiveness": removed / self._setting.budget,
+            "effectiveness": removed / self.setting.budget,
             "removed": removed,
             "cleans": len(answers),
             "finished": len(self.confirmed(answers)),

@@ -106,8 +106,8 @@ class ExtractionQuestions:
         specificity = self._domain.poset.specificity[node]  # type: ignore[index]
         return float(self._costs[configuration, len(exclude), specificity]) / self._view.units
 
-    def clashes(self, one: Address, other: Address) -> bool:
-        """No two are open at once."""
+    def ready(self, address: Address, answers: Answers) -> bool:
+        """Always."""
         return True
 
     def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,8 +50,8 @@ class Questions(Protocol):
     def cost(self, address: Address) -> float:
         """What an answer costs, in the user's unit."""
 
-    def clashes(self, one: Address, other: Address) -> bool:
-        """Whether two questions may not be open at once."""
+    def ready(self, address: Address, answers: Answers) -> bool:
+        """Whether a question can be asked: what it shows is known."""
 
     def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
         """The metrics so far, from the answers and from what the policy answers (arrays by name)."""

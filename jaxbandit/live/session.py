@@ -11,6 +11,8 @@ from typing import Any, cast
 from jaxbandit import __version__
 from jaxbandit.errors import BadInput
 from jaxbandit.live.case import Case
+from jaxbandit.live.cleaning import CleaningQuestions
+from jaxbandit.live.forecast import forecast
 from jaxbandit.live.journal import Event, Journal, Lease, Writing
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Address, questions
@@ -127,7 +129,8 @@ class Session:
                 in vain.
 
         Returns:
-            JSON-ready: ``id``, ``family``, what is asked of (``entity`` and ``values``, ``arm`` or ``query``),
+            JSON-ready: ``id``, ``family``, what is asked of (``entity`` and ``values``, with the ``sources`` of
+            each in a table, ``arm`` or ``query``),
             ``allowed`` answers, ``how``, ``why``, ``cost``, ``spent`` and ``left``, and ``until`` when it is the
             agent's (seconds of the Unix epoch). Without an ``id`` where there is none: ``over`` is then whether the
             session is.
@@ -231,6 +234,17 @@ class Session:
             "late": late, "over": self.over,
         }  # fmt: skip
 
+    def forecast(self) -> dict[str, Any] | None:
+        """What the rest of the budget is expected to bring, by simulation from the state that was reached.
+
+        Returns:
+            JSON-ready: see ``live.forecast``; None where the family has no such simulation.
+        """
+        if not isinstance(self.asks, CleaningQuestions):
+            return None
+        chosen = self.case.chosen
+        return forecast(self.asks, self.play, chosen.problem, chosen.policy, self.case.table["seed"])
+
     def told(self) -> list[dict[str, Any]]:
         """The answered questions in order: ``id``, what was asked, ``answer``, ``agent``, ``at``."""
         asked = {event.question: event.content["about"] for event in self.events if event.kind == "asked"}
@@ -250,7 +264,7 @@ class Session:
         """Questions that can be asked now, within the budget."""
         left = self.budget - self.spent - sum(self.asks.cost(each.address) for each in self._open.values())
         for address in self.play.wanted():
-            if self.asks.cost(address) <= left and not self._clashes(address):
+            if self.asks.cost(address) <= left and self.asks.ready(address, self.answers):
                 yield address
         if ahead:
             # What was foreseen some steps ago does: it only says which answers may be needed soon.
@@ -260,11 +274,8 @@ class Session:
             for address in list(self._foreseen):
                 if address in self._at or address in self.answers:
                     self._foreseen.remove(address)
-                elif self.asks.cost(address) <= left and not self._clashes(address):
+                elif self.asks.cost(address) <= left and self.asks.ready(address, self.answers):
                     yield address
-
-    def _clashes(self, address: Address) -> bool:
-        return any(self.asks.clashes(address, each.address) for each in self._open.values())
 
     def _found(self, question: int | str) -> _Question:
         number = int(question) if str(question).isascii() and str(question).isdigit() else 0
@@ -279,6 +290,10 @@ class Session:
             asked = self._questions[number]
             shown = self.asks.shown(asked.address, self.answers)
             about = {"id": number, **about, **shown, "cost": self.asks.cost(asked.address)}
+            if (sources := self.case.sources) and "entity" in shown:
+                about["sources"] = {
+                    value: found for value in shown["values"] if (found := sources.get((shown["entity"], value)))
+                }
         return about | self._money()
 
     def _money(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ SC 2011), bit-equal to JAX's own, but written out round by round so that XLA fus
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -29,6 +30,7 @@ def _u32(value: ArrayLike) -> Array:
     return jnp.asarray(value).astype(jnp.uint32)
 
 
+@jax.jit
 def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[Array, Array]:
     """Two words of 32 bits at the counter (``high``, ``low``) under ``key``: threefry2x32, 20 rounds.
 
@@ -91,4 +93,5 @@ def words(key: Stream, purpose: ArrayLike, index: ArrayLike) -> tuple[Array, Arr
         >>> first.dtype
         dtype('uint32')
     """
-    return block(key, purpose, index)
+    pair: tuple[Array, Array] = block(key, purpose, index)
+    return pair
