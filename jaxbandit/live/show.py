@@ -87,7 +87,7 @@ def _curve(session: Session) -> str:
         chosen = session.case.chosen
         if chosen.anytime:
             budget = int(chosen.problem.budget)  # type: ignore[attr-defined]
-            points = np.unique(np.linspace(0, budget, STEPS + 1)[1:].astype(int))
+            points = np.unique(np.linspace(0, budget, min(STEPS, budget) + 1)[1:].astype(int))
             runs = simulate(
                 chosen.problem, chosen.policy, runs=RUNS, seed=1, checkpoints=points[:-1].tolist(), progress=False
             )
