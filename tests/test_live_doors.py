@@ -227,9 +227,9 @@ def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
         return [text for name, text in found if name == language]
 
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "claims.csv").write_text(blocks("csv")[0])
+    table, shown = blocks("text")[:2]
+    (tmp_path / "claims.csv").write_text(table)
     (tmp_path / "study.toml").write_text(blocks("toml")[0])
-    shown = blocks("")[0]
     for line in "".join(blocks("sh")).splitlines():
         words = shlex.split(line, comments=True)[1:]
         if words[1] in ("answer", "serve"):
@@ -239,4 +239,4 @@ def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
         out = capsys.readouterr().out
         assert words[1] != "next" or out == shown
     exec(compile(blocks("python")[0], "live.md", "exec"), {})
-    assert (tmp_path / "cleaned.csv").read_text() == blocks("csv")[0]  # the only answer was taken back
+    assert (tmp_path / "cleaned.csv").read_text() == table  # the only answer was taken back
