@@ -1,6 +1,6 @@
 """What the first call of each registered policy costs: the size of its program, and the CPU time to make it.
 
-    python -m benchmarks.compile [--out FILE.json] [--quick] [--only optmai topk/sar ...]
+    python -m benchmarks.compile [--out FILE.json] [--quick] [--only optmai topk/sar ...] [--note TEXT]
 
 Each policy makes two runs on a small problem of its family, twice, in a fresh process without a compilation cache.
 ``instructions`` counts those of XLA's optimized program. ``trace_s``, ``lower_s`` and ``compile_s`` are CPU-seconds of
@@ -22,7 +22,7 @@ from benchmarks.common import ROOT, Row, facts, parser, save, table
 PROBLEMS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "cleaning": ("synthetic", {"budget": 1000}),
     "topk": ("bernoulli", {}),
-    "outliers": ("synthetic", {}),
+    "outliers": ("synthetic", {"budget": 100_000}),
     "extraction": ("people", {"budget": 50.0}),
 }
 """A problem of each family; the sizes of those of arms are in ``SIZES``."""
@@ -121,12 +121,13 @@ def main() -> None:
     """Measure, print a table, write JSON if asked to."""
     options = parser(__doc__)
     options.add_argument("--only", nargs="+", metavar="NAME", help="policies, or families, or both as topk/sar")
+    options.add_argument("--note", default="", help="what else is to be known of these numbers")
     options.add_argument("--process", type=json.loads, help="[name, arms]: measure in this process (for itself)")
     given = options.parse_args()
     if given.process:
         print(json.dumps(one(*given.process)))
         return
-    head = facts("compile", given.quick) | {"runs": RUNS}
+    head = facts("compile", given.quick) | {"runs": RUNS, "note": given.note}
     wanted = [name for name in names() if not given.only or {name, *name.split("/")} & {*given.only}]
     rows: list[Row] = []
     for name in wanted[:1] if given.quick else wanted:

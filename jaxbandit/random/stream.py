@@ -10,7 +10,9 @@ SC 2011), bit-equal to JAX's own, but written out round by round so that XLA fus
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -25,8 +27,9 @@ class Stream(NamedTuple):
     low: Array
 
 
-def _u32(value: ArrayLike) -> Array:
-    return jnp.asarray(value).astype(jnp.uint32)
+def _u32(value: ArrayLike) -> Array | np.ndarray:
+    # A number of the host needs no operation on a device.
+    return (value if isinstance(value, Array) else np.asarray(value)).astype(np.uint32)
 
 
 def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[Array, Array]:
@@ -34,20 +37,27 @@ def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[Array, Array]:
 
     All arguments are taken as uint32 and broadcast. Returns two uint32 arrays.
     """
-    k = (key.high, key.low, key.high ^ key.low ^ jnp.uint32(_PARITY))
-    x, y = _u32(high) + k[0], _u32(low) + k[1]
+    found: tuple[Array, Array] = _threefry(*key, _u32(high), _u32(low))
+    return found
+
+
+@jax.jit
+def _threefry(first: Array, second: Array, high: Array, low: Array) -> tuple[Array, Array]:
+    """A function of its own, so that JAX traces it once; XLA writes it out where it is called."""
+    k = first, second, first ^ second ^ np.uint32(_PARITY)
+    x, y = high + k[0], low + k[1]
     for group in range(5):
         for turn in _ROTATIONS[group % 2]:
             x = x + y
-            y = ((y << jnp.uint32(turn)) | (y >> jnp.uint32(32 - turn))) ^ x
+            y = ((y << np.uint32(turn)) | (y >> np.uint32(32 - turn))) ^ x
         x = x + k[(group + 1) % 3]
-        y = y + k[(group + 2) % 3] + jnp.uint32(group + 1)
+        y = y + (k[(group + 2) % 3] + np.uint32(group + 1))
     return x, y
 
 
 def stream(seed: ArrayLike, run: ArrayLike) -> Stream:
     """The stream of run number ``run`` under ``seed``: both are unsigned and of 32 bits."""
-    high, low = jnp.broadcast_arrays(_u32(seed), _u32(run))
+    high, low = jnp.broadcast_arrays(jnp.asarray(_u32(seed)), jnp.asarray(_u32(run)))
     return Stream(high, low)
 
 
@@ -56,7 +66,7 @@ def substream(key: Stream, purpose: ArrayLike, index: ArrayLike = 0) -> Stream:
 
     The counter's top bit tells a derived key from a word, so a purpose below 2^31 serves both without a clash.
     """
-    return Stream(*block(key, _u32(purpose) | jnp.uint32(0x80000000), index))
+    return Stream(*block(key, _u32(purpose) | np.uint32(0x80000000), index))
 
 
 def words(key: Stream, purpose: ArrayLike, index: ArrayLike) -> tuple[Array, Array]:
