@@ -26,7 +26,8 @@ _VECTOR = 64
 class Report(Protocol):
     """Told between chunks: jobs that are done, what goes on, and steps since one of them ended."""
 
-    def __call__(self, done: int, doing: str, idle: int = 0) -> None: ...
+    def __call__(self, done: int, doing: str, idle: int = 0) -> None:
+        """Takes how far it is."""
 
 
 class _Size(NamedTuple):

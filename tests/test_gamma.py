@@ -87,7 +87,7 @@ def test_q_is_the_smallest_on_the_grid(delta: float) -> None:
     step = Fraction(delta).limit_denominator(1000)
     grid = [k * step for k in range(ceil(1 / step))] + [Fraction(1)]
     want = {(t, need): q for t in range(1, 20) for q in reversed(grid) for need in [ceil(t * q)]}
-    t, need, q = module._rules(step, 19)
+    t, need, q = module.rules(step, 19)
     assert dict(zip(zip(t.tolist(), need.tolist(), strict=True), q.tolist(), strict=True)) == pytest.approx(
         {rule: float(q) for rule, q in want.items()}, abs=0
     )

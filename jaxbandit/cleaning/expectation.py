@@ -1,14 +1,23 @@
-"""What EE is expected to remove from the entities that there are, at any budget: what ``tune`` promises."""
+"""What EE is expected to remove from the entities that there are, at any budget: what ``tune`` promises.
+
+Gamma takes entities never to run out. Where they do, the best rule gives fewer of them up: ``best_within`` finds it.
+"""
+
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jaxbandit.cleaning import gamma
-from jaxbandit.cleaning.gamma import Floats
+from jaxbandit.cleaning.gamma import Floats, Tuned
 from jaxbandit.cleaning.renewal import expected_removed, expected_removed_of_table
 
 MOST_EXPECTED, MOST_LISTED = 1 << 20, 1000
 """The largest budget, and the most entities of a table one by one, for which expectations are computed exactly."""
+_AMPLE = 2
+"""Entities do not run out where to visit all of them costs this many times the budget, in expectation."""
+_WEIGHED, _WORK = 24, 1 << 17
+"""Rules whose expectations are compared, and the cleans of all of them together: at most so many."""
 
 
 def expected_within(
@@ -44,3 +53,45 @@ def expected_within(
             return removed
         reach = min(budget, 4 * reach)
     return gain * min(1.0, budget / cost)
+
+
+def best_within(
+    budget: int, cells: Floats, false_values: Floats, entities: int, delta: float, early_stopping: bool
+) -> Tuned:
+    """The rule (t, q) by which EE is expected to remove the most within a budget, and its Gamma.
+
+    Where entities are ample that is the rule of the largest Gamma. Else the law of large numbers has a first guess of
+    what a rule removes: the budget times Gamma, or less if all entities give less. The best rules by this guess, and
+    the one of the largest Gamma, are compared by ``expected_within``, each entity's r being taken as drawn; for budgets
+    so large that this takes long, the guess is enough. Ties go to the smallest q, then to the smallest t. Above the
+    t_hat of ``gamma.tune``, t is tried up to the next power of two: an entity that no fresh one can replace is worth
+    more tries.
+
+    Args:
+        budget, cells, false_values, entities, early_stopping: as for ``expected_within``.
+        delta: as for ``gamma.tune``.
+
+    Raises:
+        BadInput: as ``gamma.tune``.
+    """
+    best = gamma.tune(cells, false_values, delta, "exact", early_stopping=early_stopping)
+    top = max(16, gamma.power_of_two(int(gamma.largest_t(cells, false_values))))
+    gain, cost = (entities * x for x in gamma.visits(top, cells, false_values, early_stopping=early_stopping))
+    if cost[best.t - 1, best.need] >= _AMPLE * budget:
+        return best
+    t, need, q = gamma.rules(Fraction(delta).limit_denominator(1_000_000), top)
+    # Without a need, t is of no consequence.
+    different = (need > 0) | (t == 1)
+    t, need, q = t[different], need[different], q[different]
+    gains, costs = gain[t - 1, need], cost[t - 1, need]
+    guess = np.minimum(gains, budget * gains / costs)
+    some = np.argsort(-guess, kind="stable")[:_WEIGHED]
+    few = some[: int(_WORK / min(budget, costs[some].max()))]
+    if few.size > 1:
+        some = np.union1d(few, np.flatnonzero((t == best.t) & (need == best.need)))
+        guess[some] = [
+            expected_within(budget, rule[0], rule[1], cells, false_values, entities, None, early_stopping)
+            for rule in zip(t[some].tolist(), need[some].tolist(), strict=True)
+        ]
+    first = np.min(some[guess[some] >= guess[some].max() * (1 - 1e-9)])
+    return Tuned(t[first], need[first], q[first], gains[first] / costs[first])

@@ -211,7 +211,7 @@ def power_of_two(n: int) -> int:
 
 
 @cache
-def _rules(delta: Fraction, t_max: int) -> tuple[Ints, Ints, Floats]:
+def rules(delta: Fraction, t_max: int) -> tuple[Ints, Ints, Floats]:
     """The rules (t, need, q) that the grid {0, delta, 2 delta, ..., 1} can name, by increasing q, then t.
 
     Exact: 3 * 0.667 is just above 2 and needs three successes.
@@ -266,6 +266,13 @@ def gamma_printed(cells: ArrayLike, false_values: ArrayLike, t_max: int) -> Floa
 
     Raises:
         BadInput: not probabilities, no entity with a false value, or shapes that do not go together.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells = cleaning.Uniform().cells(0.01)
+        >>> weights = cleaning.uniform_false_values(0, 9) / 10
+        >>> cleaning.gamma_printed(cells, weights, 5).shape
+        (5, 6)
     """
     return _evaluate(cells, false_values, t_max, "lemma3", False)
 
@@ -274,37 +281,64 @@ def gamma_exact(cells: ArrayLike, false_values: ArrayLike, t_max: int, *, early_
     """Gamma of a full visit (Cheng et al. 2010, Eq. 2 for Algorithm 2) for the distribution of r, given r >= 1.
 
     With early stopping (section 5.5) the exploration ends at once when need can no longer be met in t cleans, that is
-    after t - need + 1 failures. Arguments, result and errors are those of ``gamma_printed``.
+    after t - need + 1 failures; ``early_stopping`` says whether. ``cells``, ``false_values``, ``t_max``, the result and
+    the errors are those of ``gamma_printed``.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells = cleaning.Uniform().cells(0.01)
+        >>> weights = cleaning.uniform_false_values(0, 9) / 10
+        >>> cleaning.gamma_exact(cells, weights, 5).shape
+        (5, 6)
     """
     return _evaluate(cells, false_values, t_max, "exact", early_stopping)
 
 
-_visit = jax.jit(_gain_and_cost, static_argnames=("t_max", "early_stopping"))
+def largest_t(cells: Floats, false_values: Floats) -> Ints:
+    """t_hat = floor(E[r] / E[p]), at least 1, of each problem (Eq. 8, E[r] over all entities); see ``tune``."""
+    mean_p = cells @ ((np.arange(cells.shape[-1]) + 0.5) / cells.shape[-1])
+    mean_r = false_values @ np.arange(false_values.shape[-1])
+    largest: Ints = np.maximum(np.floor(mean_r / mean_p * (1 + _SLACK)), 1).astype(np.int32)
+    return largest
 
 
-def visit(
-    t: int, need: int, cells: ArrayLike, false_values: ArrayLike, *, early_stopping: bool = True
-) -> tuple[float, float]:
+_visits = jax.jit(_gain_and_cost, static_argnames=("t_max", "early_stopping"))
+
+
+def visits(
+    t_max: int, cells: ArrayLike, false_values: ArrayLike, *, early_stopping: bool = True
+) -> tuple[Floats, Floats]:
     """What a full visit removes, and how many cleans it takes, in expectation: E[gamma] and E[chi] of Eq. 2.
 
     Both count an entity without a false value, which is not visited, as 0: so they are means over all entities.
 
     Args:
-        t, need: the rule, 0 <= need <= t and t at least 1.
-        cells, false_values: as for ``gamma_exact``, of one problem.
-        early_stopping: section 5.5.
+        t_max: the largest t. Programs are compiled per power of two of it.
+        cells, false_values, early_stopping: as for ``gamma_exact``, of one problem.
+
+    Returns:
+        float64[t_max, t_max + 1] each, at [t - 1, need]; where need > t they mean nothing.
 
     Raises:
-        BadInput: not probabilities, no entity with a false value, or a rule out of range.
+        BadInput: as ``gamma_exact``.
     """
+    pdf, counts = problem(cells, false_values)
+    with jax.enable_x64(True):
+        found = _visits(pdf, counts, t_max=max(16, power_of_two(t_max)), early_stopping=early_stopping)
+        gain, cost = (np.asarray(x)[:t_max, : t_max + 1] for x in found)
+        return gain, cost
+
+
+def visit(
+    t: int, need: int, cells: ArrayLike, false_values: ArrayLike, *, early_stopping: bool = True
+) -> tuple[float, float]:
+    """``visits`` for one rule, 0 <= need <= t and t at least 1; BadInput for a rule out of range too."""
     if not 1 <= t <= _T_LIMIT:
         raise BadInput("t", t, f"1 to {_T_LIMIT}")
     if not 0 <= need <= t:
         raise BadInput("need", need, "0 to t")
-    pdf, counts = problem(cells, false_values)
-    with jax.enable_x64(True):
-        gain, cost = _visit(pdf, counts, t_max=max(16, power_of_two(t)), early_stopping=early_stopping)
-        return float(gain[t - 1, need]), float(cost[t - 1, need])
+    gain, cost = visits(t, cells, false_values, early_stopping=early_stopping)
+    return float(gain[t - 1, need]), float(cost[t - 1, need])
 
 
 def tune(
@@ -331,6 +365,14 @@ def tune(
 
     Raises:
         BadInput: as ``gamma_printed``; M does not fit delta; t_hat above 1024 and no ``t_max`` given.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells = cleaning.Uniform().cells(0.01)
+        >>> weights = cleaning.uniform_false_values(0, 9) / 10
+        >>> best = cleaning.tune(cells, weights, 0.01)
+        >>> int(best.t), int(best.need)
+        (4, 4)
     """
     if objective not in ("lemma3", "exact"):
         raise BadInput("objective", objective, "one of lemma3, exact")
@@ -342,9 +384,7 @@ def tune(
         raise BadInput("cells", pdf.shape, f"the last dimension must be ceil(1 / delta) with delta = {delta!r}")
     if pdf.shape[0] == 0:
         raise BadInput("cells", pdf.shape, "at least one problem")
-    mean_p = pdf @ ((np.arange(pdf.shape[-1]) + 0.5) / pdf.shape[-1])
-    mean_r = counts @ np.arange(counts.shape[-1])
-    t_hat = np.maximum(np.floor(mean_r / mean_p * (1 + _SLACK)), 1).astype(np.int32)
+    t_hat = largest_t(pdf, counts)
     if t_max is None and t_hat.max() > _T_LIMIT:
         raise BadInput("t_hat", int(t_hat.max()), f"above {_T_LIMIT}: give a t_max")
     t_hat = np.minimum(t_hat, t_hat.max() if t_max is None else t_max)
@@ -355,7 +395,7 @@ def tune(
     count = len(pdf)
     best = Tuned(np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count), np.empty(count))
     for top in np.unique(tops).tolist():
-        t, need, q = _rules(step, top)
+        t, need, q = rules(step, top)
         rows = np.flatnonzero(tops == top)
         block = min(_chunk(top), power_of_two(count))
         for start in range(0, len(rows), block):

@@ -19,6 +19,7 @@ from jaxbandit.cli.console import say
 from jaxbandit.cli.describe import Describe
 from jaxbandit.cli.doctor import Doctor
 from jaxbandit.cli.listing import List
+from jaxbandit.cli.live import VERBS as LIVE
 from jaxbandit.cli.plan import Plan
 from jaxbandit.cli.reproduce import Reproduce
 from jaxbandit.cli.run import Run
@@ -39,30 +40,37 @@ def parse(argv: Sequence[str]) -> Any:
     if argv[:1] == ["--version"]:
         print(f"jaxbandit {__version__}")
         raise SystemExit(0)
-    if not argv or (argv[0] not in VERBS and argv[0] not in _HELP):
-        raise BadInput("verb", argv[0] if argv else "missing", f"one of {', '.join(VERBS)}; see jaxbandit --help")
+    if argv[:1] == ["live"]:
+        description = "A policy decides what an agent is asked next: docs/live.md."
+        return _verb("jaxbandit live", LIVE, argv[1:], description)
+    description = (
+        "A batch simulator in JAX for exploration-exploitation systems. --version: its version. "
+        "jaxbandit live --help: a policy decides against a real agent."
+    )
+    return _verb("jaxbandit", VERBS, argv, description)
+
+
+def _verb(program: str, verbs: dict[str, Callable[..., Any]], argv: Sequence[str], description: str) -> Any:
+    if not argv or (argv[0] not in verbs and argv[0] not in _HELP):
+        there = [*verbs, "live"] if verbs is VERBS else list(verbs)
+        raise BadInput("verb", argv[0] if argv else "missing", f"one of {', '.join(there)}; see {program} --help")
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            return tyro.extras.subcommand_cli_from_dict(
-                VERBS,
-                prog="jaxbandit",
-                description="A batch simulator in JAX for exploration-exploitation systems. --version: its version.",
-                args=argv,
-            )
+            return tyro.extras.subcommand_cli_from_dict(verbs, prog=program, description=description, args=argv)
     except SystemExit as stop:
         if not stop.code:
             raise
-    raise _complaint(argv, box.getvalue())
+    raise _complaint(f"{program} {argv[0]}", argv, box.getvalue())
 
 
-def _complaint(argv: Sequence[str], box: str) -> BadInput:
+def _complaint(verb: str, argv: Sequence[str], box: str) -> BadInput:
     """The first thing that tyro's error box names."""
     text = " ".join(re.sub("[─-╿]", " ", box).split())
-    usage = f"see jaxbandit {argv[0]} --help"
+    usage = f"see {verb} --help"
     if found := re.search(r"Unrecognized (?:or misplaced )?options: (\S+?),?(?: |$)", text):
         return BadInput("argument", found[1], f"no such argument; {usage}")
-    if found := re.search(r"Missing from jaxbandit \w+: (\S+)", text):
+    if found := re.search(r"Missing from jaxbandit (?:live )?\w+: (\S+)", text):
         return BadInput(found[1], "missing", f"it must be given; {usage}")
     if found := re.search(r"Missing value for argument '(\S+)'", text):
         return BadInput(found[1], "missing", f"a value; {usage}")
@@ -84,7 +92,7 @@ def run(argv: Sequence[str]) -> int:
             from jaxbandit.devices import use_all_cores
 
             use_all_cores()  # before a plugin makes an array
-        if isinstance(verb, Run | Reproduce | Tune | Plan | Doctor):
+        if isinstance(verb, Run | Reproduce | Tune | Plan | Doctor) or type(verb) in LIVE.values():
             from jaxbandit.compilation import cache
 
             cache()

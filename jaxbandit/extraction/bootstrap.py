@@ -23,6 +23,7 @@ from jaxbandit.extraction.estimators import Totals
 from jaxbandit.random.draws import LARGEST, scale
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.fence import as_one_kernel
 from jaxbandit.xla.fence import once_in_blocks as fenced
 
 _DRAWS, _ENTITIES = 32, 64
@@ -149,7 +150,7 @@ def few_resampled(
         return tuple(more)
 
     none = jnp.zeros(entity.shape[1:], jnp.int32)
-    digits = lax.fori_loop(0, FEW, counted, (none,) * FEW.bit_length())
+    digits = as_one_kernel(lambda: lax.fori_loop(0, FEW, counted, (none,) * FEW.bit_length()))
     present, large = functools.reduce(jnp.bitwise_or, digits), functools.reduce(jnp.bitwise_or, digits[1:])
     left, many = fenced(present), fenced(lax.population_count(present))
     squares = jnp.zeros_like(none)

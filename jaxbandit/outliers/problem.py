@@ -181,9 +181,11 @@ class OutlierArms:
         if arm.ndim == 0:
             means, rows = means[arm], rows[arm]
         reward = law.one(instance.outcomes, arm, rows, attempt, means)
-        if law.whole:
-            return reward
-        parts = jnp.clip(law.place(reward), 0, 1) * PARTS
+        return reward if law.whole else self.counted(key, arm, attempt, reward)
+
+    def counted(self, key: Stream, arm: Array, attempt: Array, reward: Array) -> Array:
+        """A reward that is not 0 or 1, in units: int32, rounded at random by a word of its own."""
+        parts = jnp.clip(self.rewards.place(reward), 0, 1) * PARTS
         down = parts.astype(jnp.int32)
         up = uniform(words(substream(key, COIN), arm, attempt)[0]) < parts - down.astype(jnp.float32)
         return down + up.astype(jnp.int32)

@@ -36,6 +36,13 @@ def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[Array, Array]:
     """Two words of 32 bits at the counter (``high``, ``low``) under ``key``: threefry2x32, 20 rounds.
 
     All arguments are taken as uint32 and broadcast. Returns two uint32 arrays.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> first, second = random.block(key, 0, 0)
+        >>> first.dtype
+        dtype('uint32')
     """
     found: tuple[Array, Array] = _threefry(*key, _u32(high), _u32(low))
     return found
@@ -56,7 +63,14 @@ def _threefry(first: Array, second: Array, high: Array, low: Array) -> tuple[Arr
 
 
 def stream(seed: ArrayLike, run: ArrayLike) -> Stream:
-    """The stream of run number ``run`` under ``seed``: both are unsigned and of 32 bits."""
+    """The stream of run number ``run`` under ``seed``: both are unsigned and of 32 bits.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> key.high.dtype
+        dtype('uint32')
+    """
     high, low = jnp.broadcast_arrays(jnp.asarray(_u32(seed)), jnp.asarray(_u32(run)))
     return Stream(high, low)
 
@@ -65,10 +79,27 @@ def substream(key: Stream, purpose: ArrayLike, index: ArrayLike = 0) -> Stream:
     """A stream of its own for one purpose, with all 64 bits of counter free again.
 
     The counter's top bit tells a derived key from a word, so a purpose below 2^31 serves both without a clash.
+    ``index`` numbers the streams of one purpose.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> other = random.substream(key, 3)
+        >>> other.high.dtype
+        dtype('uint32')
     """
     return Stream(*block(key, _u32(purpose) | np.uint32(0x80000000), index))
 
 
 def words(key: Stream, purpose: ArrayLike, index: ArrayLike) -> tuple[Array, Array]:
-    """The pair of uint32 words number ``index`` drawn from ``key`` for ``purpose`` (below 2^31)."""
-    return block(key, purpose, index)
+    """The pair of uint32 words number ``index`` drawn from ``key`` for ``purpose`` (below 2^31).
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> first, second = random.words(key, 1, 0)
+        >>> first.dtype
+        dtype('uint32')
+    """
+    pair: tuple[Array, Array] = block(key, purpose, index)
+    return pair

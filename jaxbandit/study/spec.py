@@ -87,6 +87,20 @@ class Study:
         family: the family of the problem.
         tune: how ``jaxbandit tune`` searches, see ``jaxbandit.tuning``; ``run`` leaves it aside.
         implementation: of the policies, see ``simulate``.
+
+    Example:
+        >>> import jaxbandit
+        >>> study = jaxbandit.Study.of(
+        ...     {
+        ...         "runs": 50,
+        ...         "problem": {"kind": "cleaning/synthetic", "entities": 1_000, "budget": 100},
+        ...         "policy": [{"kind": "ee", "t": [2, 3], "q": 0.667}],
+        ...     }
+        ... )
+        >>> study
+        Study(cleaning/synthetic; ee; 50 runs, seed 0)
+        >>> len(study.configurations())
+        2
     """
 
     seed: int
@@ -158,7 +172,7 @@ class Study:
                 raise BadInput(field, path, f"a file that exists, seen from {folder}")
             return str(folder / path)
 
-        problem, sweep = _paths("problem", problem, found), _paths("sweep", sweep, found)
+        problem, sweep = paths("problem", problem, found), paths("sweep", sweep, found)
         if family is None:
             family, kind = lookup("problem.kind", problem.get("kind", "missing"))
             family = replace(family, metrics=(*family.metrics, *kind.metrics))
@@ -181,7 +195,7 @@ class Study:
             BadInput: where an input file cannot be read.
         """
         return self.identity() | {
-            "runs": self.runs, "policy": list(self.policies), "sweep": _paths("sweep", self.sweep, _content),
+            "runs": self.runs, "policy": list(self.policies), "sweep": paths("sweep", self.sweep, _content),
             "stop_when": asdict(self.stop_when) if self.stop_when else None,
         }  # fmt: skip
 
@@ -194,7 +208,7 @@ class Study:
         kinds = {each["kind"]: self.family.policies[each["kind"]].fingerprint for each in self.policies}
         plugins = {name: fingerprint for name, fingerprint in kinds.items() if fingerprint}
         return {
-            "seed": self.seed, "problem": _paths("problem", self.problem, _content), "sweep": sorted(self.sweep),
+            "seed": self.seed, "problem": paths("problem", self.problem, _content), "sweep": sorted(self.sweep),
             "checkpoints": list(self.checkpoints), "labels": dict(self.labels), "family": self.family.fingerprint,
         } | ({"plugins": plugins} if plugins else {}) | self._slowly  # fmt: skip
 
@@ -209,7 +223,7 @@ class Study:
         def name(_: str, path: str) -> str:
             return Path(path).name
 
-        return {"problem": _paths("problem", self.problem, name), "sweep": _paths("sweep", self.sweep, name)}
+        return {"problem": paths("problem", self.problem, name), "sweep": paths("sweep", self.sweep, name)}
 
     def label(self, policy: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         """The name of a policy among the study's: its kind, with the parameters that it is given."""
@@ -219,7 +233,15 @@ class Study:
     @property
     def policy_labels(self) -> list[str]:
         """The name of each policy, with each combination of its lists."""
-        return [self.label(policy, own) for policy in self.policies for own in self._choices(policy)]
+        return [label for label, _ in self.policy_tables()]
+
+    def policy_tables(self) -> list[tuple[str, dict[str, Any]]]:
+        """Each policy with each combination of its lists: its name, and the table that gives it alone."""
+        return [
+            (self.label(policy, own), {"kind": policy["kind"], **own})
+            for policy in self.policies
+            for own in self._choices(policy)
+        ]
 
     @property
     def swept(self) -> list[str]:
@@ -369,10 +391,20 @@ class Study:
 
 
 def load(path: Path | str, counted: bool = True) -> Study:
-    """The study in a TOML file. ``counted``: see ``Study.of``.
+    r"""The study in a TOML file at ``path``. ``counted``: see ``Study.of``.
 
     Raises:
         BadInput: naming the file where it cannot be read or is no TOML, or else the first key that is wrong.
+
+    Example:
+        >>> import jaxbandit, tempfile
+        >>> from pathlib import Path
+        >>> file = Path(tempfile.mkdtemp()) / "study.toml"
+        >>> problem = "problem = { kind = 'cleaning/synthetic', budget = 100 }"
+        >>> lines = ["runs = 10", problem, "policy = [{ kind = 'ee' }]"]
+        >>> _ = file.write_text("\n".join(lines))
+        >>> jaxbandit.load_study(file)
+        Study(cleaning/synthetic; ee; 10 runs, seed 0)
     """
     path = Path(path)
     try:
@@ -396,12 +428,12 @@ def _tail(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in table.items() if key != "kind"}
 
 
-def _paths(field: str, value: Any, change: Callable[[str, str], Any]) -> Any:
+def paths(field: str, value: Any, change: Callable[[str, str], Any]) -> Any:
     """``value`` with ``change(field, path)`` for every text under a key ``path``; ``field`` is the dotted name."""
     if isinstance(value, Mapping):
-        return {name: _paths(f"{field}.{name}", item, change) for name, item in value.items()}
+        return {name: paths(f"{field}.{name}", item, change) for name, item in value.items()}
     if isinstance(value, list):
-        return [_paths(field, item, change) for item in value]
+        return [paths(field, item, change) for item in value]
     return change(field, value) if field.endswith(".path") and isinstance(value, str) else value
 
 
@@ -423,4 +455,4 @@ def _reported(parameter: Parameter, given: Mapping[str, Any], parsed: Mapping[st
     name, value = parameter.name, parsed[parameter.name]
     if value is None or not isinstance(value, bool | int | float | str):
         value = given.get(name, None if parameter.default is Required else parameter.default)
-    return plain(name, _paths(f".{name}", value, lambda _, path: Path(path).name))
+    return plain(name, paths(f".{name}", value, lambda _, path: Path(path).name))

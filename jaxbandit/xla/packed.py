@@ -76,12 +76,14 @@ def packed(
         lane: a tree of arrays of any shape.
         shared: a tree of arrays that are the same for all lanes.
     """
+    # Traced once, though ``in_turn`` is traced for one lane and for all.
+    rows_of = jax.jit(function)
 
     def some(arrays: list[Array], number: Array, slot: Array, there: Array, seen: Any, shared: Any) -> list[Array]:
         read, lane = seen
         rows = [x[number, slot] if axis == 0 else x[number, :, slot] for x, axis in zip(arrays, axes, strict=True)]
         own = jax.tree.map(lambda x: x[number, slot], read)
-        new = function(rows, own, jax.tree.map(lambda x: x[number], lane), shared)
+        new = rows_of(rows, own, jax.tree.map(lambda x: x[number], lane), shared)
         to = jnp.where(there, number, arrays[0].shape[0])
         return [
             x.at[to, slot].set(own, mode="drop") if axis == 0 else x.at[to, :, slot].set(own, mode="drop")

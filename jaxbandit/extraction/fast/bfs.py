@@ -9,30 +9,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from jaxbandit.extraction.bfs import Bfs
-from jaxbandit.extraction.fast.tables import FREE, fresh, is_above, rows_for
+from jaxbandit.extraction.fast.tables import Frontier, rows_for
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
-from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, ancestors, exclude_list
+from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, exclude_list
 from jaxbandit.grammar import Execution, accelerated
-from jaxbandit.xla.batch import over_lanes
-
-_WIDTH = 16
 
 
 class State(NamedTuple):
-    """``got``; ``queue``: int32 (capacity,), the nodes in their order, ``filled`` of them; ``next``: the first one that
-    is not over; ``barren``: bool (capacity,), which gave an empty answer that counts; ``void``: bool (capacity,), which
-    are below one that did; ``lost``: bool, whether the queue was too short."""
+    """``got``; ``queue``: the nodes in their order; ``next``: the place of the first one that is not over."""
 
     got: Retrieved
-    queue: Array
-    filled: Array
+    queue: Frontier
     next: Array
-    barren: Array
-    void: Array
-    lost: Array
 
 
 @jax.tree_util.register_dataclass
@@ -48,17 +39,20 @@ class ShortQueue:
 
     def init(self, view: View) -> State:
         """The root is next."""
-        queue = jnp.full(self.nodes, FREE, jnp.int32).at[0].set(0)
-        got, none, zero = Retrieved.nothing(view, self.rows), jnp.zeros(self.nodes, bool), jnp.int32(0)
-        return State(got, queue, zero + 1, zero, none, none, jnp.bool_(False))
+        return State(Retrieved.nothing(view, self.rows), Frontier.of(self.nodes, 1), jnp.int32(0))
+
+    def _open(self, state: State) -> Array:
+        """bool (capacity,): which nodes may still be asked."""
+        place = jnp.arange(self.nodes, dtype=jnp.int32)
+        return (place >= state.next) & (place < state.queue.filled) & ~state.queue.void
 
     def _first(self, view: View, state: State) -> tuple[Array, Array, Array]:
         """The place of the next node in the queue, its configuration, and whether it can be asked."""
-        place = jnp.arange(self.nodes, dtype=jnp.int32)
-        configuration = self.rule.configurations(view, state.queue)
-        specificity = jnp.asarray(view.poset.specificity)[jnp.maximum(state.queue, 0)]
+        node = state.queue.node
+        configuration = self.rule.configurations(view, node)
+        specificity = jnp.asarray(view.poset.specificity)[jnp.maximum(node, 0)]
         cheap = view.cost[configuration, specificity] <= view.budget - state.got.spent
-        open_ = (place >= state.next) & (place < state.filled) & ~state.void
+        open_ = self._open(state)
         if self.rule.dear == "skip":
             open_ &= cheap
         first = jnp.argmax(open_)
@@ -67,7 +61,7 @@ class ShortQueue:
     def ask(self, view: View, state: State) -> Pull:
         """The next node."""
         first, configuration, asked = self._first(view, state)
-        node = jnp.maximum(state.queue[first], 0)
+        node = jnp.maximum(state.queue.node[first], 0)
         exclude = exclude_list(view, state.got, node, jnp.where(asked, view.lengths[configuration], 0))
         return Pull(node, configuration, exclude, state.got.queries, asked)
 
@@ -77,34 +71,10 @@ class ShortQueue:
         found = jnp.any(outcome.entity >= 0)
         known, covered = state.got.held(view, pull.node, pull.exclude)
         empty = pull.asked & ~found & ~(known & covered)
-        state = state._replace(
-            got=add(view, state.got, pull, outcome)[0],
-            next=jnp.where(pull.asked, first + 1, state.next),
-            barren=state.barren | ((jnp.arange(self.nodes) == first) & empty),
-            void=state.void | (is_above(pull.node[None], ancestors(view.poset, state.queue))[:, 0] & empty),
-        )
-        start, child = jnp.asarray(view.poset.child_start), jnp.asarray(view.poset.child)
-        begin = start[pull.node]
-        count = jnp.where(pull.asked & found, start[pull.node + 1] - begin, 0)
-
-        def more(carry: tuple[Array, State]) -> tuple[Array, State]:
-            done, state = carry
-            place = done + jnp.arange(_WIDTH, dtype=jnp.int32)
-            node = jnp.where(place < count, child[jnp.minimum(begin + place, child.shape[0] - 1)], -1)
-            _, new, slot = fresh(node, state.queue, state.filled)
-            barren = jnp.where(state.barren, state.queue, FREE)
-            return done + _WIDTH, state._replace(
-                queue=state.queue.at[slot].set(node, mode="drop"),
-                filled=jnp.minimum(state.filled + jnp.sum(new, dtype=jnp.int32), self.nodes),
-                void=state.void.at[slot].set(
-                    jnp.any(is_above(barren, ancestors(view.poset, node)), axis=1), mode="drop"
-                ),
-                lost=state.lost | jnp.any(new & (slot >= self.nodes)),
-            )
-
-        longest = over_lanes(count)
-        _, state = lax.while_loop(lambda carry: carry[0] < longest, more, (jnp.int32(0), state))
-        return state
+        queue = state.queue.emptied(view, pull.node, empty)
+        queue, _ = queue.grown(view, pull.node, pull.asked & found, (), lambda node, slot, rest: rest)
+        next_ = jnp.where(pull.asked, first + 1, state.next)
+        return State(add(view, state.got, pull, outcome)[0], queue, next_)
 
     def done(self, view: View, state: State) -> Array:
         """See ``Bfs``."""
@@ -112,10 +82,9 @@ class ShortQueue:
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Bfs``; it is an overflow if the run came to the end of a queue that was too short."""
-        place = jnp.arange(self.nodes)
-        over = ~jnp.any((place >= state.next) & (place < state.filled) & ~state.void)
+        over = ~jnp.any(self._open(state))
         answer = state.got.answer()
-        return answer | {"code": jnp.where(state.lost & over, OVERFLOW, answer["code"])}
+        return answer | {"code": jnp.where(state.queue.lost & over, OVERFLOW, answer["code"])}
 
 
 @accelerated.register

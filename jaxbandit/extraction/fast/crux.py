@@ -159,9 +159,9 @@ class SlottedCrux:
         stale = due if state.past.n.shape[1] else due & jnp.any(among, axis=0)
         if self.rule.pools:
             stale = stale.at[0].set(due[0])
-        state = self._renewed(view, state._replace(due=due & ~stale), stale, touched)
+        state, n = self._renewed(view, state._replace(due=due & ~stale), stale, touched)
         for method in Estimates(self.readings, view.configurations).methods():
-            state = self._resampled(view, state, stale, method)
+            state = self._resampled(view, state, stale, n, method)
         return state._replace(active=self._without_bad(state, among, t, pull.asked))
 
     def _answered(self, view: View, state: State, pull: Pull, outcome: Outcome) -> tuple[State, Array, Array]:
@@ -182,8 +182,9 @@ class SlottedCrux:
         touched = jnp.zeros(self.layout.slots, bool).at[slot].set(True, mode="drop")
         return state._replace(got=got, sizes=sizes, asked=asked, f=f), own, touched
 
-    def _renewed(self, view: View, state: State, stale: Array, touched: Array) -> State:
-        """With the gains renewed in the slots that are stale; ``touched``: bool (S,), where the answer was counted."""
+    def _renewed(self, view: View, state: State, stale: Array, touched: Array) -> tuple[State, Array]:
+        """With the gains renewed in the slots that are stale, and how many answers these have, int32 (S,);
+        ``touched``: bool (S,), where the answer was counted."""
         of = Estimates(self.readings, view.configurations)
 
         def renewed(rows: list[Array], read: tuple[Array, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
@@ -194,18 +195,18 @@ class SlottedCrux:
             samples = Samples(f, sizes, node, elsewhere, Past(*rows[1:3]), rows[3])
             samples = of.recorded(samples, touched & entered)
             gain = jnp.where(void[:, None], 0, of.gains(samples, choices))
-            return [gain, *samples.past, samples.pairs]
+            return [gain, *samples.past, samples.pairs, samples.n]
 
-        written = [state.gain, state.past.n, state.past.k, state.pairs]
+        written = [state.gain, state.past.n, state.past.k, state.pairs, jnp.zeros_like(state.node)]
         read = (state.node, state.entered, touched, state.void, state.f)
         lane = (state.sizes, state.got.size, view.choices)
         block = _BLOCK if of.of_totals else _LONG
-        gain, past_n, past_k, pairs = packed(renewed, block, stale, written, (1, 0, 0, 0), read, lane)
-        return state._replace(gain=gain, past=Past(past_n, past_k), pairs=pairs)
+        gain, past_n, past_k, pairs, n = packed(renewed, block, stale, written, (1, 0, 0, 0, 0), read, lane)
+        return state._replace(gain=gain, past=Past(past_n, past_k), pairs=pairs), n
 
-    def _resampled(self, view: View, state: State, stale: Array, method: Method) -> State:
-        """With the variances of the slots that are stale and the method's; with their gains too, if these are means
-        over resamples."""
+    def _resampled(self, view: View, state: State, stale: Array, n: Array, method: Method) -> State:
+        """With the variances of the slots that are stale and, by their ``n`` answers, the method's; with their gains
+        too, if these are means over resamples."""
         of = Estimates(self.readings, view.configurations)
 
         def spread(rows: list[Array], read: tuple[Any, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
@@ -214,7 +215,6 @@ class SlottedCrux:
             found = method.spread(Samples(f, sizes, node, elsewhere, past, pairs), choices)
             return [rows[0] if self.readings.gain == "sample" else found.mean, found.variance, found.fits]
 
-        n = jnp.sum(state.f * state.sizes, axis=1)
         here = stale & ~state.void & (n >= method.least) & (n <= method.most)
         written = [state.gain, jnp.where(state.void, 0, state.variance), jnp.ones_like(stale)]
         read = (state.node, state.f, state.past, state.pairs)

@@ -9,34 +9,28 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import gain
-from jaxbandit.extraction.fast.tables import FREE, fresh, is_above, rows_for
+from jaxbandit.extraction.fast.tables import Frontier, rows_for
 from jaxbandit.extraction.gs_exact import GsExact, gains
 from jaxbandit.extraction.problem import Extraction, InformedView, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, ancestors, exclude_lists
 from jaxbandit.grammar import Execution, accelerated
-from jaxbandit.xla.batch import over_lanes
 
 NODES = 3072
 """Slots of a lane, at most."""
-_WIDTH = 16
 
 
 class State(NamedTuple):
-    """``got``; of each slot ``node`` and ``specificity``, int32 (S,), ``filled`` of them in use; ``known``: float32
-    (S, sizes), see ``InformedView.expected_gain``; ``barren``, ``void``: bool (S,), whether the node, and whether it or
-    one above it, gave an empty answer that counts."""
+    """``got``; ``nodes``: those of the frontier; of each slot ``specificity``, int32 (S,), and ``known``, float32
+    (S, sizes), see ``InformedView.expected_gain``."""
 
     got: Retrieved
-    node: Array
+    nodes: Frontier
     specificity: Array
-    filled: Array
     known: Array
-    barren: Array
-    void: Array
 
 
 @jax.tree_util.register_dataclass
@@ -53,33 +47,29 @@ class SlottedGsExact:
 
     def init(self, view: InformedView) -> State:
         """See ``GsExact``."""
-        zeros, none = jnp.zeros(self.nodes, jnp.int32), jnp.zeros(self.nodes, bool)
         known = jnp.zeros((self.nodes, len(gain.sizes(view.configurations))), jnp.float32)
-        got = Retrieved.nothing(view, self.rows)
-        if self.rule.reach == "all":
-            place = jnp.arange(self.nodes, dtype=jnp.int32)
-            specificity = jnp.asarray(view.poset.specificity, jnp.int32)
-            return State(got, place, specificity, jnp.int32(self.nodes), known, none, none)
-        node = jnp.full(self.nodes, FREE, jnp.int32).at[0].set(0)
-        return State(got, node, zeros, jnp.int32(1), known, none, none)
+        nodes = Frontier.of(self.nodes, self.nodes if self.rule.reach == "all" else 1)
+        specificity = jnp.asarray(view.poset.specificity, jnp.int32)[jnp.maximum(nodes.node, 0)]
+        return State(Retrieved.nothing(view, self.rows), nodes, specificity, known)
 
     def _cheap(self, view: View, state: State) -> tuple[Array, Array]:
         """The cost of each query (S, C), and whether it can be asked."""
         cost = view.cost.T[state.specificity]
-        return cost, (state.node[:, None] >= 0) & (cost <= view.budget - state.got.spent)
+        return cost, (state.nodes.node[:, None] >= 0) & (cost <= view.budget - state.got.spent)
 
     def ask(self, view: InformedView, state: State) -> Pull:
         """See ``GsExact``."""
-        lists = exclude_lists(view, state.got, state.node)
-        r = jnp.where(state.void[:, None], 0, gains(view, jnp.maximum(state.node, 0), lists, state.known))
+        slots = state.nodes.node
+        lists = exclude_lists(view, state.got, slots)
+        r = jnp.where(state.nodes.void[:, None], 0, gains(view, jnp.maximum(slots, 0), lists, state.known))
         cost, cheap = self._cheap(view, state)
         score, c = r / cost.astype(jnp.float32), cost.shape[1]
         best = jnp.max(jnp.where(cheap, score, -jnp.inf))
-        place = jnp.where(cheap & (score == best), state.node[:, None] * c + jnp.arange(c, dtype=jnp.int32), 2**31 - 1)
+        place = jnp.where(cheap & (score == best), slots[:, None] * c + jnp.arange(c, dtype=jnp.int32), 2**31 - 1)
         asked = jnp.any(cheap)
         place = jnp.where(asked, jnp.min(place), 0)
         node, configuration = place // c, place % c
-        listed = lists[jnp.argmax(state.node == node)]
+        listed = lists[jnp.argmax(slots == node)]
         exclude = jnp.where(jnp.arange(view.l_max) < view.lengths[configuration], listed, -1)
         return Pull(node, configuration, jnp.where(asked, exclude, -1), state.got.queries, asked)
 
@@ -89,47 +79,29 @@ class SlottedGsExact:
         empty = pull.asked & ~jnp.any(outcome.entity >= 0) & ~(known & covered)
         got, news = add(view, state.got, pull, outcome)
         above = ancestors(view.poset, jnp.where(news.there & (news.before == 0), news.leaf, -1))
-        same = above[:, :, None] == state.node
+        same = above[:, :, None] == state.nodes.node
         slot = jnp.sum(jnp.where(same, jnp.arange(self.nodes), 0), axis=2)
         slot = jnp.where(jnp.any(same, axis=2), slot, self.nodes)
         inclusion = jax.vmap(jax.vmap(view.inclusion, (None, 0)))(outcome.entity, above)
         state = state._replace(
             got=got,
             known=state.known.at[slot].add(inclusion, mode="drop"),
-            barren=state.barren | ((state.node == pull.node) & empty),
-            void=state.void | (is_above(pull.node[None], ancestors(view.poset, state.node))[:, 0] & empty),
+            nodes=state.nodes.emptied(view, pull.node, empty),
         )
         return state if self.rule.reach == "all" else self._grown(view, state, pull)
 
     def _grown(self, view: InformedView, state: State, pull: Pull) -> State:
         """With slots for the children of the node."""
-        start, child = jnp.asarray(view.poset.child_start), jnp.asarray(view.poset.child)
-        begin = start[pull.node]
-        count = jnp.where(pull.asked, start[pull.node + 1] - begin, 0)
 
-        def more(carry: tuple[Array, State]) -> tuple[Array, State]:
-            done, state = carry
-            place = done + jnp.arange(_WIDTH, dtype=jnp.int32)
-            node = jnp.where(place < count, child[jnp.minimum(begin + place, child.shape[0] - 1)], -1)
-            _, new, slot = fresh(node, state.node, state.filled)
-            barren = jnp.where(state.barren, state.node, FREE)
-            full = jnp.any(new & (slot >= self.nodes))
+        def counted(node: Array, slot: Array, rest: tuple[Array, Array]) -> tuple[Array, Array]:
             specificity = jnp.asarray(view.poset.specificity)[jnp.maximum(node, 0)]
             known = jax.vmap(lambda v: jnp.sum(jax.vmap(view.inclusion, (0, None))(state.got.entity, v), axis=0))(node)
-            return done + _WIDTH, state._replace(
-                got=state.got._replace(code=jnp.where(full, OVERFLOW, state.got.code)),
-                node=state.node.at[slot].set(node, mode="drop"),
-                specificity=state.specificity.at[slot].set(specificity, mode="drop"),
-                filled=jnp.minimum(state.filled + jnp.sum(new, dtype=jnp.int32), self.nodes),
-                known=state.known.at[slot].set(known, mode="drop"),
-                void=state.void.at[slot].set(
-                    jnp.any(is_above(barren, ancestors(view.poset, node)), axis=1), mode="drop"
-                ),
-            )
+            return rest[0].at[slot].set(specificity, mode="drop"), rest[1].at[slot].set(known, mode="drop")
 
-        longest = over_lanes(count)
-        _, state = lax.while_loop(lambda carry: carry[0] < longest, more, (jnp.int32(0), state))
-        return state
+        rest = state.specificity, state.known
+        nodes, (specificity, known) = state.nodes.grown(view, pull.node, pull.asked, rest, counted)
+        code = jnp.where(nodes.lost, OVERFLOW, state.got.code)
+        return State(state.got._replace(code=code), nodes, specificity, known)
 
     def done(self, view: InformedView, state: State) -> Array:
         """See ``GsExact``."""

@@ -1,0 +1,207 @@
+"""Agents that answer a session's questions: a person at the terminal, a command, a service that is called, a sheet."""
+
+import csv
+import io
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxbandit.errors import BadInput
+from jaxbandit.live.session import LEASE, Session
+from jaxbandit.tables import columns
+
+Ask = Callable[[dict[str, Any]], str | None]
+"""From a question to its answer; None ends the work."""
+
+_MOST_REPLY = 1 << 20
+_WAIT = 0.5
+
+
+def work(session: Session, ask: Ask, agent: str, told: Callable[[dict[str, Any]], None], ahead: int = 0) -> None:
+    """Answers questions until there are no more, or ``ask`` gives none.
+
+    Args:
+        session: whose questions.
+        ask: the agent.
+        agent: its name.
+        told: is given what ``Session.record`` returns, or {"refused": a line} where an answer is not allowed.
+        ahead: see ``Session.next``.
+    """
+    while not (question := session.next(agent, ahead=ahead)).get("over"):
+        if "id" not in question:  # all are with other agents
+            time.sleep(_WAIT)
+            continue
+        answer = ask(question)
+        if answer is None:
+            return
+        try:
+            told(session.record(question["id"], answer, agent))
+        except BadInput as error:
+            if error.field != "ANSWER":
+                raise
+            told({"refused": str(error)})
+
+
+def command(line: str, timeout: float) -> Ask:
+    """An agent that is a shell command: it reads the question as JSON, and the first line that it prints is the answer.
+
+    Raises:
+        BadInput: where the command fails, takes longer than ``timeout`` seconds, or prints nothing.
+    """
+
+    def ask(question: dict[str, Any]) -> str:
+        try:
+            done = subprocess.run(
+                line,
+                shell=True,
+                input=json.dumps(question),
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise BadInput("--command", line, f"a command that answers within {timeout:g} s") from None
+        if done.returncode or not done.stdout.strip():
+            why = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+            raise BadInput("--command", line, f"a command that prints an answer (status {done.returncode}: {why})")
+        return done.stdout.splitlines()[0]
+
+    return ask
+
+
+def service(url: str, timeout: float, tries: int = 4) -> Ask:
+    """An agent that is a service: the question is posted to ``url`` as JSON, and the reply is {"answer": ...}. Where it
+    does not answer, it is asked again after 1, 2 and 4 seconds.
+
+    Raises:
+        BadInput: for a URL that is none, and where the service has not answered.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise BadInput("--url", url, "http://... or https://...")
+
+    def once(question: dict[str, Any]) -> str:
+        headers = {"Content-Type": "application/json", "Idempotency-Key": str(question["id"])}
+        request = urllib.request.Request(url, json.dumps(question).encode(), headers)
+        with urllib.request.urlopen(request, timeout=timeout) as reply:
+            answer = json.loads(reply.read(_MOST_REPLY))["answer"]
+        return answer if isinstance(answer, str) else json.dumps(answer)
+
+    def ask(question: dict[str, Any]) -> str:
+        for number in range(tries):
+            try:
+                return once(question)
+            except (OSError, urllib.error.URLError) as error:
+                why: object = error
+            except (ValueError, KeyError, TypeError):
+                why = 'the reply is not {"answer": ...}'
+            if number + 1 < tries:
+                time.sleep(2**number)
+        raise BadInput("--url", url, f"a service that answers; {tries} tries failed ({why})")
+
+    return ask
+
+
+def sheet(session: Session, count: int, agent: str, lease: float = LEASE) -> str:
+    """Questions as CSV, to be filled in and read back by ``read_sheet``: at most ``count`` that can be open at once.
+
+    A cell that a spreadsheet would take for a formula begins with an apostrophe.
+    """
+    text = io.StringIO()
+    table = csv.writer(text)
+    table.writerow(["id", "question", "allowed", "how", "answer"])
+    for number in range(count):
+        asked = session.next(f"{agent} {number}", lease=lease, ahead=count)
+        if "id" not in asked:
+            break
+        what = asked.get("entity", asked.get("arm", asked.get("query")))
+        what = what if isinstance(what, str) else json.dumps(what, ensure_ascii=False)
+        table.writerow([asked["id"], *map(harmless, (what, " | ".join(asked["allowed"]), asked["how"])), ""])
+    return text.getvalue()
+
+
+def read_sheet(session: Session, path: Path, agent: str) -> list[dict[str, Any]]:
+    """Records the answers of a sheet, row by row; rows without one are passed over.
+
+    Returns:
+        What ``Session.record`` returned of each.
+
+    Raises:
+        BadInput: for a file that is no such sheet, and an answer that is not allowed: those before it are recorded.
+    """
+    found = []
+    for line, (number, answer) in columns(path, {"id": ("id",), "answer": ("answer",)}):
+        if answer:
+            answer = answer[1:] if answer[:1] == "'" and harmless(answer[1:]) == answer else answer
+            try:
+                found.append(session.record(number, answer, agent))
+            except BadInput as error:
+                raise BadInput(f"{error.field} in line {line}", error.value, error.allowed) from None
+    return found
+
+
+def harmless(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{cell}" if cell[:1] in "=+-@\t\r" else cell
+
+
+def changes(session: Session) -> list[Mapping[str, str]]:
+    """The cells of a user's table that the answers decide: of each entity with one value left, its name, the column of
+    its values, and the value. Of a session of cleaning a table.
+
+    Raises:
+        BadInput: for another session.
+    """
+    confirmed = getattr(session.asks, "confirmed", None)
+    table = getattr(session.case.chosen.setting, "table", None)
+    if confirmed is None or table is None:
+        raise BadInput("export", session.asks.family, "a session that cleans a table")
+    rows = session.asks.rows  # type: ignore[attr-defined]
+    return [
+        {"entity": table.names[rows[entity]], "column": table.columns[rows[entity]], "value": value}
+        for entity, value in confirmed(session.answers).items()
+    ]
+
+
+def cleaned(session: Session) -> tuple[str, int]:
+    """A copy of the user's CSV file with what the answers decide, and how many of its cells are other ones.
+
+    All cells that claim a value of an entity that is decided get that value; the others stay as they are.
+
+    Raises:
+        BadInput: for another session, and for a table that is no CSV file.
+    """
+    decided = {(each["entity"], each["column"]): each["value"] for each in changes(session)}
+    problem = session.case.table["problem"]
+    content = session.case.files[problem["path"]][1]
+    try:
+        rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+    except (UnicodeDecodeError, csv.Error):
+        raise BadInput(
+            "problem.path", problem["path"], "a CSV file; of an SQLite database, `export` shows the changes"
+        ) from None
+    header = [title.strip() for title in rows[0]]
+    keys, attributes = (_list(problem[name]) for name in ("entity", "value"))
+    out, changed = [rows[0]], 0
+    for row in filter(None, rows[1:]):
+        key = [row[header.index(name)].strip() for name in keys]
+        for attribute in attributes:
+            place = header.index(attribute)
+            name = " / ".join([*key, attribute] if len(attributes) > 1 else key)
+            value = decided.get((name, attribute))
+            if value is not None and row[place].strip() not in ("", value):
+                row[place] = value
+                changed += 1
+        out.append(row)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(out)
+    return text.getvalue(), changed
+
+
+def _list(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)

@@ -1,0 +1,149 @@
+"""Pulls of arms as questions: what did this arm give? For top-K and for outlier arms."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxbandit.arms.problem import Arms, Outcome, Pull
+from jaxbandit.arms.rewards import Gaussian, Rewards
+from jaxbandit.errors import BadInput
+from jaxbandit.live.questions import Address, Answers, questions
+from jaxbandit.outliers.family import Setting as OutlierSetting
+from jaxbandit.outliers.problem import OutlierArms
+from jaxbandit.outliers.problem import Pull as OutlierPull
+from jaxbandit.random.stream import Stream
+from jaxbandit.topk.family import Setting as TopSetting
+
+
+class ArmQuestions:
+    """The address is (arm, its pulls before), arms in the numbers of the run; agents see the user's, from 0. The answer
+    is the reward."""
+
+    def __init__(self, rewards: Rewards, rows: np.ndarray) -> None:
+        self._rewards, self.rows = rewards, rows
+        scale = rewards.scale
+        self._low, self._high = float(scale.low), float(scale.low + scale.width)
+        self._bounded = not isinstance(rewards, Gaussian)
+
+    def shown(self, address: Address, answers: Answers) -> dict[str, Any]:
+        """The arm, and what it gave so far."""
+        arm, number = address
+        before = [value for j in range(number) if (value := answers.get((arm, j))) is not None]
+        mean = f", {sum(before) / len(before):.3g} on average" if before else ""
+        if self._rewards.whole:
+            allowed, how = ["0", "1"], "the reward, 0 or 1"
+        else:
+            span = f" from {self._low:g} to {self._high:g}" if self._bounded else ""
+            allowed, how = ["NUMBER"], f"the reward, a number{span}"
+        return {
+            "arm": int(self.rows[arm]), "allowed": allowed, "how": how,
+            "why": f"pull {number + 1} of this arm; it has given {len(before)} rewards{mean}",
+        }  # fmt: skip
+
+    def parse(self, address: Address, answer: str, answers: Answers) -> float | int:
+        """A reward."""
+        try:
+            value = float(answer)
+        except ValueError:
+            value = math.nan
+        if self._rewards.whole:
+            if value not in (0, 1):
+                raise BadInput("ANSWER", answer, "0 or 1")
+            return int(value)
+        if not math.isfinite(value) or (self._bounded and not self._low <= value <= self._high):
+            span = f"from {self._low:g} to {self._high:g}" if self._bounded else "that is finite"
+            raise BadInput("ANSWER", answer, f"a number {span}")
+        return value
+
+    def guess(self, address: Address, answers: Answers) -> float:
+        """The lowest reward."""
+        return 0 if self._rewards.whole else self._low
+
+    def cost(self, address: Address) -> float:
+        """Each pull costs 1."""
+        return 1
+
+    def ready(self, address: Address, answers: Answers) -> bool:
+        """Always."""
+        return True
+
+    def _by_row(self, answers: Answers) -> dict[str, Any]:
+        rows: dict[int, list[float]] = {}
+        for (arm, _), value in answers.items():
+            rows.setdefault(int(self.rows[arm]), []).append(value)
+        return {str(row): {"pulls": len(own), "mean": sum(own) / len(own)} for row, own in sorted(rows.items())}
+
+
+class TopQuestions(ArmQuestions):
+    """Of top-K: a pull may be of many arms many times, all of which can be asked at once."""
+
+    family = "topk"
+
+    def due(self, pull: Pull, answers: Answers) -> list[Address]:
+        """All pulls of all arms, in rounds."""
+        arm, first, times = self._asked(pull)
+        most = int(times.max(initial=0))
+        return [(int(a), int(f) + j) for j in range(most) for a, f, t in zip(arm, first, times, strict=True) if j < t]
+
+    def outcome(self, pull: Pull, answers: Answers) -> Outcome:
+        """The sums of their rewards."""
+        arm, first, times = self._asked(pull)
+        kind = np.int32 if self._rewards.whole else np.float32
+        total = np.zeros(arm.shape, kind)
+        for place, (a, f, t) in enumerate(zip(arm.tolist(), first.tolist(), times.tolist(), strict=True)):
+            for j in range(t):  # one after the other in float32, as on a tape
+                total[place] += kind(answers[a, f + j])
+        return Outcome(times, total)  # type: ignore[arg-type]
+
+    def _asked(self, pull: Pull) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        arm = np.asarray(pull.arm)
+        there = (np.arange(arm.size) < pull.used) & (arm >= 0)
+        times = np.where(there, np.broadcast_to(pull.times, arm.shape), 0).astype(np.int32)
+        return arm, np.broadcast_to(pull.first, arm.shape), times
+
+    def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """What each arm gave, and the arms that would be chosen after the pulls that the policy was told."""
+        chosen = sorted(self.rows[np.flatnonzero(answer["chosen"])].tolist())
+        return {"pulls": len(answers), "chosen": chosen, "arms": self._by_row(answers)}
+
+
+class OutlierQuestions(ArmQuestions):
+    """Of outlier arms: one pull at a time. Rewards other than 0 and 1 are counted in units, see ``OutlierArms``."""
+
+    family = "outliers"
+
+    def __init__(self, problem: OutlierArms, rows: np.ndarray, key: Stream) -> None:
+        super().__init__(problem.rewards, rows)
+        self._units = jax.jit(lambda arm, number, reward: problem.counted(key, arm, number, reward))
+
+    def due(self, pull: OutlierPull, answers: Answers) -> list[Address]:
+        """The pull."""
+        return [(int(pull.arm), int(pull.attempt))]
+
+    def outcome(self, pull: OutlierPull, answers: Answers) -> Any:
+        """Its reward in units."""
+        value = answers[int(pull.arm), int(pull.attempt)]
+        if self._rewards.whole:
+            return np.int32(value)
+        return np.asarray(self._units(pull.arm, pull.attempt, np.float32(value)))
+
+    def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """What each arm gave, and the arms that would be called outliers now."""
+        outliers = sorted(self.rows[np.flatnonzero(answer["outliers"])].tolist())
+        return {"pulls": len(answers), "outliers": outliers, "arms": self._by_row(answers)}
+
+
+@questions.register
+def _(setting: TopSetting, problem: Arms, policy: Any, key: Stream) -> TopQuestions:
+    return TopQuestions(problem.rewards, np.asarray(jax.jit(problem.means.draw)(key)[1]))
+
+
+@questions.register
+def _(setting: OutlierSetting, problem: OutlierArms, policy: Any, key: Stream) -> OutlierQuestions:
+    return OutlierQuestions(problem, np.asarray(jax.jit(problem.source.draw)(key).rows), key)
+
+
+__all__ = ["OutlierQuestions", "TopQuestions"]

@@ -1,0 +1,143 @@
+"""What a session is about: one problem and one policy of a study, with the files that they were read from."""
+
+import base64
+import hashlib
+import json
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jaxbandit.errors import BadInput
+from jaxbandit.registry import parse
+from jaxbandit.study.spec import Configuration, Study, paths
+from jaxbandit.tables import columns, header
+
+MOST_BYTES = 1 << 28
+"""Of all input files together."""
+MOST_SOURCES = 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """``table``: a study of one problem and one policy, whose paths are names in ``files``; ``files``: by name, where a
+    file was and what was in it."""
+
+    table: Mapping[str, Any]
+    files: Mapping[str, tuple[str, bytes]]
+    label: str
+    chosen: Configuration
+
+    @classmethod
+    def of(cls, study: Study, policy: str, given: Mapping[str, Any]) -> "Case":
+        """The case of a study's policy, by its kind or its label, on the problem that ``given`` picks.
+
+        Raises:
+            BadInput: where there is not exactly one such policy or problem, and for a policy that knows the truth.
+        """
+        tables = [(label, table) for label, table in study.policy_tables() if policy in (label, table["kind"])]
+        if len(tables) != 1:
+            wanted = tables or study.policy_tables()
+            raise BadInput("--policy", policy, f"one of {', '.join(label for label, _ in wanted)}")
+        (label, own), problem = tables[0], dict(study.problem)
+        if study.family.policies[own["kind"]].reference:
+            raise BadInput("--policy", policy, "a policy that does not know the truth: nobody does in a live session")
+        for name, values in study.sweep.items():
+            if name not in given and len(values) > 1:
+                raise BadInput(f"--set {name}", "missing", f"one value, as the study sweeps {name}: {values}")
+            problem[name] = values[0]
+        problem |= given
+        files: dict[str, tuple[str, bytes]] = {}
+
+        def kept(field: str, path: str) -> str:
+            content = _read(field, path)
+            name = f"{hashlib.sha256(content).hexdigest()}{Path(path).suffix}"
+            files[name] = (path, content)
+            return name
+
+        table = {"seed": study.seed, "problem": paths("problem", problem, kept), "policy": paths("policy", own, kept)}
+        if sum(len(content) for _, content in files.values()) > MOST_BYTES:
+            raise BadInput("problem.path", label, f"files of at most {MOST_BYTES >> 20} MiB, which the journal keeps")
+        chosen = _built(table, files)
+        # What is found by tuning is kept, so that no later version tunes otherwise.
+        own = table["policy"]
+        kinds = study.family.policies[own["kind"]].parameters
+        found = {each.name: chosen.params[each.name] for each in kinds if chosen.params.get(each.name) is not None}
+        with_found = {**table, "policy": {**found, **own}}
+        return cls(with_found, files, label, _built(with_found, files))
+
+    def head(self) -> dict[str, str]:
+        """As texts, for a journal."""
+        data = {
+            name: {"path": path, "data": base64.b85encode(zlib.compress(content)).decode()}
+            for name, (path, content) in self.files.items()
+        }
+        return {"study": json.dumps(self.table), "label": self.label, "files": json.dumps(data)}
+
+    @cached_property
+    def sources(self) -> Mapping[tuple[str, str], list[str]]:
+        """Of a table that is cleaned, who claims a value of an entity: the other cells of up to ``MOST_SOURCES`` rows.
+        Empty for other problems."""
+        problem, found = self.table["problem"], dict[tuple[str, str], list[str]]()
+        if problem["kind"] != "cleaning/table":
+            return found
+        keys, attributes = (
+            [problem[name]] if isinstance(problem[name], str) else list(problem[name]) for name in ("entity", "value")
+        )
+        with _laid_out(self.files) as folder:
+            path, table = folder / problem["path"], problem.get("table")
+            others = [name for name in header(path, table) if name not in (*keys, *attributes)]
+            if not others:
+                return found
+            for _, cells in columns(path, {"value": [*keys, *attributes, *others]}, table):
+                key, claims, rest = cells[: len(keys)], cells[len(keys) : -len(others)], cells[-len(others) :]
+                for attribute, claim in zip(attributes, claims, strict=True):
+                    name = " / ".join([*key, attribute] if len(attributes) > 1 else key)
+                    rows = found.setdefault((name, claim), [])
+                    if claim and len(rows) < MOST_SOURCES:
+                        rows.append(", ".join(filter(None, rest)))
+        return found
+
+    @classmethod
+    def back(cls, head: Mapping[str, str]) -> "Case":
+        """The case that ``head`` gave.
+
+        Raises:
+            BadInput: where a file that is still there has changed since.
+        """
+        table, files = json.loads(head["study"]), {}
+        for name, kept in json.loads(head["files"]).items():
+            path, content = kept["path"], zlib.decompress(base64.b85decode(kept["data"]))
+            if Path(path).exists() and _read("problem.path", path) != content:
+                raise BadInput("problem.path", path, "as it was when the session began (or no such file: it is kept)")
+            files[name] = (path, content)
+        return cls(table, files, head["label"], _built(table, files))
+
+
+def _read(field: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadInput(field, path, f"a file that can be read ({error.strerror})") from None
+
+
+@contextmanager
+def _laid_out(files: Mapping[str, tuple[str, bytes]]) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        for each, (_, content) in files.items():
+            (Path(name) / each).write_bytes(content)
+        yield Path(name)
+
+
+def _built(table: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]) -> Configuration:
+    with _laid_out(files) as folder:
+        study = Study.of({**table, "policy": [table["policy"]], "runs": 1}, base=folder)
+        setting, params = next(iter(study.settings()))
+        (_, own) = study.policy_tables()[0]
+        given = {name: value for name, value in own.items() if name != "kind"}
+        parse(f"policy.{own['kind']}", study.family.policies[own["kind"]].parameters, given)
+        return study.configuration(setting, setting.problem(), params, own["kind"], given)

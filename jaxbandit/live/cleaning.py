@@ -1,0 +1,156 @@
+"""Cleaning operations as questions (Cheng et al. 2010, figure 1): which of an entity's values is wrong?"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxbandit.cleaning.family import Setting
+from jaxbandit.cleaning.problem import Cleaning, Outcome, Pull
+from jaxbandit.errors import BadInput
+from jaxbandit.live.questions import Address, Answers, questions
+from jaxbandit.random.stream import Stream
+
+
+class CleaningQuestions:
+    """The address is (entity, operations on it before); the answer is a value that is wrong, or ``unknown``.
+
+    An operation that succeeds rules out one false value. When one value is left, it is the entity's.
+    """
+
+    family = "cleaning"
+
+    def __init__(self, setting: Setting, problem: Cleaning, policy: Any, key: Stream) -> None:
+        self.setting, self._table = setting, setting.table
+        if self._table is None:
+            public = problem.public(problem.draw(key))
+            self._began = jax.jit(public.false_values)
+            self._drawn: dict[int, tuple[str, ...]] = {}
+        else:
+            self.rows = np.flatnonzero(self._table.false_values)
+
+    def name(self, entity: int) -> str:
+        """Of an entity."""
+        return f"entity {entity}" if self._table is None else self._table.names[self.rows[entity]]
+
+    def candidates(self, entity: int) -> tuple[str, ...]:
+        """The values that are claimed of it."""
+        if self._table is not None:
+            return self._table.candidates[self.rows[entity]]
+        if entity not in self._drawn:
+            count = 1 + int(self._began(np.int32(entity)))
+            self._drawn[entity] = tuple(f"value {number}" for number in range(1, count + 1))
+        return self._drawn[entity]
+
+    def left(self, entity: int, answers: Answers, attempts: int | None = None) -> list[str]:
+        """The values that are not ruled out by the first ``attempts`` answers, or by all."""
+        values, number = list(self.candidates(entity)), 0
+        while (answer := answers.get((entity, number))) is not None and number != attempts:
+            if answer in values:
+                values.remove(answer)
+            number += 1
+        return values
+
+    def unknown(self, entity: int) -> str:
+        """The answer of an agent that cannot tell."""
+        word = "unknown"
+        while word in self.candidates(entity):
+            word += "?"
+        return word
+
+    def made(self, pull: Pull, answers: Answers) -> tuple[int, int, bool]:
+        """Operations of a pull that are answered, how many succeeded, and whether it is complete."""
+        entity, attempt, successes, failures, cleans = map(int, pull)
+        made = removed = 0
+        while True:
+            if made >= cleans or removed >= successes or made - removed >= failures:
+                return made, removed, True
+            answer = answers.get((entity, attempt + made))
+            if answer is None:
+                return made, removed, False
+            made, removed = made + 1, removed + (answer != self.unknown(entity))
+
+    def due(self, pull: Pull, answers: Answers) -> list[Address]:
+        """The next operation: what it shows depends on the one before."""
+        made, _, complete = self.made(pull, answers)
+        return [] if complete else [(int(pull.entity), int(pull.attempt) + made)]
+
+    def outcome(self, pull: Pull, answers: Answers) -> Outcome:
+        """How many operations were made and how many succeeded."""
+        made, removed, _ = self.made(pull, answers)
+        return Outcome(np.int32(made), np.int32(removed))  # type: ignore[arg-type]
+
+    def shown(self, address: Address, answers: Answers) -> dict[str, Any]:
+        """The entity and the values that are left."""
+        entity, attempt = address
+        values = self.left(entity, answers, attempt)
+        failed = attempt - (len(self.candidates(entity)) - len(values))
+        record = f"{len(self.candidates(entity)) - len(values)} of its values are ruled out, {failed} answers failed"
+        return {
+            "entity": self.name(entity),
+            "values": values,
+            "allowed": [*values, self.unknown(entity)],
+            "how": f"the value that is wrong (or #1 for the first one), or {self.unknown(entity)}",
+            "why": f"operation {attempt + 1} on this entity; {record}",
+        }
+
+    def parse(self, address: Address, answer: str, answers: Answers) -> str:
+        """A value that is left, as it is written, or ``#`` and its place among them."""
+        shown = self.shown(address, answers)
+        values, allowed = shown["values"], shown["allowed"]
+        given = answer.strip()
+        if given not in allowed and given[:1] == "#" and given[1:].isdigit() and 1 <= int(given[1:]) <= len(values):
+            given = values[int(given[1:]) - 1]
+        if given not in allowed:
+            raise BadInput("ANSWER", answer, f"one of {', '.join(allowed)}")
+        found: str = given
+        return found
+
+    def guess(self, address: Address, answers: Answers) -> str:
+        """Unknown; but a value is ruled out where that is what most answers on this entity did. Else an entity that is
+        worked on to the end would never come to it."""
+        entity, attempt = address
+        left = self.left(entity, answers, attempt)
+        removed = len(self.candidates(entity)) - len(left)
+        return left[-1] if 2 * removed > attempt and len(left) > 1 else self.unknown(entity)
+
+    def cost(self, address: Address) -> float:
+        """Each operation costs 1."""
+        return 1
+
+    def ready(self, address: Address, answers: Answers) -> bool:
+        """Once the operation before it is answered, where there is a value to rule out."""
+        entity, attempt = address
+        known = attempt == 0 or (entity, attempt - 1) in answers
+        return known and len(self.left(entity, answers, attempt)) > 1
+
+    def confirmed(self, answers: Answers) -> dict[int, str]:
+        """The values of the entities that have one left, by entity."""
+        found = {}
+        for entity in dict.fromkeys(address[0] for address in answers):
+            values = self.left(entity, answers)
+            if len(values) == 1:
+                found[entity] = values[0]
+        return found
+
+    def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """The family's metrics, of the operations that were answered."""
+        removed = sum(value != self.unknown(entity) for (entity, _), value in answers.items())
+        metrics: dict[str, Any] = {
+            "effectiveness": removed / self.setting.budget,
+            "removed": removed,
+            "cleans": len(answers),
+            "finished": len(self.confirmed(answers)),
+        }
+        if self._table is not None:
+            metrics["share"] = removed / int(self._table.false_values.sum())
+        return metrics
+
+
+@questions.register
+def _(setting: Setting, problem: Cleaning, policy: Any, key: Stream) -> CleaningQuestions:
+    return CleaningQuestions(setting, problem, policy, key)
+
+
+__all__ = ["CleaningQuestions"]

@@ -1,0 +1,142 @@
+"""Queries as questions: name k entities of this node, none of those that are known (Rekatsinas et al. 2019)."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxbandit.errors import BadInput
+from jaxbandit.extraction.family import Setting
+from jaxbandit.extraction.problem import Extraction, Outcome, Pull
+from jaxbandit.live.questions import Address, Answers, questions
+from jaxbandit.random.stream import Stream
+
+_NONE = "none"
+
+
+class ExtractionQuestions:
+    """The address is (node, configuration, number of the query, entities excluded); the answer is a list of pairs of an
+    entity's name and the node at which it sits. Entities are numbered as the policy is told of them."""
+
+    family = "extraction"
+
+    def __init__(self, setting: Setting, problem: Extraction, policy: Any, key: Stream) -> None:
+        self._domain = setting.domain
+        # As ``queries.price`` has it: by l, or by how many are excluded where the reading says so.
+        readings = getattr(policy, "readings", None)
+        if readings is not None and readings.short_list == "actual":
+            self._costs = np.asarray(problem.shorter)
+        else:
+            self._costs = np.broadcast_to(np.asarray(problem.cost)[:, None], problem.shorter.shape)
+        self._view = problem.view(key, problem.draw(key))
+        self._names = [self._domain.name(node) for node in range(len(self._domain.values))]
+        self._leaves = {self._names[node]: node for node in np.unique(self._domain.leaf).tolist()}
+
+    def _numbers(self, answers: Answers) -> dict[str, int]:
+        """The number of each entity, by the queries in order."""
+        found: dict[str, int] = {}
+        for _, pairs in sorted(answers.items(), key=lambda item: item[0][2]):
+            for name, _ in pairs:
+                found.setdefault(name, len(found))
+        return found
+
+    def due(self, pull: Pull, answers: Answers) -> list[Address]:
+        """The query."""
+        if not pull.asked:
+            return []
+        exclude = tuple(int(each) for each in pull.exclude if each >= 0)
+        return [(int(pull.node), int(pull.configuration), int(pull.number), exclude)]
+
+    def outcome(self, pull: Pull, answers: Answers) -> Outcome:
+        """The numbers of the entities, and where they sit."""
+        entity, leaf = np.full((2, self._view.k_max), -1, np.int32)
+        known = self._numbers({each: pairs for each, pairs in answers.items() if each[2] <= pull.number})
+        for address in self.due(pull, answers):
+            for place, (name, node) in enumerate(answers[address]):
+                entity[place], leaf[place] = known[name], node
+        return Outcome(entity, leaf)  # type: ignore[arg-type]
+
+    def shown(self, address: Address, answers: Answers) -> dict[str, Any]:
+        """The node, how many entities are asked for, and which are known."""
+        node, configuration, number, exclude = address
+        k, _ = self._view.configurations[configuration]
+        names = list(self._numbers(answers))
+        known = [names[each] for each in exclude]
+        here = self._names[node] in self._leaves
+        form = "NAME; NAME" if here else "NAME @ NODE; NAME @ NODE"
+        return {
+            "query": {"node": self._names[node], "k": k, "exclude": known},
+            "allowed": [_NONE, form],
+            "how": f"at most {k} entities as {form}{'' if here else ' with the node at which each sits'}, or {_NONE}",
+            "why": f"query {number + 1}; {len(names)} entities are known",
+        }
+
+    def parse(self, address: Address, answer: str, answers: Answers) -> list[list[Any]]:
+        """``NAME @ NODE; NAME @ NODE``, a list of {"name", "at"} in JSON, or none."""
+        node, configuration, _, exclude = address
+        k, _ = self._view.configurations[configuration]
+        names = list(self._numbers(answers))
+        known = {names[each] for each in exclude}
+        sits = {name: at for pairs in answers.values() for name, at in pairs}
+        found: list[list[Any]] = []
+        for name, at in _pairs(answer):
+            where = self._names[node] if at is None else at
+            if where not in self._leaves:
+                raise BadInput("ANSWER", f"{name} @ {where}", "NAME @ NODE with a node at which entities sit")
+            leaf = self._leaves[where]
+            if node not in np.asarray(self._domain.poset.ancestors)[leaf]:
+                raise BadInput("ANSWER", f"{name} @ {where}", f"an entity of {self._names[node]}")
+            if name in known:
+                raise BadInput("ANSWER", name, "an entity that the query does not exclude")
+            if sits.get(name, leaf) != leaf:
+                raise BadInput("ANSWER", f"{name} @ {where}", f"at {self._names[sits[name]]}, as was answered before")
+            if [name, leaf] not in found:
+                found.append([name, leaf])
+        if len(found) > k:
+            raise BadInput("ANSWER", f"{len(found)} entities", f"at most {k}")
+        return found
+
+    def guess(self, address: Address, answers: Answers) -> None:
+        """Nothing is asked ahead: each query depends on the entities that are known."""
+
+    def cost(self, address: Address) -> float:
+        """What the query costs."""
+        node, configuration, _, exclude = address
+        specificity = self._domain.poset.specificity[node]  # type: ignore[index]
+        return float(self._costs[configuration, len(exclude), specificity]) / self._view.units
+
+    def ready(self, address: Address, answers: Answers) -> bool:
+        """Always."""
+        return True
+
+    def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """How many entities were bought, and for what."""
+        spent = sum(map(self.cost, answers))
+        return {"entities": len(self._numbers(answers)), "cost": spent, "queries": len(answers)}
+
+
+def _pairs(answer: str) -> list[tuple[str, str | None]]:
+    text = answer.strip()
+    if text.startswith("["):
+        try:
+            return [(str(each["name"]).strip(), each.get("at")) for each in json.loads(text)]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise BadInput("ANSWER", answer, 'JSON as [{"name": "...", "at": "..."}]') from None
+    if text == _NONE:
+        return []
+    found: list[tuple[str, str | None]] = []
+    for part in filter(None, map(str.strip, text.split(";"))):
+        name, sign, at = part.rpartition("@")
+        found.append((name.strip(), at.strip()) if sign else (part, None))
+    if not found or not all(name for name, _ in found):
+        raise BadInput("ANSWER", answer, f"NAME @ NODE; NAME @ NODE, or {_NONE}")
+    return found
+
+
+@questions.register
+def _(setting: Setting, problem: Extraction, policy: Any, key: Stream) -> ExtractionQuestions:
+    return ExtractionQuestions(setting, problem, policy, key)
+
+
+__all__ = ["ExtractionQuestions"]

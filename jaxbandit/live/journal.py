@@ -1,0 +1,222 @@
+"""The journal of a session: what was asked and what was answered, append-only, in SQLite or PostgreSQL.
+
+Events have numbers without gaps, and each carries a hash of itself and of the one before. Whoever writes holds the
+journal's lock, reads what others wrote since, and adds its own events in one transaction: on disk once it returns.
+Which agent has which question until when is no event and stands in a table of its own.
+"""
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxbandit.errors import BadInput
+
+try:
+    import sqlalchemy as sa
+except ImportError:
+    raise BadInput("jaxbandit.live", "not installed", "used with the extra: pip install 'jaxbandit[live]'") from None
+
+FORMAT = "1"
+"""Of the tables and of what the events hold."""
+
+_TABLES = sa.MetaData()
+_HEAD = sa.Table(
+    "jaxbandit_session", _TABLES, sa.Column("key", sa.String(32), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)  # fmt: skip
+_EVENT = sa.Table(
+    "jaxbandit_event", _TABLES, sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.String(32), nullable=False), sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("question", sa.Integer), sa.Column("content", sa.Text, nullable=False),
+    sa.Column("chain", sa.String(64), nullable=False),
+)  # fmt: skip
+_LEASE = sa.Table(
+    "jaxbandit_lease", _TABLES, sa.Column("question", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("agent", sa.Text, nullable=False), sa.Column("until", sa.Float, nullable=False),
+)  # fmt: skip
+
+
+class Event(NamedTuple):
+    """``question``: its number, where the event is about one; ``content``: JSON-ready."""
+
+    number: int
+    at: str
+    kind: str
+    question: int | None
+    content: dict[str, Any]
+    chain: str
+
+
+class Lease(NamedTuple):
+    """Who has a question, and until when (seconds of the Unix epoch)."""
+
+    agent: str
+    until: float
+
+
+@dataclass
+class Journal:
+    """A journal at a place: a file, or a URL such as ``postgresql://user@host/database``.
+
+    Attributes:
+        place: as it is shown, without a password.
+    """
+
+    place: str
+    _engine: Any
+
+    @classmethod
+    def at(cls, place: str) -> "Journal":
+        """The journal there, which need not exist yet.
+
+        Raises:
+            BadInput: for a URL that is none.
+        """
+        if "://" not in place:
+            engine = sa.create_engine(f"sqlite:///{Path(place).absolute()}", connect_args={"timeout": 30})
+            sa.event.listen(engine, "connect", _durable)
+            sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+            return cls(place, engine)
+        try:
+            url = sa.make_url(place)
+        except sa.exc.ArgumentError:
+            raise BadInput("--journal", "a URL", "a file, or postgresql://user@host/database") from None
+        if url.get_backend_name() != "postgresql":
+            raise BadInput("--journal", url.render_as_string(), "a file, or postgresql://user@host/database")
+        try:
+            engine = sa.create_engine(
+                url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"connect_timeout": 10}
+            )
+        except ImportError:
+            raise BadInput("--journal", url.render_as_string(), "a file, or: pip install 'jaxbandit[live]'") from None
+        return cls(url.render_as_string(), engine)
+
+    def create(self, head: Mapping[str, str]) -> None:
+        """Begins it.
+
+        Raises:
+            BadInput: where there is one.
+        """
+        with self._talking(), self._engine.begin() as connection:
+            _TABLES.create_all(connection)
+            if connection.execute(sa.select(_HEAD.c.key).limit(1)).first():
+                raise BadInput("--journal", self.place, "a place without a journal; `live next` goes on with this one")
+            rows = [{"key": key, "value": value} for key, value in {"format": FORMAT, **head}.items()]
+            connection.execute(sa.insert(_HEAD), rows)
+
+    def head(self) -> dict[str, str]:
+        """What it was begun with.
+
+        Raises:
+            BadInput: where there is none, or one of another format.
+        """
+        if "://" not in self.place and not Path(self.place).exists():
+            raise BadInput("--journal", self.place, "a journal that `jaxbandit live begin` made; there is no such file")
+        with self._talking(), self._engine.connect() as connection:
+            if not sa.inspect(connection).has_table(_HEAD.name):
+                raise BadInput("--journal", self.place, "a journal that `jaxbandit live begin` made")
+            found = {row.key: row.value for row in connection.execute(sa.select(_HEAD))}
+        if found.get("format") != FORMAT:
+            raise BadInput("--journal", self.place, f"of format {FORMAT}; this one has {found.get('format')}")
+        return found
+
+    @contextlib.contextmanager
+    def writing(self, after: int, chain: str) -> Iterator["Writing"]:
+        """A transaction that nobody else's can come between. ``after``, ``chain``: number and chain of the last event
+        that the caller knows.
+
+        Raises:
+            BadInput: for a database that does not answer, and events whose hashes are not right.
+        """
+        with self._talking(), self._engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.select(_HEAD).where(_HEAD.c.key == "format").with_for_update())
+            yield Writing(self.place, connection, after, chain)
+
+    def close(self) -> None:
+        """Gives its connections back."""
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def _talking(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            why = str(error.orig).strip().splitlines() or [type(error).__name__]
+            raise BadInput("--journal", self.place, f"a database that answers ({why[0]})") from None
+
+
+class Writing:
+    """What a transaction may do."""
+
+    def __init__(self, place: str, connection: Any, after: int, chain: str) -> None:
+        self._place, self._connection = place, connection
+        self._last, self._chain = after, chain
+
+    @property
+    def connection(self) -> Any:
+        """SQLAlchemy's, for what belongs into the same transaction."""
+        return self._connection
+
+    def news(self) -> list[Event]:
+        """The events since the last one that is known.
+
+        Raises:
+            BadInput: where a hash is not right.
+        """
+        rows = self._connection.execute(
+            sa.select(_EVENT).where(_EVENT.c.number > self._last).order_by(_EVENT.c.number)
+        ).all()
+        found = []
+        for row in rows:
+            own = _chained(self._chain, row.number, row.at, row.kind, row.question, row.content)
+            if row.number != self._last + 1 or row.chain != own:
+                raise BadInput("--journal", self._place, f"whole; event {self._last + 1} was changed or lost")
+            self._last, self._chain = row.number, own
+            found.append(Event(row.number, row.at, row.kind, row.question, json.loads(row.content), own))
+        return found
+
+    def add(self, kind: str, question: int | None, content: Mapping[str, Any]) -> Event:
+        """Adds an event."""
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        text = json.dumps(content, ensure_ascii=False)
+        number = self._last + 1
+        chain = _chained(self._chain, number, at, kind, question, text)
+        self._connection.execute(
+            sa.insert(_EVENT).values(number=number, at=at, kind=kind, question=question, content=text, chain=chain)
+        )
+        self._last, self._chain = number, chain
+        return Event(number, at, kind, question, dict(content), chain)
+
+    def leases(self) -> dict[int, Lease]:
+        """Those that have not expired, by question."""
+        rows = self._connection.execute(sa.select(_LEASE).where(_LEASE.c.until > time.time())).all()
+        return {row.question: Lease(row.agent, row.until) for row in rows}
+
+    def lease(self, question: int, agent: str, seconds: float) -> Lease:
+        """Gives a question to an agent."""
+        self.release(question)
+        lease = Lease(agent, time.time() + seconds)
+        self._connection.execute(sa.insert(_LEASE).values(question=question, agent=agent, until=lease.until))
+        return lease
+
+    def release(self, question: int) -> None:
+        """Ends a question's lease, if there is one."""
+        self._connection.execute(sa.delete(_LEASE).where(_LEASE.c.question == question))
+
+
+def _chained(before: str, *parts: Any) -> str:
+    return hashlib.sha256(json.dumps([before, *parts], ensure_ascii=False).encode()).hexdigest()
+
+
+def _durable(connection: Any, _: Any) -> None:
+    """SQLite that loses nothing that was acknowledged, and transactions that begin when SQLAlchemy says so."""
+    connection.isolation_level = None
+    for line in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"):
+        connection.execute(line).close()

@@ -1,0 +1,67 @@
+"""From a policy's pulls to questions that an agent can answer, one at a time, and back to what the policy is told.
+
+A question has an *address*: which draw of the problem it stands for, as (entity, attempt) or (arm, number of the pull).
+In a simulation a draw depends on its address alone, and so does an answer here. Therefore the run is a function of the
+answers by address, in whatever order they came.
+"""
+
+from collections.abc import Mapping
+from functools import singledispatch
+from typing import Any, Protocol
+
+from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Tree
+from jaxbandit.random.stream import Stream
+
+Address = tuple[Any, ...]
+"""Whole numbers, and tuples of them."""
+
+Answers = Mapping[Address, Any]
+"""What was answered, JSON-ready as ``Questions.parse`` gave it, by address."""
+
+
+class Questions(Protocol):
+    """How a family's pulls are asked for. All that a question shows is JSON-ready."""
+
+    family: str
+
+    def due(self, pull: Tree, answers: Answers) -> list[Address]:
+        """The questions that a pull cannot do without, whatever is answered to the others of them; some may have been
+        answered. None is left where the pull is complete."""
+
+    def outcome(self, pull: Tree, answers: Answers) -> Tree:
+        """What the policy is told of a complete pull."""
+
+    def shown(self, address: Address, answers: Answers) -> dict[str, Any]:
+        """What an agent is asked: of what, ``allowed`` (a list of texts, one of which is the answer, or of forms with
+        capitals in place of what is to be filled in), ``how`` to answer (a sentence) and ``why`` it is asked."""
+
+    def parse(self, address: Address, answer: str, answers: Answers) -> Any:
+        """The answer, checked, JSON-ready.
+
+        Raises:
+            BadInput: where it is none that the question allows.
+        """
+
+    def guess(self, address: Address, answers: Answers) -> Any:
+        """What an open question counts as while questions are asked ahead of its answer: most often a failure. None
+        where nothing can be asked ahead."""
+
+    def cost(self, address: Address) -> float:
+        """What an answer costs, in the user's unit."""
+
+    def ready(self, address: Address, answers: Answers) -> bool:
+        """Whether a question can be asked: what it shows is known."""
+
+    def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """The metrics so far, from the answers and from what the policy answers (arrays by name)."""
+
+
+@singledispatch
+def questions(setting: Any, problem: Any, policy: Any, key: Stream) -> Questions:
+    """The questions of a setting's problem to a policy, in the run of ``key``.
+
+    Raises:
+        BadInput: for a family that has none.
+    """
+    raise BadInput("problem.kind", type(setting).__module__, "a problem of cleaning, topk, outliers or extraction")

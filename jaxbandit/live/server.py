@@ -1,0 +1,227 @@
+"""A session over HTTP: agents that come for questions, and a page for a person."""
+
+import asyncio
+import hmac
+import json
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import Any
+
+from jaxbandit.errors import BadInput
+from jaxbandit.live.session import LEASE, Session
+
+try:
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, JSONResponse, Response
+    from starlette.routing import Route
+except ImportError:
+    raise BadInput("jaxbandit.live", "not installed", "used with the extra: pip install 'jaxbandit[live]'") from None
+
+MOST_BODY = 1 << 16
+"""Bytes of a request."""
+MOST_RATE = 2000
+"""Requests a second from one address."""
+_AT_ONCE = 256
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+}  # fmt: skip
+
+Call = Callable[[], dict[str, Any]]
+
+
+class _Desk:
+    """Takes the calls that wait into one transaction after another, so that one write to the disk serves them all."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._waiting: list[tuple[Call, asyncio.AbstractEventLoop, asyncio.Future[Any]]] = []
+        self._there = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    async def call(self, what: Call) -> dict[str, Any]:
+        """What a call of the session gives, once it is on disk."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[dict[str, Any]] = loop.create_future()
+        with self._there:
+            self._waiting.append((what, loop, future))
+            self._there.notify()
+        return await future
+
+    def close(self) -> None:
+        """Ends once all that waits is done."""
+        with self._there:
+            self._closed = True
+            self._there.notify()
+        self._thread.join(10)
+
+    def _serve(self) -> None:
+        while True:
+            with self._there:
+                while not self._waiting and not self._closed:
+                    self._there.wait()
+                if not self._waiting:
+                    return
+                some, self._waiting = self._waiting[:_AT_ONCE], self._waiting[_AT_ONCE:]
+            results: list[Any] = []
+            try:
+                with self._session.together():
+                    for what, _, _ in some:
+                        try:
+                            results.append(what())
+                        except BadInput as error:
+                            results.append(error)
+            except Exception as error:  # none of them is on disk
+                results = [error] * len(some)
+            for (_, loop, future), result in zip(some, results, strict=True):
+                loop.call_soon_threadsafe(_settle, future, result)
+
+
+def _settle(future: "asyncio.Future[Any]", result: Any) -> None:
+    if future.cancelled():
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+class _Rates:
+    """How many requests an address may make."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._second, self._seen = 0, dict[str, int]()
+
+    def allows(self, address: str) -> bool:
+        """Counts one more."""
+        if (now := int(time.monotonic())) != self._second:
+            self._second, self._seen = now, {}
+        self._seen[address] = self._seen.get(address, 0) + 1
+        return self._seen[address] <= self._most
+
+
+def app(session: Session, token: str = "", lease: float = LEASE, ahead: int = 0, rate: int = MOST_RATE) -> Starlette:
+    """The application: POST /next, /answers and /undo, GET /status and the page at /.
+
+    Args:
+        session: whose questions.
+        token: what requests have to bring, as ``Authorization: Bearer TOKEN``; "" for none.
+        lease: seconds for which a question is an agent's.
+        ahead: see ``Session.next``.
+        rate: requests a second that are taken from one address.
+    """
+    desk, rates = _Desk(session), _Rates(rate)
+
+    async def guarded(request: Request, handle: Callable[[dict[str, Any]], Call]) -> Response:
+        if not rates.allows(request.client.host if request.client else ""):
+            return _refused(429, f"more than {rate} requests a second")
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if token and not hmac.compare_digest(given.encode(), token.encode()):
+            return _refused(401, "Authorization = missing or wrong: the token that the server was started with")
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_BODY:
+                return _refused(413, f"body = more than {MOST_BODY} bytes: a question's answer")
+        try:
+            content = json.loads(body or b"{}")
+            if not isinstance(content, dict):
+                raise ValueError
+        except ValueError:
+            return _refused(400, "body = no JSON object: such as {}")
+        try:
+            return JSONResponse(await desk.call(handle(content)), headers=_HEADERS)
+        except BadInput as error:
+            if error.field == "--journal":
+                return _refused(503, str(error))
+            unknown = error.field == "ID" and "of this session" in error.allowed
+            return _refused(404 if unknown else 409 if error.field == "ID" else 400, str(error))
+
+    async def next_(request: Request) -> Response:
+        return await guarded(request, lambda given: lambda: session.next(
+            _text(given, "agent", ""), lease=lease, ahead=ahead))  # fmt: skip
+
+    async def answers(request: Request) -> Response:
+        def record(given: dict[str, Any]) -> Call:
+            answer = given.get("answer")
+            text = json.dumps(answer) if isinstance(answer, list | int | float) else _text(given, "answer")
+            number, agent, cost = given.get("id", "missing"), _text(given, "agent", ""), given.get("cost")
+            if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float)):
+                raise BadInput("cost", cost, "a number")
+            return lambda: session.record(number, text, agent, cost)
+
+        return await guarded(request, record)
+
+    async def undo(request: Request) -> Response:
+        return await guarded(request, lambda given: session.undo)
+
+    async def status(request: Request) -> Response:
+        return await guarded(request, lambda given: session.status)
+
+    async def page(request: Request) -> Response:
+        return HTMLResponse(resources.files(__package__).joinpath("page.html").read_text("utf-8"), headers=_HEADERS)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> Any:
+        yield
+        desk.close()
+
+    def route(path: str, call: Callable[[Request], Awaitable[Response]], method: str) -> Route:
+        return Route(path, call, methods=[method])
+
+    return Starlette(
+        routes=[
+            route("/", page, "GET"), route("/status", status, "GET"), route("/next", next_, "POST"),
+            route("/answers", answers, "POST"), route("/undo", undo, "POST"),
+        ], lifespan=lifespan,
+    )  # fmt: skip
+
+
+def serve(
+    session: Session, host: str = "127.0.0.1", port: int = 8000, token: str = "", lease: float = LEASE, ahead: int = 0,
+    ready: Callable[[str], None] | None = None,
+) -> None:  # fmt: skip
+    """Serves a session until it is stopped.
+
+    Raises:
+        BadInput: for another address than the loopback without a token, and one that cannot be listened on.
+    """
+    if host not in _LOOPBACK and len(token) < 16:
+        raise BadInput("--host", host, "127.0.0.1, or a token of at least 16 characters in JAXBANDIT_TOKEN")
+    config = uvicorn.Config(
+        app(session, token, lease, ahead), host=host, port=port, log_level="warning", access_log=False,
+        limit_concurrency=1000, timeout_keep_alive=30,
+    )  # fmt: skip
+    try:
+        socket = config.bind_socket()
+    except SystemExit:
+        raise BadInput("--port", port, "a port that is free") from None
+    socket.listen(2048)  # who comes between the line below and the loop waits
+    if ready is not None:
+        name = f"[{host}]" if ":" in host else host
+        ready(f"http://{name}:{socket.getsockname()[1]}/")
+    uvicorn.Server(config).run([socket])
+
+
+def _text(given: dict[str, Any], key: str, default: str | None = None) -> str:
+    value = given.get(key, default)
+    if not isinstance(value, str):
+        raise BadInput(key, "missing" if value is None else value, "a text")
+    return value
+
+
+def _refused(status: int, line: str) -> Response:
+    return JSONResponse({"error": line}, status, headers=_HEADERS)
+
+
+__all__: Sequence[str] = ["app", "serve"]

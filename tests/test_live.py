@@ -1,0 +1,337 @@
+"""Live sessions: the run is the simulator's, and the journal loses nothing."""
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxbandit.arms.problem import Pull as ArmPull
+from jaxbandit.cleaning.problem import Pull as CleaningPull
+from jaxbandit.cli import program
+from jaxbandit.engine import simulate
+from jaxbandit.errors import BadInput
+from jaxbandit.extraction.problem import Pull as QueryPull
+from jaxbandit.live import Session
+from jaxbandit.live.case import Case
+from jaxbandit.live.cleaning import CleaningQuestions
+from jaxbandit.live.forecast import forecast
+from jaxbandit.live.play import Play
+from jaxbandit.live.questions import questions
+from jaxbandit.outliers.problem import Pull as OutlierPull
+from jaxbandit.random.stream import stream
+from jaxbandit.study.families import FAMILIES
+from jaxbandit.study.spec import Study
+
+SEED = 5
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "cleaning": {"kind": "cleaning/synthetic", "entities": 12, "budget": 60, "false_values": {"uniform": [0, 6]}},
+    "topk": {"kind": "topk/bernoulli", "n": 12, "K": 3, "budget": 240},
+    "outliers": {"kind": "outliers/synthetic", "n": 12, "budget": 120},
+    "extraction": {"kind": "extraction/table", "attributes": ["place", "kind"], "budget": 6.0, "entity": "name"},
+}
+GIVEN: dict[str, dict[str, Any]] = {"ee": {"t": 3, "q": 0.6}, "epsilon-greedy": {"epsilon": 0.5}}
+LIVE = [
+    (family, name) for family, found in FAMILIES.items() for name, kind in found.policies.items() if not kind.reference
+]
+
+
+def study(family: str, policy: str, folder: Path, **problem: Any) -> dict[str, Any]:
+    given = {**PROBLEMS[family], **problem}
+    if family == "extraction":
+        lines = [f"cafe {n},{'PS'[n % 2]}/{'abc'[n % 3]},{'xy'[n % 5 > 2]}" for n in range(40)]
+        (folder / "cafes.csv").write_text("name,place,kind\n" + "\n".join(lines) + "\n")
+        given["path"] = str(folder / "cafes.csv")
+    return {"seed": SEED, "problem": given, "policy": [{"kind": policy, **GIVEN.get(policy, {})}]}
+
+
+def agent(session: Session) -> Callable[[Any], str]:
+    """Answers from the draws that the simulator makes one by one, as texts, by address."""
+    setting, key = session.case.chosen.setting, stream(SEED, 0)
+    if session.asks.family == "extraction":
+        problem = setting.problem()
+        names, nodes = setting.domain.names, setting.domain
+    else:
+        problem = setting.problem(on_tape=True)
+    instance = problem.draw(key)
+    pulled = jax.jit(lambda pull: problem.pull(key, instance, pull))
+
+    def answer(address: Any) -> str:
+        if session.asks.family == "cleaning":
+            outcome = pulled(CleaningPull(*map(jnp.int32, (*address, 1, 1, 1))))
+            values = session.asks.shown(address, session.answers)["values"]
+            return values[-1] if outcome.removed else "unknown"
+        if session.asks.family == "topk":
+            arm, number = address
+            return str(
+                float(pulled(ArmPull(*(jnp.array([x], jnp.int32) for x in (arm, number, 1)), jnp.int32(1))).total[0])
+            )
+        if session.asks.family == "outliers":
+            return str(int(pulled(OutlierPull(*map(jnp.int32, address)))))
+        node, configuration, number, exclude = address
+        known = list(session.asks._numbers(session.answers))  # type: ignore[attr-defined]
+        listed = np.full(session.asks._view.l_max, -1, np.int32)  # type: ignore[attr-defined]
+        listed[: len(exclude)] = [names.index(known[each]) for each in exclude]
+        found = pulled(
+            QueryPull(*map(jnp.int32, (node, configuration)), jnp.asarray(listed), jnp.int32(number), jnp.bool_(True))
+        )
+        cafes = [f"{names[each]} @ {nodes.name(nodes.leaf[each])}" for each in found.entity.tolist() if each >= 0]
+        return "; ".join(cafes) or "none"
+
+    return answer
+
+
+def simulated(session: Session) -> tuple[str, int]:
+    """The hash of all pulls and outcomes of the rule's run in the simulator, and how many there are."""
+    chosen, key = session.case.chosen, stream(SEED, 0)
+    problem = chosen.problem if session.asks.family == "extraction" else chosen.setting.problem(on_tape=True)
+    policy = chosen.policy
+    instance = problem.draw(key)
+
+    @jax.jit
+    def step(state: Any) -> Any:
+        view = problem.view(key, instance)
+        pull = policy.ask(view, state)
+        outcome = problem.pull(key, instance, pull)
+        state = policy.tell(view, state, pull, outcome)
+        return pull, outcome, state, policy.done(view, state)
+
+    state, over, digest, steps = jax.jit(lambda: policy.init(problem.view(key, instance)))(), False, b"", 0
+    while not over:
+        pull, outcome, state, over = step(state)
+        chain = hashlib.sha256(digest)
+        for leaf in jax.tree.leaves((pull, outcome)):
+            chain.update(np.asarray(leaf).tobytes())
+        digest, steps = chain.digest()[:16], steps + 1
+    return digest.hex(), steps
+
+
+def run_out(session: Session, answer: Callable[[Any], str], ahead: int = 0, agents: int = 1) -> None:
+    """Answers what is asked until nothing is; ``agents`` hold a question each, and the last one answers first."""
+    for _ in range(10_000):
+        held = []
+        for number in range(agents):
+            asked = session.next(f"agent {number}", ahead=ahead)
+            if "id" in asked:
+                held.append(asked["id"])
+        if not held:
+            assert asked["over"]
+            return
+        for number in reversed(held):
+            session.record(number, answer(session._questions[number].address))
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize(("family", "name"), LIVE)
+def test_a_session_decides_as_the_simulator_does(family: str, name: str, tmp_path: Path) -> None:
+    """Pull by pull, on the same draws; of CRUX the entities have other numbers, and only the totals are compared."""
+    session = Session.begin(study(family, name, tmp_path), name, tmp_path / "journal")
+    run_out(session, agent(session))
+    chosen = session.case.chosen
+    if family == "extraction":
+        expected = simulate(
+            chosen.problem, chosen.policy, runs=1, seed=SEED, implementation="reference", progress=False
+        )
+        found = session.play.answer()
+        for key in ("queries", "spent", "entities", "configurations"):
+            np.testing.assert_array_equal(found[key], expected[key][0, 0])
+        assert session.status()["entities"] == expected["entities"][0, 0] > 3
+        return
+    digest, steps = simulated(session)
+    assert (session.play.trace(session.play.steps), session.play.steps) == (digest, steps)
+    assert steps > 0
+    assert session.play.over
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return Session.begin(study("cleaning", "ee", tmp_path), "ee", tmp_path / "journal")
+
+
+def again(session: Session) -> Session:
+    return Session.open(session.journal.place)
+
+
+@pytest.mark.parametrize(("name", "ahead", "agents"), [("ee", 6, 3), ("greedy", 4, 2)])
+def test_questions_ahead_change_no_decision(name: str, ahead: int, agents: int, tmp_path: Path) -> None:
+    """They may be paid in vain, and then the budget ends sooner: what was decided is a part of the run without."""
+    alone = Session.begin(study("cleaning", name, tmp_path), name, tmp_path / "alone")
+    run_out(alone, agent(alone))
+    several = Session.begin(study("cleaning", name, tmp_path), name, tmp_path / "several")
+    run_out(several, agent(several), ahead, agents)
+    steps = several.play.steps
+    assert several.play.trace(steps) == alone.play.trace(steps)
+    assert 0.6 * alone.play.steps < steps <= alone.play.steps
+    assert several.spent <= several.budget
+    order = [row["id"] for row in several.told()]
+    assert order != sorted(order)
+
+
+def test_several_processes_share_a_journal(session: Session) -> None:
+    """Two objects that do not know of each other, as processes are."""
+    other, answer = again(session), agent(session)
+    for number in range(20):
+        one, two = (session, other) if number % 2 else (other, session)
+        asked = one.next("a")
+        assert two.next("b").get("id") != asked["id"]
+        two.record(asked["id"], answer(two._questions[asked["id"]].address))
+    third = again(session)
+    assert session.status() == other.status() == third.status()
+    assert third.play.trace(third.play.steps) == session.play.trace(session.play.steps)
+
+
+def test_a_question_is_one_agents_until_its_lease_ends(session: Session) -> None:
+    first = session.next("a", lease=0.2)
+    assert session.next("a", lease=0.2)["id"] == first["id"]
+    assert session.next("b") == {"family": "cleaning", "spent": 0, "left": 60, "over": False, "open": 1}
+    time.sleep(0.25)
+    assert session.next("b")["id"] == first["id"]
+    session.record(first["id"], "unknown", "a")  # late, but nobody was faster
+    assert session.status()["answers"] == 1
+
+
+def test_an_answer_is_told_once(session: Session) -> None:
+    asked = session.next()
+    assert session.record(asked["id"], asked["values"][0])["recorded"]
+    assert not session.record(asked["id"], "#1")["recorded"]
+    with pytest.raises(BadInput, match="ID = 1: a question that is open; this one has the answer value 1"):
+        session.record(asked["id"], "unknown")
+    status = again(session).status()
+    assert (status["answers"], status["removed"], status["late"], status["spent"]) == (1, 1, 1, 1)
+
+
+def test_undo(session: Session) -> None:
+    answer = agent(session)
+    for _ in range(9):
+        asked = session.next()
+        session.record(asked["id"], answer(session._questions[asked["id"]].address))
+    before, answers = session.play.trace(session.play.steps), dict(session.answers)
+    wrong = session.next()
+    session.record(
+        wrong["id"], "unknown" if answer(session._questions[10].address) != "unknown" else wrong["values"][0]
+    )
+    withdrawn = session.next()["id"]
+    assert session.undo()["id"] == wrong["id"]
+    for each in (session, again(session)):
+        assert (each.play.trace(each.play.steps), each.answers) == (before, answers)
+        for number in (wrong["id"], withdrawn):
+            with pytest.raises(BadInput, match=r"a question that is open; this one was (undone|withdrawn)"):
+                each.record(number, "unknown")
+    fresh = session.next()
+    assert fresh["id"] > withdrawn
+    assert {**fresh, "id": 0, "until": 0} == {**wrong, "id": 0, "until": 0}
+
+
+def test_a_damaged_journal_is_refused(session: Session) -> None:
+    for answer in ("unknown", "#1", "#1"):
+        session.record(session.next()["id"], answer)
+    session.close()
+    with sqlite3.connect(session.journal.place) as database:
+        database.execute("UPDATE jaxbandit_event SET content = replace(content, 'unknown', 'value 2') WHERE number = 2")
+    with pytest.raises(BadInput, match="whole; event 2 was changed or lost"):
+        again(session)
+
+
+def test_another_version_does_not_go_on_in_silence(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that has t = 2 would have left the first entity after two failures."""
+    for _ in range(4):
+        session.record(session.next()["id"], "unknown")
+    table = {**session.case.table, "policy": {**session.case.table["policy"], "t": 2, "q": 0}}
+    head = {**session.journal.head(), "study": json.dumps(table)}
+    monkeypatch.setattr("jaxbandit.live.journal.Journal.head", lambda self: head)
+    with pytest.raises(BadInput, match=r"of a version that decides alike: question \d was asked by"):
+        again(session)
+
+
+def claims(folder: Path) -> dict[str, Any]:
+    rows = [f"f{flight},{value}" for flight in range(9) for value in range(1 + flight % 4)]
+    (folder / "claims.csv").write_text("flight,gate\n" + "\n".join(rows) + "\n")
+    problem = {"kind": "cleaning/table", "path": "claims.csv", "entity": "flight", "value": "gate", "budget": 12}
+    (folder / "study.toml").write_text(
+        "[problem]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in problem.items())
+        + '\n[[policy]]\nkind = "random"\n[[policy]]\nkind = "ee"\nt = [2, 3]\nq = 0.6\n'
+    )  # fmt: skip
+    return problem
+
+
+def test_a_table_may_go_but_not_change(tmp_path: Path) -> None:
+    """The journal has its content, so that another machine can go on."""
+    claims(tmp_path)
+    session = Session.begin(tmp_path / "study.toml", "random", tmp_path / "journal")
+    asked = session.next()
+    assert asked["entity"].startswith("f")
+    assert asked["allowed"] == [*asked["values"], "unknown"]
+    (tmp_path / "claims.csv").rename(tmp_path / "gone.csv")
+    assert again(session).next("")["open"] == 1
+    (tmp_path / "claims.csv").write_text("flight,gate\nf1,1\nf1,2\n")
+    with pytest.raises(BadInput, match="as it was when the session began"):
+        again(session)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    claims(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        status = program.run(["live", *words])
+        return status, *capsys.readouterr()
+
+    place = ("--journal", "journal")
+    assert run("begin", "study.toml", "--policy", "random", *place, "--set", "budget=7")[0] == 0
+    asked = json.loads(run("next", *place, "--json")[1])
+    assert {"id", "family", "entity", "values", "allowed", "spent", "left"} <= set(asked)
+    assert (asked["spent"], asked["left"]) == (0, 7)
+    assert run("next", *place)[1].startswith("question 1 (0 spent, 7 left)")
+    assert run("record", *place, "1", asked["allowed"][0])[1] == "question 1: recorded; 1 spent, 6 left\n"
+    status = json.loads(run("status", *place, "--json")[1])
+    assert {"spent": 1, "left": 6, "answers": 1, "removed": 1, "share": 1 / 12}.items() <= status.items()
+    assert "taken back; 0 spent, 7 left" in run("undo", *place)[1]
+    begin = ("begin", "study.toml", "--journal", "k")
+    for words, line in (
+        (("record", *place, "9", "unknown"), "ID = 9: a question of this session: 1 to 1"),
+        (("record", *place, "1", "unknown"), "ID = 1: a question that is open; this one was undone"),
+        (("begin", "study.toml", "--policy", "random", *place), "--journal = journal: a place without a journal"),
+        ((*begin, "--policy", "ee"), "--policy = ee: one of ee t=2 q=0.6, ee t=3 q=0.6"),
+        ((*begin, "--policy", "random", "--set", "budget"), "--set = budget: KEY=VALUE"),
+        ((*begin, "--policy", "random", "--set", "budget=0"), "problem.budget = 0: "),
+        (("next", "--journal", "study.toml"), "--journal = study.toml: a database that answers"),
+        (("next", "--journal", "none"), "--journal = none: a journal that `jaxbandit live begin` made"),
+        (("next", "--journal", "mysql://a:secret@b/c"), "--journal = mysql://a:***@b/c: a file, or postgresql://"),
+        (("next", *place, "--lease", "-1"), "lease = -1.0: seconds, above 0"),
+        (("wait", *place), "verb = wait: one of begin, next, record, status"),
+    ):
+        status, out, error = run(*words)
+        assert (status, out) == (2, "")
+        assert error.startswith(f"jaxbandit: {line}")
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_forecast_is_right_on_average(tmp_path: Path) -> None:
+    """What sessions remove from the middle on is what was forecast there."""
+    differences = []
+    for seed in range(30):
+        given = study("cleaning", "ee", tmp_path, entities=60, budget=80) | {"seed": seed}
+        chosen, key = Case.of(Study.of(given, counted=False), "ee", {}).chosen, stream(seed, 0)
+        asks = questions(chosen.setting, chosen.problem, chosen.policy, key)
+        assert isinstance(asks, CleaningQuestions)
+        play, tape = Play(chosen.problem, chosen.policy, key, asks), chosen.setting.problem(on_tape=True)
+        instance = tape.draw(key)
+        drawn = jax.jit(lambda pull, tape=tape, key=key, instance=instance: tape.pull(key, instance, pull))
+        while not play.over:
+            if len(play.answers) == 33:
+                found = forecast(asks, play, chosen.problem, chosen.policy, seed)
+                assert found is not None
+                before = asks.found(play.answers, {})["removed"]
+            address = next(play.wanted())
+            success = drawn(CleaningPull(*map(jnp.int32, (*address, 1, 1, 1)))).removed
+            play.tell(address, asks.shown(address, play.answers)["values"][0] if success else "unknown")
+        differences.append(asks.found(play.answers, {})["removed"] - before - found["removed"])
+    error = np.std(differences, ddof=1) / len(differences) ** 0.5
+    assert abs(np.mean(differences)) < 3.5 * error < 3.5
