@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
-from jaxbandit.live import Session, agents
+from jaxbandit.live import Session, agents, show
 from jaxbandit.live.server import app, serve
 from tests.live_kills import killed
 from tests.test_live import claims
@@ -82,6 +82,17 @@ def test_the_page_shows_cells_as_text(session: Session) -> None:
     assert "default-src 'none'" in page.headers["content-security-policy"]
     for door in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval("):
         assert door not in page.text
+
+
+def test_the_page_of_a_session(session: Session) -> None:
+    """Cells are text there too; the simulated band and the session are in one picture."""
+    for _ in range(9):
+        session.record((asked := session.next())["id"], HOSTILE if HOSTILE in asked["allowed"] else "unknown")
+    shown = show.page(session)
+    assert "=1+1&lt;script&gt;" in shown
+    assert "<script" not in shown
+    assert "the range of 90 % of 200 simulated runs" in shown
+    assert shown.count("<svg") == 1
 
 
 def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,9 +227,9 @@ def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
         return [text for name, text in found if name == language]
 
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "claims.csv").write_text(blocks("csv")[0])
+    table, shown = blocks("text")[:2]
+    (tmp_path / "claims.csv").write_text(table)
     (tmp_path / "study.toml").write_text(blocks("toml")[0])
-    shown = blocks("")[0]
     for line in "".join(blocks("sh")).splitlines():
         words = shlex.split(line, comments=True)[1:]
         if words[1] in ("answer", "serve"):
@@ -228,4 +239,4 @@ def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
         out = capsys.readouterr().out
         assert words[1] != "next" or out == shown
     exec(compile(blocks("python")[0], "live.md", "exec"), {})
-    assert (tmp_path / "cleaned.csv").read_text() == blocks("csv")[0]  # the only answer was taken back
+    assert (tmp_path / "cleaned.csv").read_text() == table  # the only answer was taken back
