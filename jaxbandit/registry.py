@@ -192,8 +192,11 @@ class Family:
     __repr__ = brief
 
 
-def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks ``given`` against ``parameters`` and fills in the defaults; ``kind``: what errors call the table.
+def parse(
+    kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any], *, alone: bool = True
+) -> dict[str, Any]:
+    """Checks ``given`` against ``parameters`` and fills in the defaults; ``kind``: what errors call the table;
+    ``alone``: whether that is all, so that a partner which is not there is missing.
 
     Raises:
         BadInput: for a key that does not exist, one that is missing, and whatever a parameter's own check refuses.
@@ -216,7 +219,7 @@ def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]
             raise BadInput(f"{kind}.{parameter.name}", "missing", parameter.help)
         else:
             values[parameter.name] = parameter.default
-        if parameter.name in given and parameter.partner and parameter.partner not in given:
+        if alone and parameter.name in given and parameter.partner and parameter.partner not in given:
             allowed = f"to be given together with {parameter.name}, or neither"
             raise BadInput(f"{kind}.{parameter.partner}", "missing", allowed)
     return values

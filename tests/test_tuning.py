@@ -266,3 +266,11 @@ def test_what_is_given_together_has_no_default_where_one_of_both_is_searched() -
     both = {"kind": "ee", "t": [2, 3], "q": 0.8}
     assert not Plan.of(Study.of({"runs": 1, "problem": problem, "policy": [both]})).policies[0].complete
     assert Plan.of(Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "ee"}]})).policies[0].complete
+
+
+def test_one_of_what_is_given_together_may_stand_in_the_space() -> None:
+    problem = {"kind": "cleaning/synthetic", "entities": 40, "budget": 50}
+    given = {"problem": problem, "policy": [{"kind": "ee", "q": 0.8}], "tune": {"space": {"t": [2, 3]}}}
+    plan = Plan.of(Study.of(given))
+    assert set(plan.policies[0].axes) == {"t"}
+    assert not plan.policies[0].complete

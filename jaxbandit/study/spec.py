@@ -372,7 +372,7 @@ class Study:
             raise BadInput("sweep", f"{count} configurations", f"at most {MAX_CONFIGURATIONS}")
         for policy in self.policies:
             for given in self._choices(policy):
-                parse(f"policy.{policy['kind']}", kinds[policy["kind"]].parameters, given)
+                parse(f"policy.{policy['kind']}", kinds[policy["kind"]].parameters, given, alone=not self.tune)
         self._check_checkpoints(parameters.get("budget"))
 
     def _check_checkpoints(self, budget: Parameter | None) -> None:
