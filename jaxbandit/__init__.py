@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from jaxbandit.study.spec import load as load_study
     from jaxbandit.tuning import tune
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = ("cleaning", "extraction", "outliers", "testing", "topk")
 

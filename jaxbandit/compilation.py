@@ -47,6 +47,10 @@ def cache(folder: str | os.PathLike[str] | None = None, most_bytes: int = MOST_B
 
     Raises:
         BadInput: if ``most_bytes`` is no whole number from 0, or ``folder`` is no path.
+
+    Example:
+        >>> import jaxbandit
+        >>> jaxbandit.cache("kept")  # doctest: +SKIP
     """
     if isinstance(most_bytes, bool) or not isinstance(most_bytes, int) or most_bytes < 0:
         raise BadInput("most_bytes", most_bytes, "a whole number of bytes, 0 or more")

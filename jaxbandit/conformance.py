@@ -51,6 +51,14 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
 
     Raises:
         BadInput: naming the class, the method, what was found and what to do.
+
+    Example:
+        >>> from jaxbandit import cleaning, check
+        >>> problem = cleaning.synthetic(
+        ...     budget=100, entities=1_000, false_values=cleaning.uniform_false_values(0, 9), sc_pdf=cleaning.Uniform()
+        ... )
+        >>> check(problem, cleaning.ee(3, 0.667))
+        []
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
         raise BadInput("seed", seed, "a whole number from 0 to 4294967295")

@@ -111,6 +111,15 @@ def simulate(
     Raises:
         BadInput: for a count or a seed out of range, for checkpoints out of order, for another implementation, and for
             a problem or a policy that breaks its contract in a way that types show (``check`` finds more).
+
+    Example:
+        >>> from jaxbandit import cleaning, simulate
+        >>> problem = cleaning.synthetic(
+        ...     budget=100, entities=1_000, false_values=cleaning.uniform_false_values(0, 9), sc_pdf=cleaning.Uniform()
+        ... )
+        >>> answers = simulate(problem, [cleaning.ee(t, 0.667) for t in (2, 3)], runs=50, seed=0)
+        >>> answers["removed"].shape, answers["removed"].dtype
+        ((2, 50), dtype('int32'))
     """
     problems, policies = _as_list(problem), _as_list(policy)
     count = max(len(problems), len(policies))

@@ -12,6 +12,15 @@ class BadInput(ValueError):
         field: the name of the argument, key or column, as the user wrote it.
         value: the value found there.
         allowed: what would have been right.
+
+    Example:
+        >>> import jaxbandit
+        >>> try:
+        ...     jaxbandit.Study.of({"runs": 0})
+        ... except jaxbandit.BadInput as error:
+        ...     print(error)
+        ...
+        runs = 0: a whole number from 1 to 2147483647
     """
 
     def __init__(self, field: str, value: Any, allowed: str) -> None:

@@ -94,6 +94,11 @@ class Execution:
             whose steps are a few operations on scalars and on single rows of ``scratch``. To that kernel the scratch
             arrays of all lanes are one array, lane after lane; the field ``run`` of the state (int32, 0 from ``init``)
             is the number of the lane whose part of them the state means. ``stride`` counts calls of the kernel.
+
+    Example:
+        >>> from jaxbandit import Execution
+        >>> Execution(masked=True).masked
+        True
     """
 
     stride: int = 32

@@ -60,6 +60,7 @@ class Cut(NamedTuple):
     stacked: tuple[bool, ...]
 
     def join(self, shared: Sequence[Array], knobs: Sequence[Array]) -> tuple[Any, Any]:
+        """The problem and the policy that were taken apart."""
         common, own = iter(shared), iter(knobs)
         pair: tuple[Any, Any] = jax.tree.unflatten(
             self.treedef, [next(own) if s else next(common) for s in self.stacked]
@@ -255,6 +256,7 @@ def _shapes(
 
 
 def shapes_of(cut: Cut, shared: list[Array], stacked: list[Array], checkpoints: Array) -> tuple[Lane, dict[str, Array]]:
+    """The shapes and types of a lane, and of its answers."""
     structs = [
         tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
         for leaves in (shared, stacked, [checkpoints])
@@ -264,6 +266,7 @@ def shapes_of(cut: Cut, shared: list[Array], stacked: list[Array], checkpoints: 
 
 
 def bytes_of(tree: Tree) -> int:
+    """The memory of all arrays of a pytree, in bytes."""
     return sum(int(leaf.size) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 

@@ -154,7 +154,13 @@ class Law:
 
 @dataclass(frozen=True)
 class Uniform(Law):
-    """The uniform law on [0, 1], the default of section 6."""
+    """The uniform law on [0, 1], the default of section 6.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> round(cleaning.Uniform().mean(), 3)
+        0.5
+    """
 
     def cdf(self, x: ArrayLike) -> Floats:
         """See ``Law.cdf``."""
@@ -184,6 +190,11 @@ class Normal(Law):
     Args:
         mean: of the law before truncation (the field ``location``), any that leaves [0, 1] a probability of 1e-300.
         variance: before truncation, above 0 and at most 1e6.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> round(cleaning.Normal(0.5, variance=0.1).mean(), 3)
+        0.5
     """
 
     location: float
@@ -226,7 +237,13 @@ class Normal(Law):
 
 @dataclass(frozen=True)
 class Beta(Law):
-    """The beta law; both parameters are above 0 and at most 1e5."""
+    """The beta law; both parameters are above 0 and at most 1e5.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> round(cleaning.Beta(2, 5).mean(), 3)
+        0.286
+    """
 
     alpha: float
     beta: float
@@ -266,7 +283,13 @@ class Beta(Law):
 
 @dataclass(frozen=True)
 class Histogram(Law):
-    """Bars of equal width over [0, 1], the "array of values" of section 3.2; their scale does not matter."""
+    """Bars of equal width over [0, 1], the "array of values" of section 3.2; their scale does not matter.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> round(cleaning.Histogram((1, 4, 2)).mean(), 3)
+        0.548
+    """
 
     bars: tuple[float, ...]
 
@@ -354,6 +377,12 @@ def fit_beta(successes: ArrayLike, attempts: ArrayLike) -> Beta:
     Raises:
         BadInput: for records that are not such numbers or have more successes than attempts, and where there is not at
             least one success and one failure among them: no law is then best.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> law = cleaning.fit_beta([1, 4, 2, 5, 0, 3], [3, 5, 6, 6, 4, 5])
+        >>> round(law.mean(), 2)
+        0.5
     """
     s, n = _whole("successes", successes), _whole("attempts", attempts)
     if s.ndim != 1 or s.shape != n.shape:

@@ -138,6 +138,7 @@ class Display:
             self._bar.close()
 
     def __call__(self, status: Status) -> None:
+        """Takes what is to be shown."""
         now = time.monotonic()
         if status.doing != self.status.doing:
             self._since = now

@@ -24,6 +24,11 @@ class Parameter:
     stands for several configurations (else a list is one value); ``label``: what an axis says, with the unit, where the
     name alone does not do; ``search``: where ``jaxbandit tune`` looks for the best value, unless it is told;
     ``partner``: the parameter without which it is not given.
+
+    Example:
+        >>> from jaxbandit.registry import Parameter, whole
+        >>> Parameter("t", whole(1, 9), "operations to explore with", 3).required
+        False
     """
 
     name: str
@@ -55,6 +60,11 @@ class Metric:
     ``binary``: whether a run's value is 0 or 1, so that the mean is a share of runs and has Wilson's interval;
     ``share``: whether a run's value is from 0 to 1, so that the mean has an interval even where it never varied;
     ``lower_is_better``: as of a regret or a cost.
+
+    Example:
+        >>> from jaxbandit.registry import Metric
+        >>> Metric("pulls", "pulls used", lambda problem, answers: answers["pulls"], lower_is_better=True).name
+        'pulls'
     """
 
     name: str
@@ -127,10 +137,18 @@ class PolicyKind:
 
 
 def measured(metric: Metric, setting: Any, answers: Mapping[str, np.ndarray]) -> np.ndarray:
-    """A metric's values, float64 of shape (runs,).
+    """A metric's values, float64 of shape (runs,), from a policy's ``answers`` to the problem that ``setting``
+    describes.
 
     Raises:
         BadInput: where a user's function fails, or gives something of another shape.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit.registry import Metric, measured
+        >>> pulls = Metric("pulls", "pulls used", lambda problem, answers: answers["pulls"])
+        >>> measured(pulls, None, {"pulls": np.array([3, 4])}).tolist()
+        [3.0, 4.0]
     """
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -175,10 +193,16 @@ class Family:
 
 
 def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks ``given`` against ``parameters`` and fills in the defaults.
+    """Checks ``given`` against ``parameters`` and fills in the defaults; ``kind``: what errors call the table.
 
     Raises:
         BadInput: for a key that does not exist, one that is missing, and whatever a parameter's own check refuses.
+
+    Example:
+        >>> from jaxbandit.registry import Parameter, parse, whole
+        >>> keys = (Parameter("t", whole(1, 9), "operations", 3), Parameter("n", whole(1, 99), "how many"))
+        >>> parse("policy.ee", keys, {"n": 5})
+        {'t': 3, 'n': 5}
     """
     names = [parameter.name for parameter in parameters]
     for key in given:
@@ -199,7 +223,13 @@ def parse(kind: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]
 
 
 def whole(low: int, high: int) -> Callable[[str, Any], int]:
-    """A parser of whole numbers from ``low`` to ``high``."""
+    """A parser of whole numbers from ``low`` to ``high``.
+
+    Example:
+        >>> from jaxbandit.registry import whole
+        >>> whole(1, 9)("t", 3)
+        3
+    """
 
     def check(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -210,7 +240,13 @@ def whole(low: int, high: int) -> Callable[[str, Any], int]:
 
 
 def real(low: float, high: float) -> Callable[[str, Any], float]:
-    """A parser of numbers from ``low`` to ``high``, both included."""
+    """A parser of numbers from ``low`` to ``high``, both included.
+
+    Example:
+        >>> from jaxbandit.registry import real
+        >>> real(0, 1)("q", 1)
+        1.0
+    """
 
     def check(name: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
@@ -221,14 +257,26 @@ def real(low: float, high: float) -> Callable[[str, Any], float]:
 
 
 def flag(name: str, value: Any) -> bool:
-    """A parser of true and false."""
+    """A parser of true and false: ``value`` of the key ``name``.
+
+    Example:
+        >>> from jaxbandit.registry import flag
+        >>> flag("paired", True)
+        True
+    """
     if not isinstance(value, bool):
         raise BadInput(name, value, "true or false")
     return value
 
 
 def one_of(*words: str) -> Callable[[str, Any], str]:
-    """A parser of one of a few words."""
+    """A parser of one of a few words.
+
+    Example:
+        >>> from jaxbandit.registry import one_of
+        >>> one_of("lemma3", "exact")("tuning", "exact")
+        'exact'
+    """
 
     def check(name: str, value: Any) -> str:
         if value not in words:
@@ -239,7 +287,13 @@ def one_of(*words: str) -> Callable[[str, Any], str]:
 
 
 def text(name: str, value: Any) -> str:
-    """A parser of a text that is not empty."""
+    """A parser of a text that is not empty: ``value`` of the key ``name``.
+
+    Example:
+        >>> from jaxbandit.registry import text
+        >>> text("path", "claims.csv")
+        'claims.csv'
+    """
     if not isinstance(value, str) or not value.strip():
         raise BadInput(name, value, "a text that is not empty")
     return value

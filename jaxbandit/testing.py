@@ -59,6 +59,14 @@ def conformance(
 
     Raises:
         BadInput: naming the class, the method, what was found and what to do.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> from jaxbandit.testing import conformance
+        >>> problem = cleaning.synthetic(
+        ...     budget=100, entities=1_000, false_values=cleaning.uniform_false_values(0, 9), sc_pdf=cleaning.Uniform()
+        ... )
+        >>> conformance(problem, cleaning.ee(3, 0.667))  # doctest: +SKIP
     """
     given: list[Any] = list(policies) if isinstance(policies, list | tuple) else [policies]
     remarks: list[str] = []

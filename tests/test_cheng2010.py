@@ -71,7 +71,7 @@ def test_order_of_figure_4a(tmp_path: Path) -> None:
         measured = find(more, "ee", "lead_percent", over=heuristic)
         assert measured["ci_low"] is not None
         assert measured["ci_high"] is not None
-        # Ties drawn at random: see docs/reproduction.md.
+        # Ties drawn at random: see docs/papers.md.
         expected = 8.5 if heuristic == "epsilon-greedy" else percent
         assert measured["ci_low"] - 1 < expected < measured["ci_high"] + 1
 

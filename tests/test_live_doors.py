@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -20,7 +22,7 @@ from starlette.testclient import TestClient
 
 from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
-from jaxbandit.live import Session, agents
+from jaxbandit.live import Session, agents, show
 from jaxbandit.live.server import app, serve
 from tests.live_kills import killed
 from tests.test_live import claims
@@ -80,6 +82,17 @@ def test_the_page_shows_cells_as_text(session: Session) -> None:
     assert "default-src 'none'" in page.headers["content-security-policy"]
     for door in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval("):
         assert door not in page.text
+
+
+def test_the_page_of_a_session(session: Session) -> None:
+    """Cells are text there too; the simulated band and the session are in one picture."""
+    for _ in range(9):
+        session.record((asked := session.next())["id"], HOSTILE if HOSTILE in asked["allowed"] else "unknown")
+    shown = show.page(session)
+    assert "=1+1&lt;script&gt;" in shown
+    assert "<script" not in shown
+    assert "the range of 90 % of 200 simulated runs" in shown
+    assert shown.count("<svg") == 1
 
 
 def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,3 +215,28 @@ def test_kills_on_postgresql(postgres: str) -> None:
     problem = {"kind": "topk/bernoulli", "n": 9, "K": 1, "budget": 9}
     with pytest.raises(BadInput, match="a place without a journal"):
         Session.begin({"problem": problem, "policy": [{"kind": "uniform"}]}, "uniform", postgres)
+
+
+def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                       capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    """Its tour, its Python and what it shows."""
+    page = (Path(__file__).parents[1] / "docs" / "live.md").read_text()
+
+    def blocks(language: str) -> list[str]:
+        found = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+        return [text for name, text in found if name == language]
+
+    monkeypatch.chdir(tmp_path)
+    table, shown = blocks("text")[:2]
+    (tmp_path / "claims.csv").write_text(table)
+    (tmp_path / "study.toml").write_text(blocks("toml")[0])
+    for line in "".join(blocks("sh")).splitlines():
+        words = shlex.split(line, comments=True)[1:]
+        if words[1] in ("answer", "serve"):
+            assert program.parse(words)
+            continue
+        assert program.run(words) == 0
+        out = capsys.readouterr().out
+        assert words[1] != "next" or out == shown
+    exec(compile(blocks("python")[0], "live.md", "exec"), {})
+    assert (tmp_path / "cleaned.csv").read_text() == table  # the only answer was taken back

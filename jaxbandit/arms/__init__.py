@@ -1,0 +1,1 @@
+"""Arms with rewards: what families of arms share."""

@@ -180,7 +180,7 @@ class Gaussian(Rewards):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Bounded(Rewards):
-    """A law on [0, 1] with the arm's mean, ``shape`` (static) with the parameter ``spread`` (float32, above 0):
+    """A law on [0, 1] with the arm's mean, of the ``shape`` (static) and its parameter ``spread`` (float32, above 0).
 
     - "beta": Beta(spread m, spread (1 - m)), so ``spread`` is alpha + beta;
     - "uniform": on [m - w, m + w], w being ``spread``, or what of it fits between 0 and 1;

@@ -112,6 +112,12 @@ def ee(t: int, q: float, early_stopping: bool = True) -> EE:
 
     Raises:
         BadInput: for values out of range.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> rule = cleaning.ee(3, 0.667)
+        >>> int(rule.t), int(rule.need)
+        (3, 3)
     """
     if isinstance(t, bool) or not isinstance(t, int | np.integer) or not 1 <= t <= 2**20:
         raise BadInput("t", t, "a whole number from 1 to 1048576")

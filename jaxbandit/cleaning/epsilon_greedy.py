@@ -66,6 +66,11 @@ def epsilon_greedy(epsilon: float) -> EpsilonGreedy:
 
     Raises:
         BadInput: for an epsilon outside [0, 1].
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> float(cleaning.epsilon_greedy(0.5).epsilon)
+        0.5
     """
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float | np.floating) or not 0 <= epsilon <= 1:
         raise BadInput("epsilon", epsilon, "a number from 0 to 1")

@@ -45,7 +45,7 @@ def ambiguity(
     delimiter: str = ",",
     normalise: str = "none",
 ) -> AmbiguityTable:
-    """The ambiguity model of a table of claims.
+    r"""The ambiguity model of a table of claims.
 
     White space around a cell does not count, and a cell with nothing else in it (or NULL) is no claim. A value claimed
     twice is one candidate.
@@ -62,6 +62,16 @@ def ambiguity(
     Raises:
         BadInput: for a file that cannot be read as such a table, for a row without an entity, and where no entity has
             a false value.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from jaxbandit import cleaning
+        >>> file = Path(tempfile.mkdtemp()) / "table.csv"
+        >>> _ = file.write_text("flight,time\na,7:10\na,7:15\nb,8:00\n")
+        >>> table = cleaning.ambiguity(file, "flight", "time")
+        >>> table.false_values.tolist()
+        [1, 0]
     """
     if normalise not in ("none", "casefold"):
         raise BadInput("normalise", normalise, '"none" or "casefold"')
@@ -95,7 +105,7 @@ def read_records(
     *,
     delimiter: str = ",",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """An agent's past records, a row an entity: the numbers of successes and attempts, for ``fit_beta``.
+    r"""An agent's past records, a row an entity: the numbers of successes and attempts, for ``fit_beta``.
 
     Args:
         path, table, delimiter: as for ``ambiguity``.
@@ -107,6 +117,16 @@ def read_records(
     Raises:
         BadInput: for a file that cannot be read as such a table, and a cell that is not a whole number from 0 to
             2^31 - 1.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from jaxbandit import cleaning
+        >>> file = Path(tempfile.mkdtemp()) / "table.csv"
+        >>> _ = file.write_text("successes,attempts\n1,3\n4,5\n")
+        >>> successes, attempts = cleaning.read_records(file)
+        >>> successes.tolist(), attempts.tolist()
+        ([1, 4], [3, 5])
     """
     wanted = {"successes": (successes,), "attempts": (attempts,)}
     rows = columns(path, wanted, table, delimiter)

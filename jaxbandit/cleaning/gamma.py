@@ -266,6 +266,13 @@ def gamma_printed(cells: ArrayLike, false_values: ArrayLike, t_max: int) -> Floa
 
     Raises:
         BadInput: not probabilities, no entity with a false value, or shapes that do not go together.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells = cleaning.Uniform().cells(0.01)
+        >>> weights = cleaning.uniform_false_values(0, 9) / 10
+        >>> cleaning.gamma_printed(cells, weights, 5).shape
+        (5, 6)
     """
     return _evaluate(cells, false_values, t_max, "lemma3", False)
 
@@ -274,7 +281,15 @@ def gamma_exact(cells: ArrayLike, false_values: ArrayLike, t_max: int, *, early_
     """Gamma of a full visit (Cheng et al. 2010, Eq. 2 for Algorithm 2) for the distribution of r, given r >= 1.
 
     With early stopping (section 5.5) the exploration ends at once when need can no longer be met in t cleans, that is
-    after t - need + 1 failures. Arguments, result and errors are those of ``gamma_printed``.
+    after t - need + 1 failures; ``early_stopping`` says whether. ``cells``, ``false_values``, ``t_max``, the result and
+    the errors are those of ``gamma_printed``.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells = cleaning.Uniform().cells(0.01)
+        >>> weights = cleaning.uniform_false_values(0, 9) / 10
+        >>> cleaning.gamma_exact(cells, weights, 5).shape
+        (5, 6)
     """
     return _evaluate(cells, false_values, t_max, "exact", early_stopping)
 
@@ -350,6 +365,14 @@ def tune(
 
     Raises:
         BadInput: as ``gamma_printed``; M does not fit delta; t_hat above 1024 and no ``t_max`` given.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells = cleaning.Uniform().cells(0.01)
+        >>> weights = cleaning.uniform_false_values(0, 9) / 10
+        >>> best = cleaning.tune(cells, weights, 0.01)
+        >>> int(best.t), int(best.need)
+        (4, 4)
     """
     if objective not in ("lemma3", "exact"):
         raise BadInput("objective", objective, "one of lemma3, exact")

@@ -50,5 +50,11 @@ class Greedy:
 
 
 def greedy() -> Greedy:
-    """Greedy."""
+    """The policy greedy, which has no parameters.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cleaning.greedy()
+        Greedy()
+    """
     return Greedy()

@@ -161,6 +161,15 @@ class Index:
 
 
 def index(*, budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law) -> Index:
-    """index for a problem, described as for ``synthetic``. Of a table, ``entities`` are its rows and ``false_values``
-    how many of them have r = 0, 1, 2 ... (``np.bincount``). It takes up to ``MOST_INDEXED`` false values."""
+    """index for a problem, ``budget`` and ``sc_pdf`` as for ``synthetic``. Of a table, ``entities`` are its rows and
+    ``false_values`` how many of them have r = 0, 1, 2 ... (``np.bincount``). It takes up to ``MOST_INDEXED`` false
+    values.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> weights = cleaning.uniform_false_values(0, 3)
+        >>> rule = cleaning.index(budget=100, entities=1_000, false_values=weights, sc_pdf=cleaning.Uniform())
+        >>> rule.allowed.dtype
+        dtype('int32')
+    """
     return Index(jnp.asarray(allowed_at_levels(budget, entities, false_values, sc_pdf)))

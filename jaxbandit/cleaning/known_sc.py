@@ -68,5 +68,11 @@ class KnownSc:
 
 
 def known_sc() -> KnownSc:
-    """known-sc."""
+    """The policy known-sc, which has no parameters.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cleaning.known_sc()
+        KnownSc()
+    """
     return KnownSc()

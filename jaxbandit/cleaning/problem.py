@@ -300,6 +300,14 @@ def synthetic(
     Raises:
         BadInput: for a count out of range or weights that are no distribution over some r > 0. Where runs are not
             paired: for a tape, for a budget above 65,536 and for more than 64 false values an entity.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> problem = cleaning.synthetic(
+        ...     budget=100, entities=1_000, false_values=cleaning.uniform_false_values(0, 9), sc_pdf=cleaning.Uniform()
+        ... )
+        >>> int(problem.budget)
+        100
     """
     use_all_cores()
     if isinstance(entities, bool) or not isinstance(entities, int | np.integer) or not 1 <= entities <= 2**31 - 1:
@@ -324,7 +332,13 @@ def synthetic(
 
 
 def uniform_false_values(low: int, high: int) -> np.ndarray:
-    """The weights of a number of false values uniform on low ... high, both included: float64, shape (high + 1,)."""
+    """The weights of a number of false values uniform on low ... high, both included: float64, shape (high + 1,).
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cleaning.uniform_false_values(1, 3).tolist()
+        [0.0, 1.0, 1.0, 1.0]
+    """
     if not (isinstance(low, int) and isinstance(high, int) and 0 <= low <= high and 1 <= high <= 4095):
         raise BadInput("false_values", [low, high], "0 <= low <= high, 1 <= high <= 4095")
     return np.where(np.arange(high + 1) >= low, 1.0, 0.0)
@@ -345,6 +359,13 @@ def of_table(
 
     Raises:
         BadInput: for anything out of range, and where no row has a false value.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import cleaning
+        >>> problem = cleaning.of_table(budget=10, false_values=np.array([0, 2, 3]), sc_pdf=cleaning.Uniform())
+        >>> int(problem.budget)
+        10
     """
     use_all_cores()
     counts = np.asarray(false_values)

@@ -48,5 +48,11 @@ class Random:
 
 
 def random() -> Random:
-    """Random."""
+    """The policy random, which has no parameters.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cleaning.random()
+        Random()
+    """
     return Random()

@@ -186,6 +186,14 @@ def expected_removed(
 
     Raises:
         BadInput: an argument out of range, not probabilities, no entity with a false value, or shapes that clash.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells = cleaning.Uniform().cells(0.01)
+        >>> weights = cleaning.uniform_false_values(0, 9) / 10
+        >>> removed = cleaning.expected_removed(50, 3, 2, cells, weights)
+        >>> removed.mean.shape
+        (51,)
     """
     pdf, counts = problem(cells, false_values)
     tries, successes, number = np.asarray(t), np.asarray(need), np.asarray(entities, np.float64)
@@ -211,6 +219,14 @@ def expected_removed_of_table(
 
     Raises:
         BadInput: as ``expected_removed``.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells = cleaning.Uniform().cells(0.01)
+        >>> weights = cleaning.uniform_false_values(0, 9) / 10
+        >>> removed = cleaning.expected_removed_of_table(20, 3, 2, cells, [2, 0, 5])
+        >>> removed.mean.shape
+        (21,)
     """
     found = np.bincount(np.asarray(false_values))
     pdf, _ = problem(cells, found / max(1, found.sum()))

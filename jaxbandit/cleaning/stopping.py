@@ -196,6 +196,14 @@ def stopping_index(
 
     Raises:
         BadInput: not probabilities, or a size out of range.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells = cleaning.Uniform().cells(0.01)
+        >>> weights = cleaning.uniform_false_values(0, 9) / 10
+        >>> index = cleaning.stopping_index(cells, 3, 8)
+        >>> index.dtype
+        dtype('float64')
     """
     pdf = distribution("cells", cells)
     sizes = _sizes(max_false_values, max_failures, horizon)
@@ -219,6 +227,13 @@ def allowed_failures(
 
     Raises:
         BadInput: as ``stopping_index``, or a level out of range.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells = cleaning.Uniform().cells(0.01)
+        >>> weights = cleaning.uniform_false_values(0, 9) / 10
+        >>> cleaning.allowed_failures(cells, 0.6, 3, 8).dtype
+        dtype('int32')
     """
     pdf = distribution("cells", cells)
     sizes = _sizes(max_false_values, max_failures, horizon)
@@ -260,6 +275,14 @@ def level_for_budget(
 
     Raises:
         BadInput: not probabilities, no entity with a false value, or a number out of range.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells = cleaning.Uniform().cells(0.01)
+        >>> weights = cleaning.uniform_false_values(0, 9) / 10
+        >>> level = cleaning.level_for_budget(cells, weights, 100, 50)
+        >>> bool(0 < level.effectiveness < 1)
+        True
     """
     pdf, counts = problem(cells, false_values)
     number, cleans = np.asarray(entities, np.float64), np.asarray(budget, np.float64)

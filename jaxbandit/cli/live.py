@@ -244,6 +244,25 @@ class Export:
 
 
 @dataclass(frozen=True)
+class Show:
+    """Write a page: what was found over what was spent, beside what simulation expected, and all answers."""
+
+    journal: JournalPlace
+    """Of the session."""
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")] = Path("session.html")
+    """Where the page goes."""
+    plugin: Plugins = ()
+
+    def __call__(self) -> None:
+        """Writes it."""
+        from jaxbandit.live.show import page
+        from jaxbandit.study import folder
+
+        folder.write(self.out, page(_open(self.journal)).encode())
+        say(f"the session is shown in {self.out}")
+
+
+@dataclass(frozen=True)
 class Serve:
     """Serve a session over HTTP: a page for a person at /, and JSON for agents (docs/live.md).
 
@@ -334,7 +353,7 @@ def _print(found: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]
 
 
 VERBS: dict[str, Callable[..., Any]] = {
-    verb.__name__.lower(): verb for verb in (Begin, Next, Record, Status, Undo, Answer, Sheet, Serve, Export)
+    verb.__name__.lower(): verb for verb in (Begin, Next, Record, Status, Undo, Answer, Sheet, Serve, Show, Export)
 }
 
 __all__ = ["VERBS"]

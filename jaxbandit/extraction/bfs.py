@@ -98,7 +98,7 @@ class Bfs:
 
 
 def bfs(configuration: tuple[int, int] | None = None, *, dear: str = "stop") -> Bfs:
-    """BFS.
+    """BFS: each node once, breadth first.
 
     Args:
         configuration: (k, l), asked everywhere; None draws one at each node.
@@ -107,5 +107,10 @@ def bfs(configuration: tuple[int, int] | None = None, *, dear: str = "stop") -> 
 
     Raises:
         BadInput: for a ``dear`` that does not exist.
+
+    Example:
+        >>> from jaxbandit import extraction
+        >>> extraction.bfs((10, 0)).configuration
+        (10, 0)
     """
     return Bfs(configuration, one_of(*DEAR)("dear", dear))

@@ -160,6 +160,11 @@ def crux(
 
     Raises:
         BadInput: for an option that does not exist, and a value out of range.
+
+    Example:
+        >>> from jaxbandit import extraction
+        >>> extraction.crux("good-turing", removal="none").readings.removal
+        'none'
     """
     floor, prior = real(0, 1e6)("variance_floor", variance_floor), real(0, 1e6)("prior", prior)
     whole(1, 1 << 16)("nodes", nodes)
@@ -169,5 +174,11 @@ def crux(
 
 
 def root_chao() -> Crux:
-    """RootChao, a baseline of the paper: the root's queries alone, by Chao92 and Shen."""
+    """RootChao, a baseline of the paper: the root's queries alone, by Chao92 and Shen.
+
+    Example:
+        >>> from jaxbandit import extraction
+        >>> extraction.root_chao().grow
+        False
+    """
     return crux("chao92", grow=False)

@@ -113,5 +113,10 @@ def gs_exact(*, reach: str = "frontier") -> GsExact:
 
     Raises:
         BadInput: for a reach that does not exist.
+
+    Example:
+        >>> from jaxbandit import extraction
+        >>> extraction.gs_exact().reach
+        'frontier'
     """
     return GsExact(one_of(*REACH)("reach", reach))

@@ -25,6 +25,13 @@ class Tree:
 
     ``parent``: int32, shape (n,), of each node; node 0 is the wildcard, its own parent, and a parent has a smaller
     number than its children. ``names``: of the nodes, the wildcard's is "".
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import extraction
+        >>> tree = extraction.Tree(parent=np.array([0, 0, 0]), names=("all", "art", "sport"))
+        >>> tree.names
+        ('all', 'art', 'sport')
     """
 
     parent: NDArray[np.int32]
@@ -143,6 +150,14 @@ def domain(
 
     Raises:
         BadInput: for trees, places or popularities that are not so.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import extraction
+        >>> tree = extraction.Tree(parent=np.array([0, 0, 0]), names=("all", "art", "sport"))
+        >>> people = extraction.domain((tree,), np.array([[1], [1], [2]]), popularity=[3.0, 1.0, 2.0])
+        >>> len(people.leaf)
+        3
     """
     places = np.asarray(places)
     if not trees or places.ndim != 2 or places.shape[1] != len(trees) or not len(places):

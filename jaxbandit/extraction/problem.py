@@ -31,7 +31,7 @@ MOST_BUDGET = 1 << 30
 
 
 class Pull(NamedTuple):
-    """One query.
+    """One query of the crowd.
 
     ``node``: int32; ``configuration``: int32, which pair (k, l); ``exclude``: int32, (l_max,), the entities of E, -1
     where there is none; ``number``: int32, the queries asked before; ``asked``: bool, False is the pull of count 0.
@@ -230,6 +230,14 @@ def extraction(
 
     Raises:
         BadInput: for models and configurations that do not exist, and a budget below the cheapest query.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import extraction
+        >>> tree = extraction.Tree(parent=np.array([0, 0, 0]), names=("all", "art", "sport"))
+        >>> people = extraction.domain((tree,), np.array([[1], [1], [2]]), popularity=[3.0, 1.0, 2.0])
+        >>> int(extraction.extraction(people, 10).budget)
+        40
     """
     use_all_cores()
     pairs = checked(configurations)

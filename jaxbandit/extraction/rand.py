@@ -75,5 +75,10 @@ def rand(*, leaves: bool = False, dear: str = "avoid") -> Rand:
 
     Raises:
         BadInput: for a ``dear`` that does not exist.
+
+    Example:
+        >>> from jaxbandit import extraction
+        >>> extraction.rand().leaves
+        False
     """
     return Rand(leaves, one_of(*DEAR)("dear", dear))

@@ -1,4 +1,4 @@
-"""Cleaning operations as questions: which of an entity's values is wrong? (Cheng et al. 2010, figure 1)"""
+"""Cleaning operations as questions (Cheng et al. 2010, figure 1): which of an entity's values is wrong?"""
 
 from collections.abc import Mapping
 from typing import Any

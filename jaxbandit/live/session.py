@@ -256,6 +256,10 @@ class Session:
                 rows.append({"id": number, **about, **event.content, "at": event.at})
         return rows
 
+    def answer_of(self, number: int) -> tuple[Address, Any]:
+        """The address of an answered question, and its answer."""
+        return self._questions[number].address, self._questions[number].answer
+
     def close(self) -> None:
         """Gives the database's connections back."""
         self.journal.close()

@@ -348,6 +348,14 @@ def plan(
 
     Raises:
         BadInput: for a table that is wrong, naming its key.
+
+    Example:
+        >>> from jaxbandit import outliers
+        >>> means = {"list": [0.2, 0.2, 0.3, 0.3, 0.9]}
+        >>> problem = {"kind": "outliers/bernoulli", "means": means, "k": 1.5, "budget": 2_000}
+        >>> rows = outliers.plan(problem, runs=4, rules=[{"kind": "rr"}])
+        >>> sorted({row["metric"] for row in rows})[:2]
+        ['capped', 'correct']
     """
     whole(2, 2**31 - 1)("runs", runs)
     if not isinstance(problem, Setting):

@@ -45,7 +45,13 @@ class Move(NamedTuple):
 @dataclass(frozen=True)
 class IB:
     """IB with the threshold and delta ``of`` (see ``intervals.interval``), and CLUCB's R, the sub-Gaussian ``scale`` of
-    a reward: 1/2 is enough for rewards in [0, 1]."""
+    a reward: 1/2 is enough for rewards in [0, 1].
+
+    Example:
+        >>> from jaxbandit import outliers
+        >>> outliers.IB(outliers.interval("bounded", delta=0.1, k=2.5), scale=0.5).of.name
+        'bounded'
+    """
 
     of: Interval
     scale: Twofold
@@ -82,7 +88,7 @@ class IB:
         upper, outliers = y + radii, self.of.outliers(seen, unit)
 
         def highest(x: Array, among: Array) -> Array:
-            """The first one of the largest. (JAX lowers its own argmax outside, where there is no float64.)"""
+            """The first one of the largest; JAX lowers its own argmax outside, where there is no float64."""
             top = jnp.max(jnp.where(among, x, -jnp.inf))
             return jnp.minimum(jnp.min(jnp.where(among & (x == top), arms, n)), n - 1)
 

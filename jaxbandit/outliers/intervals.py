@@ -154,6 +154,11 @@ def interval(
 
     Raises:
         BadInput: for a name that is none of these.
+
+    Example:
+        >>> from jaxbandit import outliers
+        >>> outliers.interval("bounded", delta=0.1, k=2.5).name
+        'bounded'
     """
     for key, value, allowed in (("sides", sides, SIDES), ("rule", rule, RULES), ("interval", name, NAMES)):
         if value not in allowed:

@@ -37,7 +37,13 @@ class State(NamedTuple):
 @dataclass(frozen=True)
 class NRR:
     """NRR with the threshold ``of`` (see ``intervals.interval``, whose intervals it does not need), which ends after
-    ``need`` pulls without a change (int32): see ``patience``."""
+    ``need`` pulls without a change (int32): see ``patience``.
+
+    Example:
+        >>> from jaxbandit import outliers
+        >>> outliers.NRR(outliers.interval("bounded", delta=0.1, k=2.5), need=10).of.name
+        'bounded'
+    """
 
     of: Interval
     need: Array

@@ -28,7 +28,13 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RR:
-    """RR with the threshold and the intervals ``of``: see ``intervals.interval``."""
+    """RR with the threshold and the intervals ``of``: see ``intervals.interval``.
+
+    Example:
+        >>> from jaxbandit import outliers
+        >>> outliers.RR(outliers.interval("bounded", delta=0.1, k=2.5)).of.name
+        'bounded'
+    """
 
     of: Interval
 

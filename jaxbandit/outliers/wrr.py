@@ -22,7 +22,13 @@ from jaxbandit.outliers.rr import next_arm
 
 
 def rho_star(n: int, k: float, delta: float) -> float:
-    """Eq. 6: (n - 1)^(2/3) / l(k)^(1/3), at least 1."""
+    """Eq. 6 for ``n`` arms: (n - 1)^(2/3) / l(k)^(1/3), at least 1; l(k) depends on ``k`` and ``delta``.
+
+    Example:
+        >>> from jaxbandit import outliers
+        >>> round(outliers.rho_star(50, 2.5, 0.1), 2)
+        6.33
+    """
     return max(1.0, math.cbrt((n - 1) ** 2 / width_of_threshold(n, k, delta)))
 
 
@@ -73,7 +79,13 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class WRR:
-    """WRR with the threshold and the intervals ``of`` (see ``intervals.interval``), and rho = ``share``."""
+    """WRR with the threshold and the intervals ``of`` (see ``intervals.interval``), and rho = ``share``.
+
+    Example:
+        >>> from jaxbandit import outliers
+        >>> outliers.WRR(outliers.interval("bounded", delta=0.1, k=2.5), share=3.0).of.name
+        'bounded'
+    """
 
     of: Interval
     share: Share

@@ -138,7 +138,7 @@ def _fig1c(request: Request) -> Plan:
 def rates(request: Request) -> np.ndarray:
     """Real rates at ``--data``: of a table of captions (the mean score over 2), of batters (hits), or of workers
     (errors); float64, shape (rows,). Which it is, is told by its columns."""
-    what = "a table of captions, of batting careers or of crowd workers: see docs/reproduction.md"
+    what = "a table of captions, of batting careers or of crowd workers: see docs/papers.md"
     if request.data is None or not request.data.is_file():
         raise BadInput("--data", str(request.data or "missing"), what)
     for names in (("unfunny", "somewhat_funny", "funny"), ("hits", "at_bats"), ("correct", "answered")):

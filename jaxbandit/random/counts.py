@@ -139,6 +139,12 @@ def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p:
     The law is that of the float32 ``p``, whatever ``n``, up to the rounding of probabilities. Where the mean of the
     rarer outcome is below 10: within a relative 5e-6 plus 2^-30. Else: within a relative 2e-5 out to 5 standard
     deviations, single integers within a further 2e-5 (the grid of the proposal).
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> bool(0 <= random.binomial(key, 1, 0, 10, 0.3) <= 10)
+        True
     """
     n = jnp.maximum(jnp.asarray(n).astype(jnp.int32), 0)
     word, n, p = jnp.broadcast_arrays(words(key, purpose, index)[0], n, probability(p))
@@ -226,6 +232,12 @@ def negative_binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, success
         key, purpose, index: the address. The draw owns the words there and the substream of that name.
         successes: int32; where 0 or less, the result is 0.
         p: float, rounded to float32 and clipped to [0, 1]; where 0, the result is 2^31 - 1.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> bool(random.negative_binomial(key, 1, 0, 2, 0.3) >= 0)
+        True
     """
     r = jnp.asarray(successes).astype(jnp.int32)
     word, r, p = jnp.broadcast_arrays(words(key, purpose, index)[0], r, probability(p))

@@ -24,6 +24,13 @@ def uniform(word: Array) -> Array:
     """float32, uniform on the 2^23 numbers (k + 1/2) 2^-23, each of them exact: never 0 and never 1.
 
     The top 23 bits of the uint32 ``word`` decide.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> word, _ = random.words(key, 1, 0)
+        >>> bool(0 < random.uniform(word) < 1)
+        True
     """
     # A grid of (k + 1/2) 2^-24 would need 25 bits of mantissa, and its last point would round to 1.
     odd = (word >> jnp.uint32(8)) | jnp.uint32(1)
@@ -47,6 +54,13 @@ def bernoulli(word: Array, p: ArrayLike) -> Array:
         word: uint32, the randomness.
         p: uint32, in units of 2^-32; or a float, rounded to float32, then down to a multiple of 2^-32 (which a
             float32 from 2^-9 on is), where 0 and less is never and 1 and more is always.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> word, _ = random.words(key, 1, 0)
+        >>> random.bernoulli(word, 0.3).dtype
+        dtype('bool')
     """
     p = jnp.asarray(p)
     if p.dtype == jnp.uint32:
@@ -75,6 +89,13 @@ def scale(word: Array, bound: ArrayLike) -> Array:
 
     That is a relative error of up to ``bound`` / 2^32; ``integers`` has none. Returns uint32 for a uint32 bound,
     int32 for any other integer type. A bound of 0 gives 0.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> word, _ = random.words(key, 1, 0)
+        >>> bool(0 <= random.scale(word, 6) < 6)
+        True
     """
     limit, dtype = _bound(bound)
     return wide_product(word, limit)[0].astype(dtype)
@@ -83,9 +104,15 @@ def scale(word: Array, bound: ArrayLike) -> Array:
 def integers(key: Stream, purpose: ArrayLike, index: ArrayLike, bound: ArrayLike) -> Array:
     """An integer in [0, ``bound``), each with the same probability exactly.
 
-    Lemire, "Fast random integer generation in an interval", ACM TOMACS 29 (2019). It takes the first word at
+    Lemire, "Fast random integer generation in an interval", ACM TOMACS 29 (2019). It takes the first word of ``key`` at
     (``purpose``, ``index``) and, with probability below ``bound`` / 2^32, more from the substream of that name.
     Returns uint32 for a uint32 bound (1 to 2^32 - 1), int32 for any other integer type (1 to 2^31 - 1).
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> bool(0 <= random.integers(key, 1, 0, 6) < 6)
+        True
     """
     limit, dtype = _bound(bound)
     word, limit = jnp.broadcast_arrays(words(key, purpose, index)[0], limit)
@@ -125,6 +152,13 @@ def exponential(word: Array) -> Array:
 
     It is relatively precise in both tails, from 1.2e-10 to 22.9; a logarithm of a float32 uniform would be
     coarse in one of them.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> word, _ = random.words(key, 1, 0)
+        >>> bool(random.exponential(word) > 0)
+        True
     """
     half = jnp.minimum(word, ~word).astype(jnp.int32).astype(jnp.float32) + jnp.float32(0.5)
     tail = half * jnp.float32(2**-32)
@@ -142,7 +176,14 @@ def geometric(word: Array, p: ArrayLike) -> Array:
 
     The integer part of an exponential variate over -log(1 - p). P(G >= g) is off by at most 2^-32, and its
     logarithm by a relative 5e-7: results beyond 2^24 lie on the grid of float32. ``p`` is taken as float32, clipped
-    to [0, 1]; where it is 0 the result is 2^31 - 1.
+    to [0, 1]; where it is 0 the result is 2^31 - 1. ``word`` is uint32.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> word, _ = random.words(key, 1, 0)
+        >>> bool(random.geometric(word, 0.3) >= 0)
+        True
     """
     return saturated(exponential(word) / jnp.negative(jnp.log1p(-probability(p))))
 
@@ -155,6 +196,12 @@ def thresholds(weights: np.ndarray) -> np.ndarray:
 
     Returns uint32 of shape (..., k - 1). Cumulative probabilities are rounded to multiples of 2^-32 (the last
     multiple below 1 is not used), so a category's is within 1.5 x 2^-32 of weight / sum, and is 0 if its weight is.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import random
+        >>> random.thresholds(np.array([1.0, 2.0, 1.0])).dtype
+        dtype('uint32')
     """
     weights = np.asarray(weights, np.float64)
     if weights.ndim == 0 or weights.shape[-1] == 0:
@@ -172,6 +219,14 @@ def categorical(word: Array, thresholds: ArrayLike) -> Array:
     """int32, a category from ``thresholds`` (uint32, shape (..., k - 1)): how many of them ``word`` reaches.
 
     ``word`` has the shape of the leading axes, or one that broadcasts with it. The cost is proportional to k.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> word, _ = random.words(key, 1, 0)
+        >>> bool(0 <= random.categorical(word, random.thresholds(np.array([1.0, 2.0, 1.0]))) < 3)
+        True
     """
     table = jnp.asarray(thresholds)
     word = jnp.minimum(word, jnp.uint32(2**32 - 2))

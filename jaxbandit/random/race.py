@@ -87,6 +87,16 @@ def race(word: Array, probability: Array, successes: Array, failures: Array, tri
     All have one shape, which is that of the two int32 results. The distribution is exact but for the rounding of
     float32 products, below 2e-6 in total variation. Products are not added to as floats but converted to integers
     first, so no compiler can contract them and the same word gives the same bits on every device.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> word, _ = random.words(key, 1, 0)
+        >>> chance = jnp.uint32(2**31)  # 1/2, in units of 2^-32
+        >>> won, lost = random.race(word, chance, jnp.int32(2), jnp.int32(3), jnp.int32(16))
+        >>> bool((won == 2) | (lost == 3))
+        True
     """
     packed = _packed_race(word, probability, successes, failures, jnp.maximum(trials, 0))
     return packed >> 6, packed & 63
@@ -167,8 +177,19 @@ def race_on_tape(
 ) -> tuple[Array, Array]:
     """The same race, trial by trial, each by its own word; ``hidden``: see ``concealed``.
 
-    Exact to 2^-24 by an integer comparison, and slow: for tests, and for users who want one trial's result not to
-    depend on the size of a pull.
+    ``key``, ``entity`` and ``attempt`` (uint32) are the address of the first trial's word; ``successes``, ``failures``
+    and ``trials`` (int32) are the limits. Exact to 2^-24 by an integer comparison, and slow: for tests, and for users
+    who want one trial's result not to depend on the size of a pull.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> hidden = jnp.uint32(2**31)  # 1/2, in units of 2^-32
+        >>> limits = jnp.int32(2), jnp.int32(3), jnp.int32(16)
+        >>> won, lost = random.race_on_tape(key, jnp.uint32(5), jnp.uint32(0), hidden, *limits)
+        >>> bool((won == 2) | (lost == 3))
+        True
     """
     limits = successes, failures, jnp.ones_like(trials), trials
     return _on_tape(key, entity, attempt, hidden, *limits)

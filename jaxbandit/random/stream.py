@@ -35,6 +35,13 @@ def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[Array, Array]:
     """Two words of 32 bits at the counter (``high``, ``low``) under ``key``: threefry2x32, 20 rounds.
 
     All arguments are taken as uint32 and broadcast. Returns two uint32 arrays.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> first, second = random.block(key, 0, 0)
+        >>> first.dtype
+        dtype('uint32')
     """
     k = (key.high, key.low, key.high ^ key.low ^ jnp.uint32(_PARITY))
     x, y = _u32(high) + k[0], _u32(low) + k[1]
@@ -48,7 +55,14 @@ def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[Array, Array]:
 
 
 def stream(seed: ArrayLike, run: ArrayLike) -> Stream:
-    """The stream of run number ``run`` under ``seed``: both are unsigned and of 32 bits."""
+    """The stream of run number ``run`` under ``seed``: both are unsigned and of 32 bits.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> key.high.dtype
+        dtype('uint32')
+    """
     high, low = jnp.broadcast_arrays(_u32(seed), _u32(run))
     return Stream(high, low)
 
@@ -57,11 +71,27 @@ def substream(key: Stream, purpose: ArrayLike, index: ArrayLike = 0) -> Stream:
     """A stream of its own for one purpose, with all 64 bits of counter free again.
 
     The counter's top bit tells a derived key from a word, so a purpose below 2^31 serves both without a clash.
+    ``index`` numbers the streams of one purpose.
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> other = random.substream(key, 3)
+        >>> other.high.dtype
+        dtype('uint32')
     """
     return Stream(*block(key, _u32(purpose) | jnp.uint32(0x80000000), index))
 
 
 def words(key: Stream, purpose: ArrayLike, index: ArrayLike) -> tuple[Array, Array]:
-    """The pair of uint32 words number ``index`` drawn from ``key`` for ``purpose`` (below 2^31)."""
+    """The pair of uint32 words number ``index`` drawn from ``key`` for ``purpose`` (below 2^31).
+
+    Example:
+        >>> from jaxbandit import random
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> first, second = random.words(key, 1, 0)
+        >>> first.dtype
+        dtype('uint32')
+    """
     pair: tuple[Array, Array] = block(key, purpose, index)
     return pair

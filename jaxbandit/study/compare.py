@@ -41,6 +41,20 @@ def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: 
 
     Raises:
         BadInput: for a metric or a policy that is not in the data, a single policy, a single run, missing runs.
+
+    Example:
+        >>> import jaxbandit
+        >>> study = jaxbandit.Study.of(
+        ...     {
+        ...         "runs": 50,
+        ...         "problem": {"kind": "cleaning/synthetic", "entities": 1_000, "budget": 100},
+        ...         "policy": [{"kind": "ee", "t": [2, 3], "q": 0.667}],
+        ...     }
+        ... )
+        >>> results = jaxbandit.run_study(study, progress=False)
+        >>> (row,) = jaxbandit.paired_differences(results, "removed")
+        >>> row["policy"], row["params"]["against"], row["ci_low"] < row["mean"] < row["ci_high"]
+        ('ee t=2 q=0.667', 'ee t=3 q=0.667', True)
     """
     metric = _checked(data, metric)
     labels = [str(label) for label in data["policy"].values]
@@ -88,10 +102,24 @@ def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
 
     A policy is surely better than another where the interval of their difference (``paired_differences``) leaves out 0.
     ``best rank`` is 1 more than the policies that are surely better, ``worst rank`` the number of all less those that
-    are surely worse. With a probability of 95 % all true ranks are within their ranges.
+    are surely worse. With a probability of 95 % all true ranks are within their ranges. ``data`` and ``metric`` are
+    those of ``paired_differences``.
 
     Raises:
         BadInput: see ``paired_differences``.
+
+    Example:
+        >>> import jaxbandit
+        >>> study = jaxbandit.Study.of(
+        ...     {
+        ...         "runs": 50,
+        ...         "problem": {"kind": "cleaning/synthetic", "entities": 1_000, "budget": 100},
+        ...         "policy": [{"kind": "ee", "t": [2, 3], "q": 0.667}],
+        ...     }
+        ... )
+        >>> results = jaxbandit.run_study(study, progress=False)
+        >>> sorted(row["mean"] for row in jaxbandit.ranks(results, "removed"))
+        [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]
     """
     metric = _checked(data, metric)
     sign = _sign(data, metric)
@@ -223,8 +251,27 @@ def quantiles(data: "xr.Dataset", probabilities: Sequence[float], metric: str | 
     """Quantiles of a metric over runs, each with a 95 % interval between two order statistics (normal approximation of
     the binomial count below the quantile), None where there are too few runs for one.
 
+    Args:
+        data: what ``run_study`` or ``open_results`` gives.
+        probabilities: of the quantiles, each above 0 and below 1.
+        metric: the family's first where None.
+
     Raises:
         BadInput: for a probability outside (0, 1), and as ``paired_differences``.
+
+    Example:
+        >>> import jaxbandit
+        >>> study = jaxbandit.Study.of(
+        ...     {
+        ...         "runs": 50,
+        ...         "problem": {"kind": "cleaning/synthetic", "entities": 1_000, "budget": 100},
+        ...         "policy": [{"kind": "ee", "t": [2, 3], "q": 0.667}],
+        ...     }
+        ... )
+        >>> results = jaxbandit.run_study(study, progress=False)
+        >>> rows = jaxbandit.quantiles(results, [0.1, 0.9], "removed")
+        >>> rows[0]["metric"]
+        'removed, 0.1 quantile'
     """
     metric = _checked(data, metric)
     for probability in probabilities:

@@ -33,6 +33,19 @@ def plot(results: "Results", metric: str | None = None, x: str | None = None) ->
 
     Raises:
         BadInput: for a metric or a param that the results do not have, a folder without results, missing runs.
+
+    Example:
+        >>> import jaxbandit
+        >>> study = jaxbandit.Study.of(
+        ...     {
+        ...         "runs": 50,
+        ...         "problem": {"kind": "cleaning/synthetic", "entities": 1_000, "budget": 100},
+        ...         "policy": [{"kind": "ee", "t": [2, 3], "q": 0.667}],
+        ...     }
+        ... )
+        >>> results = jaxbandit.run_study(study, progress=False)
+        >>> jaxbandit.plot(results, metric="removed").axes[0].get_ylabel()
+        'false values removed'
     """
     from jaxbandit.study.canvas import draw
 
@@ -52,6 +65,19 @@ def table(results: "Results", metric: str | Sequence[str] = (), format: Format =
 
     Raises:
         BadInput: see ``plot``.
+
+    Example:
+        >>> import jaxbandit
+        >>> study = jaxbandit.Study.of(
+        ...     {
+        ...         "runs": 50,
+        ...         "problem": {"kind": "cleaning/synthetic", "entities": 1_000, "budget": 100},
+        ...         "policy": [{"kind": "ee", "t": [2, 3], "q": 0.667}],
+        ...     }
+        ... )
+        >>> results = jaxbandit.run_study(study, progress=False)
+        >>> print(jaxbandit.table(results, "removed", "csv").splitlines()[0])
+        policy,budget,t,q,metric,mean,ci_low,ci_high,runs
     """
     rows, _ = _known(results)
     names = [metric] if isinstance(metric, str) else metric

@@ -86,6 +86,16 @@ def experiment(
 
     What the objects are counts by their classes' names and their values, so that a folder of results belongs to them; a
     function that is changed is not noticed.
+
+    Example:
+        >>> from jaxbandit import cleaning, experiment, run_study
+        >>> problem = cleaning.synthetic(
+        ...     budget=100, entities=1_000, false_values=cleaning.uniform_false_values(0, 9), sc_pdf=cleaning.Uniform()
+        ... )
+        >>> share = {"share": lambda problem, answers: answers["removed"] / 100}
+        >>> study = experiment(problem, {"ee": cleaning.ee(3, 0.667)}, share, runs=20)
+        >>> run_study(study, progress=False)["share"].sizes["run"]
+        20
     """
     swept = _swept(sweep)
     made_by = _takes("problem", problem, swept) if callable(problem) and not hasattr(problem, "draw") else None
@@ -271,6 +281,19 @@ def run_study(
 
     Raises:
         BadInput: see ``jaxbandit.study.run.run``.
+
+    Example:
+        >>> import jaxbandit
+        >>> study = jaxbandit.Study.of(
+        ...     {
+        ...         "runs": 50,
+        ...         "problem": {"kind": "cleaning/synthetic", "entities": 1_000, "budget": 100},
+        ...         "policy": [{"kind": "ee", "t": [2, 3], "q": 0.667}],
+        ...     }
+        ... )
+        >>> results = jaxbandit.run_study(study, progress=False)
+        >>> results["removed"].sizes["run"]
+        50
     """
     with ExitStack() as held:
         tell = held.enter_context(shown(progress))

@@ -49,6 +49,16 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
 
     Raises:
         BadInput: for a family that does not exist, a name that the family has, an argument without such an annotation.
+
+    Example:
+        >>> from jaxbandit import cleaning, register_policy
+        >>> @register_policy("cleaning", "patient")
+        ... def patient(t: int = 5) -> cleaning.EE:
+        ...     "Explores for long."
+        ...     return cleaning.ee(t, 0.8)
+        ...
+        >>> patient().t.item()
+        5
     """
     known = families()
     if family not in known:

@@ -139,6 +139,20 @@ def open_results(path: Path | str) -> "xr.Dataset":
 
     Raises:
         BadInput: where there are no stored results.
+
+    Example:
+        >>> import jaxbandit, tempfile
+        >>> study = jaxbandit.Study.of(
+        ...     {
+        ...         "runs": 50,
+        ...         "problem": {"kind": "cleaning/synthetic", "entities": 1_000, "budget": 100},
+        ...         "policy": [{"kind": "ee", "t": [2, 3], "q": 0.667}],
+        ...     }
+        ... )
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = jaxbandit.run_study(study, folder, progress=False)
+        >>> sorted(jaxbandit.open_results(folder).data_vars)
+        ['cleans', 'effectiveness', 'finished', 'removed']
     """
     import xarray as xr
 

@@ -87,6 +87,20 @@ class Study:
         family: the family of the problem.
         tune: how ``jaxbandit tune`` searches, see ``jaxbandit.tuning``; ``run`` leaves it aside.
         implementation: of the policies, see ``simulate``.
+
+    Example:
+        >>> import jaxbandit
+        >>> study = jaxbandit.Study.of(
+        ...     {
+        ...         "runs": 50,
+        ...         "problem": {"kind": "cleaning/synthetic", "entities": 1_000, "budget": 100},
+        ...         "policy": [{"kind": "ee", "t": [2, 3], "q": 0.667}],
+        ...     }
+        ... )
+        >>> study
+        Study(cleaning/synthetic; ee; 50 runs, seed 0)
+        >>> len(study.configurations())
+        2
     """
 
     seed: int
@@ -377,10 +391,20 @@ class Study:
 
 
 def load(path: Path | str, counted: bool = True) -> Study:
-    """The study in a TOML file. ``counted``: see ``Study.of``.
+    r"""The study in a TOML file at ``path``. ``counted``: see ``Study.of``.
 
     Raises:
         BadInput: naming the file where it cannot be read or is no TOML, or else the first key that is wrong.
+
+    Example:
+        >>> import jaxbandit, tempfile
+        >>> from pathlib import Path
+        >>> file = Path(tempfile.mkdtemp()) / "study.toml"
+        >>> problem = "problem = { kind = 'cleaning/synthetic', budget = 100 }"
+        >>> lines = ["runs = 10", problem, "policy = [{ kind = 'ee' }]"]
+        >>> _ = file.write_text("\n".join(lines))
+        >>> jaxbandit.load_study(file)
+        Study(cleaning/synthetic; ee; 10 runs, seed 0)
     """
     path = Path(path)
     try:

@@ -24,7 +24,7 @@ try:
     import zarr
     from zarr.codecs import Crc32cCodec, ZstdCodec
 except ImportError:
-    raise SystemExit("jaxbandit: stored studies need more packages: pip install 'jaxbandit[lab]'") from None
+    raise ModuleNotFoundError("jaxbandit: stored studies need more packages: pip install 'jaxbandit[lab]'") from None
 
 from jaxbandit.study.summary import identity
 

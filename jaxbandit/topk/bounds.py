@@ -58,6 +58,11 @@ def sample_size(arms: int, want: int, epsilon: float, delta: float, *, constant:
 
     Raises:
         BadInput: for arguments out of range.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> round(topk.sample_size(100, 10, 0.1, 0.1))
+        12303
     """
     _checked(arms, want, delta)
     _above_0("epsilon", epsilon)
@@ -67,10 +72,16 @@ def sample_size(arms: int, want: int, epsilon: float, delta: float, *, constant:
 
 def regret_bound(arms: int, want: int, budget: float, delta: float, *, constant: float = 1.0) -> float:
     """The regret that is not exceeded with probability 1 - ``delta`` after ``budget`` pulls (above 0), times the root
-    of ``constant``: Theorem 4.3, and for K >= n/2 what Theorem 4.5 says. The inverse of ``sample_size``.
+    of ``constant``, for K = ``want`` of n = ``arms``: Theorem 4.3, and for K >= n/2 what Theorem 4.5 says. The inverse
+    of ``sample_size``.
 
     Raises:
         BadInput: for arguments out of range.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> round(topk.regret_bound(100, 10, 5_000, 0.1), 3)
+        0.157
     """
     _checked(arms, want, delta)
     _above_0("budget", budget)
@@ -92,13 +103,19 @@ def _hard(arms: int, want: int, epsilon: float, delta: float, least: int = 1) ->
 
 
 def lower_bound(arms: int, want: int, epsilon: float, delta: float, *, constant: float = 1.0) -> float:
-    """Expected pulls that any rule needs on some Bernoulli arms for a regret of at most ``epsilon`` with probability
-    1 - ``delta``, times ``constant`` of Omega(.): for K < n/2 Theorems 5.1 and 5.5 together (``lower_bound_accuracy``
-    and ``lower_bound_confidence``), from there on Theorem 5.6. It is ``sample_size``: OptMAI is optimal but for a
-    constant. The theorems are for ``epsilon`` and ``delta`` of at most 0.01, and K >= 10 where K < n/2.
+    """Expected pulls that any rule for ``want`` of ``arms`` needs on some Bernoulli arms for a regret of at most
+    ``epsilon`` with probability 1 - ``delta``, times ``constant`` of Omega(.): for K < n/2 Theorems 5.1 and 5.5
+    together (``lower_bound_accuracy`` and ``lower_bound_confidence``), from there on Theorem 5.6. It is
+    ``sample_size``: OptMAI is optimal but for a constant. The theorems are for ``epsilon`` and ``delta`` of at most
+    0.01, and K >= 10 where K < n/2.
 
     Raises:
         BadInput: for arguments out of these ranges.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> round(topk.lower_bound(100, 10, 0.01, 0.01))
+        1460517
     """
     if 2 * want < arms:
         _hard(arms, want, epsilon, delta, least=10)
@@ -111,8 +128,15 @@ def lower_bound(arms: int, want: int, epsilon: float, delta: float, *, constant:
 def lower_bound_accuracy(arms: int, want: int, epsilon: float, *, constant: float = 1.0) -> float:
     """n / epsilon^2 times ``constant`` of Omega(.): the same with a probability of 0.8 (Theorem 5.1).
 
+    n is ``arms`` and K is ``want``.
+
     Raises:
         BadInput: for an ``epsilon`` above 0.01 and K outside 10 ... n/2.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> round(topk.lower_bound_accuracy(100, 10, 0.01))
+        1000000
     """
     _hard(arms, want, epsilon, _SMALL, least=10)
     _above_0("constant", constant)
@@ -122,10 +146,16 @@ def lower_bound_accuracy(arms: int, want: int, epsilon: float, *, constant: floa
 def lower_bound_confidence(arms: int, want: int, epsilon: float, delta: float, *, constant: float = 1.0) -> float:
     """n ln(1/delta) / (epsilon^2 K) times ``constant`` of Omega(.), for K <= n/2 (Theorem 5.5).
 
-    With 1 / 20000 it is the bound that Lemma 5.4 states for rules that make no random choices.
+    n is ``arms`` and K is ``want``. With 1 / 20000 it is the bound that Lemma 5.4 states for rules that make no random
+    choices.
 
     Raises:
         BadInput: for ``epsilon`` or ``delta`` above 0.01 and K above n/2.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> round(topk.lower_bound_confidence(100, 10, 0.01, 0.01))
+        460517
     """
     _hard(arms, want, epsilon, delta)
     _above_0("constant", constant)

@@ -69,6 +69,11 @@ def sequential_halving(
 
     ``reuse``: judge by all rewards, else by the round's (as published); ``carry``: what a round leaves of its pulls
     goes to the next, else it is lost (as published).
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> int(topk.sequential_halving(100, 10, 5_000).want)
+        10
     """
     rounds = 0
     while want << rounds < arms:

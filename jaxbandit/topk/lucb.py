@@ -142,6 +142,11 @@ def lucb(
 
     Raises:
         BadInput: for parameters out of range.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> int(topk.lucb(10).want)
+        10
     """
     one_of(*RATES)("divergence", divergence)
     one_of(*ODD)("odd", odd)

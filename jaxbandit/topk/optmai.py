@@ -124,7 +124,7 @@ def optmai(
         beta: above 0.75 and below 1; a float is read as its shortest decimal.
         inflate: allot with Q' in the place of Q (section 6). No more than ``budget`` is ever spent.
         reuse: judge by all rewards of an arm (section 6), else by those of the round (Algorithms 2 and 3).
-        shares: how Q/|S| becomes whole, "carry", "floor" or "cumulative": see ``optmai_shares``.
+        shares: how ``Q/|S|`` becomes whole, "carry", "floor" or "cumulative": see ``optmai_shares``.
         accept: an arm that goes by its gap is accepted if its "rank" is at most K'; "kth": if its mean is at least the
             K'-th largest; "printed": at least the next one (Algorithm 3, line 6), which takes any arm that ties there.
             Ties in rank go to the lower arm.
@@ -135,6 +135,11 @@ def optmai(
 
     Raises:
         BadInput: for a beta out of range.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> int(topk.optmai(100, 10, 5_000).want)
+        10
     """
     exact = beta if isinstance(beta, Decimal) else Decimal(repr(float(beta)))
     if not Decimal("0.75") < exact < 1:

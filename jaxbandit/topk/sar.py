@@ -91,6 +91,11 @@ def sar(arms: int, want: int, budget: int, *, ties: str = "random") -> Sar:
     """SAR for ``want`` of ``arms`` arms with at most ``budget`` pulls.
 
     ``ties``: which of equal gaps goes first, that of the "lowest" arm or of a "random" one: see ``tie_order``.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> int(topk.sar(100, 10, 5_000).want)
+        10
     """
     share = np.diff([0, *phases(arms, budget)]) if arms > 1 else [0]
     return Sar(jnp.int32(want), jnp.asarray(share, jnp.int32), ties)

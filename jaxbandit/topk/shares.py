@@ -10,7 +10,13 @@ _DIGITS = Context(prec=50)
 
 
 def printed_beta() -> Decimal:
-    """beta of Algorithm 1, line 2: 3/4 e^0.2 = 0.9160..."""
+    """beta of Algorithm 1, line 2: 3/4 e^0.2 = 0.9160...
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> round(float(topk.printed_beta()), 4)
+        0.9161
+    """
     with localcontext(_DIGITS):
         return Decimal("0.75") * Decimal("0.2").exp()
 

@@ -64,5 +64,11 @@ class Uniform:
 
 
 def uniform(want: int, spread: bool = False) -> Uniform:
-    """Uniform sampling for ``want`` arms; see ``Uniform``."""
+    """Uniform sampling for ``want`` arms; ``spread``: see ``Uniform``.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> int(topk.uniform(10).want)
+        10
+    """
     return Uniform(jnp.int32(want), jnp.bool_(spread))

@@ -48,6 +48,18 @@ def tune(
     Raises:
         BadInput: naming the key that is wrong; where the policies have no value of the metric; where ``out`` is the
             folder of something else.
+
+    Example:
+        >>> import jaxbandit
+        >>> found = jaxbandit.tune(
+        ...     {
+        ...         "problem": {"kind": "cleaning/synthetic", "entities": 1_000, "budget": 100},
+        ...         "policy": [{"kind": "ee", "t": [2, 8], "q": 0.667}],
+        ...     },
+        ...     metric="removed", within=5, relative=False, most_runs=2_000, progress=False,
+        ... )
+        >>> found.verdict["verdict"] in ("best", "within", "undecided")
+        True
     """
     if not isinstance(study, Study):
         study = Study.of(study, counted=False)

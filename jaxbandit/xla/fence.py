@@ -148,7 +148,6 @@ def lane_by_lane(function: Callable[..., T]) -> Callable[..., T]:
 
 def _in_turn(function: Callable[..., T]) -> Callable[..., T]:
     """``lane_by_lane`` of a function that has nothing from around it."""
-
     plain = jax.custom_batching.custom_vmap(function)
 
     @plain.def_vmap

@@ -76,7 +76,6 @@ def packed(
         lane: a tree of arrays of any shape.
         shared: a tree of arrays that are the same for all lanes.
     """
-
     # Traced once, though ``in_turn`` is traced for one lane and for all.
     rows_of = jax.jit(function)
 

@@ -1,0 +1,57 @@
+"""Docstrings of public names: each parameter is in words, and each function has an example that runs."""
+
+import doctest
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxbandit.study import families, plugins
+
+sys.path.append(str(Path(__file__).parents[1] / "docs"))
+from reference_pages import MODULES, public
+
+sys.path.pop()
+NAMES = {
+    f"{module}.{name}": value
+    for module in MODULES
+    for name in public(importlib.import_module(module))
+    if callable(value := getattr(importlib.import_module(module), name))
+}
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What an example registers or writes is gone afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(families.FAMILIES, "cleaning", families.FAMILIES["cleaning"])
+    monkeypatch.setattr(plugins, "_registered", set(plugins._registered))
+
+
+def example(value: Any) -> bool:
+    """Whether there is one."""
+    return ">>>" in (value.__doc__ or "")
+
+
+@pytest.mark.parametrize("name", [name for name, value in NAMES.items() if example(value)])
+def test_examples(name: str) -> None:
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    (found,) = doctest.DocTestFinder(recurse=False).find(NAMES[name], name, module=False, globs={})
+    said: list[str] = []
+    runner.run(found, out=said.append)
+    assert not runner.failures, "".join(said)
+
+
+def test_every_function_is_described() -> None:
+    for name, value in NAMES.items():
+        doc = inspect.getdoc(value) or ""
+        assert len(doc.split("\n\n")[0].split()) >= 2, name
+        if inspect.isfunction(value):
+            assert example(value), name
+            for parameter in inspect.signature(value).parameters:
+                assert re.search(rf"\b{parameter}\b", doc), f"{name}: {parameter}"
