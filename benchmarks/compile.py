@@ -1,6 +1,6 @@
 """What the first call of each registered policy costs: the size of its program, and the CPU time to make it.
 
-    python -m benchmarks.compile [--out FILE.json] [--quick] [--only optmai topk/sar ...]
+    python -m benchmarks.compile [--out FILE.json] [--quick] [--only optmai topk/sar ...] [--note TEXT]
 
 Each policy makes two runs on a small problem of its family, twice, in a fresh process without a compilation cache.
 ``instructions`` counts those of XLA's optimized program. ``trace_s``, ``lower_s`` and ``compile_s`` are CPU-seconds of
@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
 
@@ -22,7 +22,7 @@ from benchmarks.common import ROOT, Row, facts, parser, save, table
 PROBLEMS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "cleaning": ("synthetic", {"budget": 1000}),
     "topk": ("bernoulli", {}),
-    "outliers": ("synthetic", {}),
+    "outliers": ("synthetic", {"budget": 100_000}),
     "extraction": ("people", {"budget": 50.0}),
 }
 """A problem of each family; the sizes of those of arms are in ``SIZES``."""
@@ -62,31 +62,44 @@ def _built(name: str, arms: int | None) -> tuple[Any, Any]:
     return setting.problem(), built
 
 
+def _timed(row: Row, key: str, function: Callable[[], Any]) -> Any:
+    """What the function returns; the CPU-seconds of all threads meanwhile are added to the row."""
+    start = time.process_time()
+    made = function()
+    row[key] = row.get(key, 0) + time.process_time() - start
+    return made
+
+
 def one(name: str, arms: int | None) -> Row:
     """The costs in this process, which has compiled nothing before."""
-    from jaxbandit import engine, simulate
+    from jaxbandit import jobs, simulate
+    from jaxbandit.devices import use_all_cores
 
+    use_all_cores()
     problem, policy = _built(name, arms)
     row: Row = {"policy": name, "arms": arms}
-    compiled = engine.compiled
+    compiled = jobs.compiled
 
-    def staged(*structure: Any) -> Any:
-        made: list[Any] = []
+    class Staged:
+        """A function of ``jax.jit`` whose stages are timed."""
 
-        def chunk(*arguments: Any) -> Any:
-            if not made:
-                made.append(compiled(*structure))
-                for stage in ("trace", "lower", "compile"):
-                    start = time.process_time()
-                    made.append(made[-1].trace(*arguments) if stage == "trace" else getattr(made[-1], stage)())
-                    row[f"{stage}_s"] = row.get(f"{stage}_s", 0) + time.process_time() - start
-                row["instructions"] = row.get("instructions", 0) + made[-1].as_text().count(" = ")
-            return made[-1](*arguments)
+        def __init__(self, *structure: Any) -> None:
+            self.__wrapped__ = compiled(*structure)
 
-        return chunk
+        def __call__(self, *arguments: Any) -> Any:
+            return self.__wrapped__(*arguments)
+
+        def lower(self, *arguments: Any) -> Any:
+            traced = _timed(row, "trace_s", lambda: self.__wrapped__.trace(*arguments))
+            self._lowered = _timed(row, "lower_s", traced.lower)
+            return self
+
+        def compile(self) -> None:
+            made = _timed(row, "compile_s", self._lowered.compile)
+            row["instructions"] = row.get("instructions", 0) + made.as_text().count(" = ")
 
     for call in ("first_s", "second_s"):
-        with mock.patch.object(engine, "compiled", staged if call == "first_s" else compiled):
+        with mock.patch.object(jobs, "compiled", Staged if call == "first_s" else compiled):
             start = time.process_time()
             simulate(problem, policy, runs=RUNS, progress=False)
             row[call] = time.process_time() - start
@@ -108,12 +121,13 @@ def main() -> None:
     """Measure, print a table, write JSON if asked to."""
     options = parser(__doc__)
     options.add_argument("--only", nargs="+", metavar="NAME", help="policies, or families, or both as topk/sar")
+    options.add_argument("--note", default="", help="what else is to be known of these numbers")
     options.add_argument("--process", type=json.loads, help="[name, arms]: measure in this process (for itself)")
     given = options.parse_args()
     if given.process:
         print(json.dumps(one(*given.process)))
         return
-    head = facts("compile", given.quick) | {"runs": RUNS}
+    head = facts("compile", given.quick) | {"runs": RUNS, "note": given.note}
     wanted = [name for name in names() if not given.only or {name, *name.split("/")} & {*given.only}]
     rows: list[Row] = []
     for name in wanted[:1] if given.quick else wanted:

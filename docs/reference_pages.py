@@ -226,6 +226,7 @@ def signature(app: Any, what: str, name: str, value: Any, options: Any, args: st
     """Types as the source has them, which are aliases that a reader knows, and of a dataclass its fields."""
     if dataclasses.is_dataclass(value):
         return f"({', '.join(each.name for each in dataclasses.fields(value) if each.init)})", None
+    value = inspect.unwrap(value) if callable(value) else value
     if not inspect.isfunction(value) or value.__name__ == "<lambda>":
         return None
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(value))).body

@@ -1,22 +1,25 @@
-"""The engine on the host: which configurations run together, on how many lanes, and what becomes of their answers."""
+"""The engine on the host: which configurations run together, and what becomes of their answers."""
 
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import fields, is_dataclass
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh
 
+from jaxbandit.ahead import Ahead, Program
 from jaxbandit.contract import briefly, inspect
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput, quoted
-from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, execution_of, lean
-from jaxbandit.lanes import AXIS, Cut, Lane, bytes_of, compiled, empty_lanes, shapes_of
+from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, lean
+from jaxbandit.jobs import Jobs
+from jaxbandit.lanes import AXIS, Cut
 from jaxbandit.progress import Progress, Status, shown
 
 _log = logging.getLogger("jaxbandit")
@@ -179,38 +182,53 @@ class Batch:
         self._most = _enough_steps(problems) if max_steps is None else max_steps
         self._groups = _groups(pairs)
 
+    def programs(self, which: Sequence[int], *, runs: int, lanes: int | None = None, room: int = 0) -> list[Program]:
+        """The programs that ``run`` takes, in their order."""
+        with briefly():
+            return [jobs.program() for jobs, _ in self._jobs(which, runs, 0, 0, lanes, room)]
+
     def run(
         self, which: Sequence[int], *, runs: int, seed: int, first_run: int = 0, lanes: int | None = None,
-        room: int = 0, progress: Progress | bool = False,
+        room: int = 0, progress: Progress | bool = False, ahead: Ahead | None = None,
     ) -> dict[str, np.ndarray]:  # fmt: skip
         """Answers of the configurations ``which``, in that order, as ``simulate`` has them.
 
         ``room``: runs of all configurations together that programs are made for, where there are fewer: calls with no
-        more than that share a program.
+        more than that share a program. ``ahead``: what compiles these programs, and others behind them.
         """
         results: dict[str, np.ndarray] = {}
         finished, total = 0, runs * len(which)
         place = {number: at for at, number in enumerate(which)}
-        with shown(progress, "compiling") as tell:
-            for cut, shared, knobs, members in self._groups:
-                rows = [row for row, member in enumerate(members) if member in place]
-                if not rows:
-                    continue
-                here = [leaf[jnp.asarray((rows + rows[:1] * len(members))[: len(leaf)])] for leaf in knobs]
+        with shown(progress, "compiling") as tell, ExitStack() as held:
+            if ahead is None:
+                ahead = held.enter_context(Ahead(self.programs(which, runs=runs, lanes=lanes, room=room)))
+            for jobs, members in self._jobs(which, runs, seed, first_run, lanes, room):
 
                 def report(done: int, doing: str, idle: int = 0, base: int = finished) -> None:
                     tell(Status(base + done, total, doing, idle))
 
                 with briefly():
-                    answers = _run_group(
-                        cut, shared, here, self._budgets, len(rows), self._mesh, runs, seed, first_run, self._most,
-                        lanes, room, report,
-                    )  # fmt: skip
-                at = [place[members[row]] for row in rows]
+                    answers = jobs.run(ahead, report)
+                at = [place[member] for member in members]
                 for name, values in answers.items():
                     results.setdefault(name, np.zeros((len(which), *values.shape[1:]), values.dtype))[at] = values
-                finished += runs * len(rows)
+                finished += runs * len(members)
         return results
+
+    def _jobs(
+        self, which: Sequence[int], runs: int, seed: int, first_run: int, lanes: int | None, room: int
+    ) -> Iterator[tuple[Jobs, list[int]]]:
+        """What runs together, and which configurations those are."""
+        wanted = set(which)
+        for cut, shared, knobs, members in self._groups:
+            rows = [row for row, member in enumerate(members) if member in wanted]
+            if rows:
+                # As many rows as the group has, so that all choices from it share a program.
+                here = [leaf[jnp.asarray((rows + rows[:1] * len(members))[: len(leaf)])] for leaf in knobs]
+                yield Jobs(
+                    cut, shared, here, self._budgets, self._mesh, len(rows), seed, first_run, runs, self._most, lanes,
+                    room,
+                ), [members[row] for row in rows]  # fmt: skip
 
 
 def _enough_steps(problems: Sequence[Any]) -> int:
@@ -242,114 +260,3 @@ def _checkpoints(given: Sequence[float], problems: Sequence[Any]) -> Array:
     if not np.array_equal(exact, np.asarray(given)):
         raise BadInput("checkpoints", list(given), f"budgets of the problem's type, {exact.dtype}")
     return jnp.asarray(exact)
-
-
-_JOBS_AT_ONCE, _ANSWER_BYTES = 1 << 24, 1 << 30
-_STATE_BYTES = {"cpu": 1 << 27}
-_CACHE_BYTES = {"cpu": 1 << 20}
-_VECTOR = 64
-
-
-class _Report(Protocol):
-    """Told between chunks: jobs that are done, what goes on, and steps since one of them ended."""
-
-    def __call__(self, done: int, doing: str, idle: int = 0) -> None: ...
-
-
-def _run_group(
-    cut: Cut, shared: list[Array], knobs: list[Array], checkpoints: Array, configurations: int, mesh: Mesh,
-    runs: int, seed: int, first_run: int, max_steps: int, lanes: int | None, room: int, report: _Report,
-) -> dict[str, np.ndarray]:  # fmt: skip
-    size = bytes_of(shapes_of(cut, shared, knobs, checkpoints)[1])
-    at_once = max(1, min(_JOBS_AT_ONCE, _ANSWER_BYTES // size) // configurations)
-    parts = []
-    for start in range(0, runs, at_once):
-        some = min(at_once, runs - start)
-        base = start * configurations
-
-        def onward(done: int, doing: str, idle: int = 0, base: int = base) -> None:
-            report(base + done, doing, idle)
-
-        while True:
-            try:
-                part = _run_jobs(
-                    cut, shared, knobs, checkpoints, configurations, mesh, some, seed, first_run + start, max_steps,
-                    lanes, room, onward,
-                )  # fmt: skip
-                break
-            except jax.errors.JaxRuntimeError as error:
-                lane, _ = shapes_of(cut, shared, knobs, checkpoints)
-                lanes = _fewer(error, lanes or _width(lane, cut.join(shared, knobs)[1], mesh))
-        parts.append(part)
-    return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
-
-
-def _fewer(error: Exception, lanes: int) -> int:
-    """Half of ``lanes``, where the error says that memory ran out."""
-    if "RESOURCE_EXHAUSTED" not in str(error) or lanes == 1:
-        raise error
-    _log.warning("jaxbandit: out of memory with %s lanes a device; going on with %s", f"{lanes:,}", f"{lanes // 2:,}")
-    return lanes // 2
-
-
-def _run_jobs(
-    cut: Cut, shared: list[Array], knobs: list[Array], checkpoints: Array, configurations: int, mesh: Mesh,
-    runs: int, seed: int, first_run: int, max_steps: int, lanes: int | None, room: int, report: _Report,
-) -> dict[str, np.ndarray]:  # fmt: skip
-    report(0, "compiling")
-    jobs, devices = configurations * runs, mesh.size
-    # Room for a power of two of answers, so that few numbers of runs are compiled for.
-    likely = max(jobs, room)
-    per_device = 1 << (-(-likely // devices) - 1).bit_length()
-    lane, answers = shapes_of(cut, shared, knobs, checkpoints)
-    if "endless" in answers:
-        raise BadInput("answer", "endless", "another name; this is what `simulate` calls runs that do not end")
-    _, policy = cut.join(shared, knobs)
-    width = min(lanes or _even(_width(lane, policy, mesh), -(-likely // devices), per_device), per_device)
-    carry = jax.device_put(
-        empty_lanes(lane, answers, width, per_device, devices), NamedSharding(mesh, PartitionSpec(AXIS))
-    )
-    stride = execution_of(policy).stride
-    chunk = compiled(cut, mesh, stride)
-    most_rounds = np.int32(min(-(-max_steps // stride), 2**31 - 1))
-    numbers = (np.uint32(seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_rounds)
-    rounds, done, idle = 8, 0, 0
-    while True:
-        carry = chunk(*carry, shared, knobs, checkpoints, *numbers, np.int32(rounds))
-        report(done, "running", idle)
-        queue = carry[1]
-        upcoming, waiting = np.asarray(queue.next), np.asarray(queue.open)
-        issued = np.minimum(-(-(upcoming - np.arange(devices)) // devices), per_device).sum()
-        before, done = done, int(max(0, min(jobs, issued) - waiting.sum()))
-        idle = idle + rounds * stride if done == before else 0
-        report(done, "running", idle)
-        if not waiting.any() and (upcoming >= jobs).all():
-            break
-        rounds = min(2 * rounds, 256)
-    return {
-        name: np.asarray(values)
-        .reshape(devices, per_device, *values.shape[1:])
-        .swapaxes(0, 1)
-        .reshape(-1, *values.shape[1:])[:jobs]
-        .reshape(configurations, runs, *values.shape[1:])
-        for name, values in (queue.answers | {"endless": queue.endless}).items()
-    }
-
-
-def _width(lane: Lane, policy: Policy, mesh: Mesh) -> int:
-    platform, execution = mesh.devices.flat[0].platform, execution_of(policy)
-    room = _STATE_BYTES.get(platform, 1 << 33)
-    if execution.in_cache:
-        room = _CACHE_BYTES.get(platform, room) * execution.in_cache
-    most = execution.most_lanes if platform == "cpu" else 1 << 16
-    return max(1, min(most, room // max(bytes_of(lane), execution.step_bytes)))
-
-
-def _even(most: int, jobs: int, room: int) -> int:
-    """At most ``most`` lanes: where they serve few times, as many as leave few idle the last time; whole vectors.
-
-    It depends on ``jobs`` through how often they serve alone, as each width is compiled.
-    """
-    times = -(-jobs // most)
-    width = most if times > 4 else min(most, -(-room // times))
-    return width // _VECTOR * _VECTOR or width

@@ -17,7 +17,7 @@ class Status(NamedTuple):
 
     Attributes:
         done, of: runs, counted over configurations.
-        doing: what goes on, as "compiling ee (2 of 6)".
+        doing: what goes on, as "compiling 3 of 5 programs" or "running ee (2 of 6)".
         idle: steps that the runs at hand have made since one of them ended.
         widest: half of the widest 95 % interval of the metric that is drawn or waited for, as far as this process has
             seen runs.
@@ -38,60 +38,48 @@ Progress = Callable[[Status], None]
 _TICK = 1.0
 _FIRST_LINE, _NEXT_LINE = 10.0, 30.0
 _WORTH_A_WORD = 5.0
-_COMPILED_BEFORE = 0.02
-"""Seconds that a program takes at most that this process has compiled before."""
 _COUNTED = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}{postfix}]"
 _UNCOUNTED = "{desc}{postfix}"
 
 
 @dataclass
 class Clock:
-    """A guess of the time that is left in work that goes policy by policy, each of which compiles programs and runs.
+    """A guess of the time that runs still take, in work that goes policy by policy.
 
-    What still has to compile takes as long as a program did so far, and a run of a policy that has not run yet as long
-    as those of the others.
+    A run of a policy that has not run yet takes as long as those of the others.
     """
 
-    _compiled: list[float] = field(default_factory=list)
+    running: float = 0.0
+    """Seconds that runs have taken so far."""
     _rates: list[float] = field(default_factory=list)
-    _programs: int = 0
     _runs: int = 0
-    _ahead: tuple[int, int] = 0, 0
+    _later: int = 0
     _done: int = 0
-    _compiling: bool = False
+    _before: float = 0.0
     _since: float | None = None
-    _spent: dict[bool, float] = field(default_factory=lambda: {True: 0.0, False: 0.0})
-    """Seconds of the program that compiles, and of the policy's runs so far."""
+    """When runs were last seen to go on; None while they wait for a program."""
 
-    def begin(self, programs: int, runs: int, ahead: tuple[int, int] = (0, 0)) -> None:
-        """A policy begins with so many programs to compile and runs to make; ``ahead``: those of all that follow."""
+    def begin(self, runs: int, later: int = 0) -> None:
+        """A policy begins with so many runs to make, and so many ``later`` of those that follow."""
         self.tell(False, self._done)
         if self._done:
-            self._rates.append(self._spent[False] / self._done)
-        self._programs, self._runs, self._ahead = programs, runs, ahead
-        self._done, self._since, self._spent = 0, time.monotonic(), {True: 0.0, False: 0.0}
+            self._rates.append((self.running - self._before) / self._done)
+        self._runs, self._later, self._done, self._before = runs, later, 0, self.running
 
-    def tell(self, compiling: bool, done: int) -> None:
-        """A program compiles, or else runs, from now on; ``done`` of the policy's runs are done."""
+    def tell(self, running: bool, done: int) -> None:
+        """Runs go on from now, or not; ``done`` of the policy's are done."""
         now = time.monotonic()
-        self._spent[self._compiling] += now - (now if self._since is None else self._since)
-        if self._compiling and not compiling and self._programs and self._spent[True] > _COMPILED_BEFORE:
-            self._programs -= 1
-            self._compiled.append(self._spent[True])
-        if compiling != self._compiling:
-            self._spent[True] = 0.0
-        self._compiling, self._done, self._since = compiling, done, now
+        self.running += 0.0 if self._since is None else now - self._since
+        self._since, self._done = now if running else None, done
 
     def left(self) -> float:
-        """Seconds; NaN where there is nothing to guess by: no program has compiled yet, or no run is done."""
-        own = [self._spent[False] / self._done] if self._done else []
-        to_compile, to_run = self._programs + self._ahead[0], self._runs - self._done
+        """Seconds; NaN where there is nothing to guess by, as no run is done."""
+        own = [(self.running - self._before) / self._done] if self._done else []
         rates = [*self._rates, *own]
-        if not rates or (to_compile and not self._compiled):
+        if not rates:
             return math.nan
-        usual, program = sum(rates) / len(rates), sum(self._compiled) / max(1, len(self._compiled))
-        compiling = max(to_compile * program - self._spent[True], self._ahead[0] * program)
-        return compiling + to_run * (own or [usual])[0] + self._ahead[1] * usual
+        usual = sum(rates) / len(rates)
+        return (self._runs - self._done) * (own or [usual])[0] + self._later * usual
 
 
 @contextmanager

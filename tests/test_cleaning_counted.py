@@ -16,7 +16,7 @@ from jax import Array
 from scipy import special, stats
 
 from jaxbandit import cleaning
-from jaxbandit import engine as engine_module
+from jaxbandit import jobs as jobs_module
 from jaxbandit.cleaning.family import POLICIES, PROBLEMS, Setting
 from jaxbandit.cleaning.fast import crowd
 from jaxbandit.cleaning.fast.alike import UNKNOWN, VISITS, Alias, alias, moments, tables_for, unpack
@@ -46,9 +46,9 @@ UNIFORM = Beta(1, 1)
 def leaping(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Even few ticks are drawn many at once."""
     monkeypatch.setattr(crowd, "_LEAST", 1)
-    engine_module.compiled.cache_clear()
+    jobs_module.compiled.cache_clear()
     yield
-    engine_module.compiled.cache_clear()
+    jobs_module.compiled.cache_clear()
 
 
 def unpaired(**changes: Any) -> Setting:
@@ -260,13 +260,13 @@ def test_checkpoints_do_not_bend_the_law(kind: Any) -> None:
 
 def test_a_sweep_compiles_once(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over sc-pdfs, distributions of r, entities and budgets, up to the size of the tables."""
-    original, chunks = engine_module.compiled, {}
+    original, chunks = jobs_module.compiled, {}
 
     def noted(*key: Any) -> Any:
         chunks[key] = original(*key)
         return chunks[key]
 
-    monkeypatch.setattr(engine_module, "compiled", noted)
+    monkeypatch.setattr(jobs_module, "compiled", noted)
 
     def compilations() -> int:
         return sum(chunk._cache_size() for chunk in chunks.values())

@@ -19,7 +19,7 @@ import jaxbandit
 from jaxbandit import BadInput, cli, experiment, open_results, paired_differences, quantiles, ranks, run_study
 from jaxbandit.registry import Metric
 from jaxbandit.study import canvas, families, folder, picture
-from jaxbandit.study.compare import besides, leaders
+from jaxbandit.study.compare import besides, leaders, worth_of_pairs
 from jaxbandit.study.report import report
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
@@ -65,6 +65,18 @@ def test_differences_are_paired_and_hold_together() -> None:
     assert against[0]["ci_high"] < rows[0]["ci_high"]  # fewer comparisons
     wide = paired_differences(dataset(values, stop={"metric": "m"}))
     assert wide[0]["ci_low"] < rows[0]["ci_low"]
+
+
+def test_what_pairs_are_worth() -> None:
+    rng = np.random.default_rng(0)
+    shared, noise = rng.normal(size=(2, 1, 20_000))
+    close = dataset({"a": shared, "b": shared + 0.5 * noise, "c": shared + 1.0})
+    # Of a and b: 0.25 of 1 + 1.25. Of a and c: nothing of 2. Of b and c: as a and b.
+    assert "is 0.00 to 0.11 times that of runs that share nothing" in str(worth_of_pairs(close))
+    apart = worth_of_pairs(dataset({"a": shared, "b": noise}))
+    assert "is 1.00 times" in str(apart)
+    assert worth_of_pairs(dataset({"a": np.ones((1, 9)), "b": np.zeros((1, 9))})) is None
+    assert worth_of_pairs(dataset({"a": shared, "b": np.full((1, 20_000), np.nan)})) is None
 
 
 def test_intervals_of_differences_miss_together_in_one_study_of_twenty() -> None:
@@ -244,7 +256,8 @@ def test_the_command_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cli.main(["run", str(study), "--out", out]) == 0
     capsys.readouterr()
     assert cli.main(["compare", out]) == 0
-    shown = capsys.readouterr().out
+    shown, said = capsys.readouterr()
+    assert "policies are compared in pairs of runs that share a number" in said
     assert "worst rank" in shown
     assert "heads difference" in shown
     assert cli.main(["compare", out, "--quantiles", "0.1", "0.9", "--metric", "thrown", "--format", "markdown"]) == 0

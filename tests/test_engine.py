@@ -15,8 +15,11 @@ from jax import Array
 
 from jaxbandit import BadInput, Execution, simulate
 from jaxbandit import engine as engine_module
+from jaxbandit import jobs as jobs_module
 from jaxbandit.cleaning import EE, Normal, Uniform, ee, epsilon_greedy, of_table, synthetic, uniform_false_values
 from jaxbandit.cleaning.family import POLICIES, Setting
+from jaxbandit.jobs import Jobs
+from jaxbandit.lanes import bytes_of, shapes_of
 from jaxbandit.progress import Status
 from tests import toy
 
@@ -102,16 +105,15 @@ def test_wrong_checkpoints(wrong: list[int]) -> None:
 
 def test_out_of_memory_halves_the_lanes(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     whole = simulate(problem(), ee(2, 0.5), runs=40)
-    original, widths = engine_module._run_jobs, []
+    original, widths = Jobs._run_on, []
 
-    def small(*given: Any) -> Any:
-        lanes = given[-3]
-        widths.append(lanes)
-        if lanes is None or lanes > 16:
+    def small(jobs: Jobs, size: Any, *given: Any) -> Any:
+        widths.append(size.lanes)
+        if size.lanes > 16:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
-        return original(*given)
+        return original(jobs, size, *given)
 
-    monkeypatch.setattr(engine_module, "_run_jobs", small)
+    monkeypatch.setattr(Jobs, "_run_on", small)
     assert same(whole, simulate(problem(), ee(2, 0.5), runs=40, lanes=64))
     assert widths == [64, 32, 16]
     assert "out of memory with 64 lanes a device; going on with 32" in caplog.text
@@ -120,7 +122,7 @@ def test_out_of_memory_halves_the_lanes(monkeypatch: pytest.MonkeyPatch, caplog:
     def broken(*given: Any) -> Any:
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    monkeypatch.setattr(engine_module, "_run_jobs", broken)
+    monkeypatch.setattr(Jobs, "_run_on", broken)
     with pytest.raises(jax.errors.JaxRuntimeError):
         simulate(problem(), ee(2, 0.5), runs=40)
 
@@ -201,21 +203,21 @@ def test_devices_and_x64_change_nothing(tmp_path: Any) -> None:
 
 
 def compilations() -> int:
-    return sum(chunk._cache_size() for chunk in (engine_module.compiled(*key) for key in _COMPILED))
+    return sum(chunk._cache_size() for chunk in (jobs_module.compiled(*key) for key in _COMPILED))
 
 
 _COMPILED: list[Any] = []
 
 
 def test_a_sweep_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = engine_module.compiled
+    original = jobs_module.compiled
 
     def noted(*key: Any) -> Any:
         if key not in _COMPILED:
             _COMPILED.append(key)
         return original(*key)
 
-    monkeypatch.setattr(engine_module, "compiled", noted)
+    monkeypatch.setattr(jobs_module, "compiled", noted)
     simulate(problem(), ee(2, 0.5), runs=64)
     before = compilations()
     for t in range(1, 8):
@@ -244,7 +246,7 @@ def test_strict_types() -> None:
 def test_progress_ends_with_all() -> None:
     seen: list[Status] = []
     simulate(problem(), [ee(1, 1.0), ee(2, 1.0)], runs=30, progress=seen.append)
-    assert [status.doing for status in seen[:2]] == ["compiling", "running"]
+    assert list(dict.fromkeys(status.doing for status in seen)) == ["compiling", "running"]
     assert (seen[-1].done, seen[-1].of) == (60, 60)
     assert [status.done for status in seen] == sorted(status.done for status in seen)
 
@@ -289,7 +291,7 @@ def test_bad_problems_and_policies(field: str, make: Any) -> None:
 def test_a_lane_of_ee_does_not_grow_with_the_entities() -> None:
     def size(entities: int) -> int:
         cut, shared, knobs, _ = engine_module._groups([(problem(entities=entities), ee(3, 0.667))])[0]
-        return engine_module.bytes_of(engine_module.shapes_of(cut, shared, knobs, np.zeros(0, np.int32))[0])
+        return bytes_of(shapes_of(cut, shared, knobs, np.zeros(0, np.int32))[0])
 
     assert size(10) == size(100_000_000) < 128
     assert isinstance(ee(1, 0.5), EE)

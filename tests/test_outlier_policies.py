@@ -236,6 +236,16 @@ def test_ib_is_its_oracle() -> None:
     compare(policy, lambda reward, k: oracles.ib(reward, N, k, delta, sigma=sigma, cap=CAP), 5, ends=False)
 
 
+def test_ib_walks_on_where_bounds_are_all_but_level() -> None:
+    """Arms of equal means have upper bounds that float32 does not tell apart: a step must not end at each pull."""
+    cap, steps = 1_000_000, [0]
+    problem = arms([0.4] * (N - 1) + [0.9], cap)
+    rule = IB(interval("bounded", 0.1, 1.3), Twofold.of(0.5))
+    answers = simulate(problem, rule, runs=1, progress=lambda status: steps.append(status.idle))
+    assert answers["pulls"].tolist() == [[cap]]
+    assert max(steps) < cap / 32
+
+
 def gold_policy(name: str, eps: float, largest: int, enough: int, at_once: bool) -> GOLD:
     return GOLD(interval(name, 0.1), Twofold.of(factor(eps)), jnp.int32(largest), jnp.int32(enough), jnp.bool_(at_once))
 

@@ -250,6 +250,11 @@ def test_position_is_a_bijection(size: int) -> None:
     assert (np.sort(walk(size)[:size]) == np.arange(size)).all()
 
 
+@pytest.mark.parametrize("size", [1, 2, 7, 33, 1000])
+def test_permuted_is_every_position(size: int) -> None:
+    assert (random.permuted(KEY, 6, size) == random.position(KEY, 6, jnp.arange(size), size)).all()
+
+
 def test_position_of_the_largest_size() -> None:
     index = jnp.concatenate([jnp.arange(50_000), INT_MAX - 1 - jnp.arange(50_000)])
     x = np.asarray(jax.jit(random.position)(KEY, 6, index, INT_MAX))

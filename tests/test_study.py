@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxbandit import cli
+from jaxbandit.engine import Batch
 from jaxbandit.errors import BadInput
 from jaxbandit.progress import Status
 from jaxbandit.study import canvas, families, folder, picture
@@ -198,13 +199,13 @@ def test_a_study_can_be_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """More runs, policies and swept values, in any order: what is there is kept, and the rest has the same bits."""
     run(Study.of(mapping(runs=20, policy=[{"kind": "best"}], sweep={"budget": [30]})), tmp_path / "grown")
     computed: list[int] = []
-    original = running._compute
+    original = Batch.run
 
-    def counted(problems: Any, policies: Any, seed: int, first: int, runs: int, *rest: Any) -> Any:
-        computed.append(runs * len(policies))
-        return original(problems, policies, seed, first, runs, *rest)
+    def counted(batch: Batch, which: Any, *, runs: int, **rest: Any) -> Any:
+        computed.append(runs * len(which))
+        return original(batch, which, runs=runs, **rest)
 
-    monkeypatch.setattr(running, "_compute", counted)
+    monkeypatch.setattr(Batch, "run", counted)
     for changes, new in (
         ({"runs": 20, "sweep": {"budget": [30]}, "policy": [{"kind": "best"}]}, 0),
         ({"runs": 60, "sweep": {"budget": [5, 30]}, "policy": [{"kind": "best"}]}, 40 + 60),

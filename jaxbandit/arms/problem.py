@@ -20,7 +20,7 @@ from jaxbandit.contract import Used, brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Quantiles
-from jaxbandit.random import position, words
+from jaxbandit.random import permuted, words
 from jaxbandit.random.stream import Stream, substream
 from jaxbandit.random.trials import UNITS
 from jaxbandit.xla.batch import over_lanes
@@ -120,8 +120,7 @@ class Given:
 
     def draw(self, key: Stream) -> tuple[Array, Array]:
         """The means and the rows of a run's arms."""
-        arms = jnp.arange(self.arms, dtype=jnp.int32)
-        rows = position(key, ORDER, arms, self.arms) if self.shuffled else arms
+        rows = permuted(key, ORDER, self.arms) if self.shuffled else jnp.arange(self.arms, dtype=jnp.int32)
         return self.means[rows], rows
 
 

@@ -4,7 +4,9 @@ Tables go to stdout, all else to stderr. Bad input is one line there and exit st
 143. JAX and Matplotlib are imported once the arguments are known to be right. Each verb has a module of its own.
 """
 
+import os
 import sys
+import threading
 from collections.abc import Sequence
 
 from jaxbandit.cli import interruption
@@ -23,7 +25,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     status = program.run(sys.argv[1:] if argv is None else list(argv))
     if argv is None:
         interruption.over()
+        _leave_compilers(status)
     return status
+
+
+def _leave_compilers(status: int) -> None:
+    """Ends the process if it failed while programs compile, for which Python would wait."""
+    if status and any(thread.name.startswith("jaxbandit-compiler") for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 __all__ = ["main"]

@@ -44,6 +44,8 @@ class Compare:
         elif compare.in_pairs(data) or self.differences or self.baseline is not None:
             differences = compare.paired_differences(data, self.metric, self.baseline)
             tables = [compare.ranks(data, self.metric), differences]
+            if worth := compare.worth_of_pairs(data, self.metric):
+                say(worth)
             say("the intervals of the differences hold together, all with 95 %, so each is wider than one alone")
         else:
             tables = [compare.by_rank(compare.ranks(data, self.metric)), compare.leaders(data, self.metric)]

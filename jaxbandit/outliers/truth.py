@@ -21,7 +21,7 @@ from jaxbandit.arms.problem import MEAN, ORDER, Drawn, Given
 from jaxbandit.laws import Normal, Quantiles
 from jaxbandit.outliers.definitions import Sizes, k_sigma_outliers, outlier_groups, robust_outliers
 from jaxbandit.outliers.twofold import Twofold, in_float64
-from jaxbandit.random import position, words
+from jaxbandit.random import permuted, words
 from jaxbandit.random.draws import wide_product
 from jaxbandit.random.stream import Stream, stream, substream
 from jaxbandit.random.trials import UNITS
@@ -184,7 +184,7 @@ class Mixture:
         low = (self.quantiles.draw(near) >> jnp.uint32(8)).astype(jnp.int32)
         width = round(UNITS / 5)
         high = UNITS - width + wide_product(far, jnp.full_like(far, width))[0].astype(jnp.int32)
-        return jnp.where(position(key, OUTLYING, arm, self.arms) < self.outlying, high, low), arm
+        return jnp.where(permuted(key, OUTLYING, self.arms) < self.outlying, high, low), arm
 
 
 @jax.tree_util.register_dataclass
@@ -213,7 +213,7 @@ class Injected:
         """See ``Source``."""
         n = self.arms
         arm = jnp.arange(n, dtype=jnp.int32)
-        outlier = position(key, OUTLYING, arm, n) < self.outlying
+        outlier = permuted(key, OUTLYING, n) < self.outlying
         value = (words(key, MEAN, arm)[0] >> jnp.uint32(8)).astype(jnp.int32)
         normal = ~outlier
         other, own = value[:, None], value[None, :]

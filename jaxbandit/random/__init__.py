@@ -11,7 +11,7 @@ from jaxbandit.random.draws import (
     thresholds,
     uniform,
 )
-from jaxbandit.random.permutation import position
+from jaxbandit.random.permutation import permuted, position
 from jaxbandit.random.race import LONGEST_RACE, UNLIMITED, race, race_on_tape
 from jaxbandit.random.stream import Stream, block, stream, substream, words
 
@@ -27,6 +27,7 @@ __all__ = [
     "geometric",
     "integers",
     "negative_binomial",
+    "permuted",
     "position",
     "race",
     "race_on_tape",

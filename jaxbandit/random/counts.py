@@ -1,6 +1,6 @@
 """The number of successes in n trials (binomial) and of failures before r successes (negative binomial).
 
-Small means are inverted: one word, a chain of probabilities, no loop. Others go by Hörmann's transformed rejection
+Small means are inverted: one word, a chain of probabilities. Others go by Hörmann's transformed rejection
 ("The generation of binomial random variates", J. Stat. Comput. Simul. 46, 1993) with two changes that keep it right
 up to 2^31 trials in float32. The proposal is a cell of 2^s integers, and bits of a word choose within the cell, so
 no float has to tell large integers apart. The acceptance compares with Stirling's form of the probability, whose
@@ -13,6 +13,7 @@ does so or not depending on what surrounds them. The same address must give the 
 from collections.abc import Callable
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
@@ -25,6 +26,7 @@ _FEW = 8
 """Up to this many exponentials are added for a gamma variate."""
 _REACH = 37
 """Terms of the inverted chain: with a mean of 10, less than 5e-11 lies beyond."""
+_INVERSES = np.array([1 / max(k, 1) for k in range(_REACH + 1)], np.float32)
 
 
 def pinned(product: Array) -> Array:
@@ -64,18 +66,21 @@ def _stirling(y: Array) -> Array:
     return (-1 / 24) / (y + 0.05818695 / (y + 0.22763125 / (y + 0.17502707 / y)))
 
 
-def _inverted(word: Array, start: Array, ratio: Callable[[int], Array], mode: Array) -> Array:
-    """The quantile at ``word`` of a law with P(0) = ``start`` and P(k) = P(k - 1) ``ratio``(k).
+def _inverted(todo: Array, word: Array, start: Array, ratio: Callable[[Array, Array], Array], mode: Array) -> Array:
+    """The quantile at ``word`` of a law with P(0) = ``start`` and P(k) = P(k - 1) ``ratio``(k, 1 / k), where to do.
 
     Probabilities are multiplied as floats, then added as integers in units of 2^-30. What their rounding leaves
     over goes to the mode: at the end of the chain it would be an outlier.
     """
-    term, rest = start * jnp.float32(2**30), (word >> jnp.uint32(2)).astype(jnp.int32)
-    count = jnp.zeros_like(rest)
-    for k in range(1, _REACH + 1):
+
+    def more(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        k, term, rest, count = state
         rest = rest - term.astype(jnp.int32)
-        count = count + (rest >= 0).astype(jnp.int32)
-        term = term * ratio(k)
+        return k + 1, term * ratio(k, jnp.asarray(_INVERSES)[k]), rest, count + (rest >= 0).astype(jnp.int32)
+
+    rest = jnp.where(todo, (word >> jnp.uint32(2)).astype(jnp.int32), -1)
+    first = jnp.int32(1), start * jnp.float32(2**30), rest, jnp.zeros_like(rest)
+    *_, count = lax.while_loop(lambda state: (state[0] <= _REACH) & jnp.any(state[2] >= 0), more, first)
     return jnp.where(count < _REACH, count, mode)
 
 
@@ -163,8 +168,9 @@ def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p:
     trials = n.astype(jnp.float32)
     odds = rare / (1 - rare)
     start = jnp.exp(pinned(trials * jnp.log1p(-rare)))
+    todo = trials * rare >= _INVERTED
     small = _inverted(
-        word, start, lambda k: odds * jnp.float32(1 / k) * jnp.maximum(n - (k - 1), 0).astype(jnp.float32), whole
+        ~todo, word, start, lambda k, part: odds * part * jnp.maximum(n - (k - 1), 0).astype(jnp.float32), whole
     )
 
     def weight(offset: Array) -> Array:
@@ -175,7 +181,6 @@ def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p:
         exponent = _deviance(y, mean, excess) + _deviance(z, other, -excess) + (_stirling(y) + _stirling(z))
         return jnp.where(inside, jnp.exp(-exponent), 0)
 
-    todo = trials * rare >= _INVERTED
     spread = jnp.sqrt(mean * (1 - rare))
     large = whole + _rejected(substream(key, purpose, index), todo, part, rare, spread, weight)
     count = jnp.where(todo, large, small)
@@ -186,7 +191,8 @@ def _poisson(key: Stream, word: Array, mean: Array) -> Array:
     """int32, Poisson of ``mean`` (float32, below 2^31), at most 2^31 - 1: the binomial's limit, term by term."""
     whole = jnp.floor(mean).astype(jnp.int32)
     part = mean - jnp.floor(mean)
-    small = _inverted(word, jnp.exp(-mean), lambda k: mean * jnp.float32(1 / k), whole)
+    todo = mean >= _INVERTED
+    small = _inverted(~todo, word, jnp.exp(-mean), lambda _, part: mean * part, whole)
 
     def weight(offset: Array) -> Array:
         excess = offset.astype(jnp.float32) + (0.5 - part)
@@ -194,7 +200,6 @@ def _poisson(key: Stream, word: Array, mean: Array) -> Array:
         y = jnp.where(inside, whole.astype(jnp.float32) + offset.astype(jnp.float32), 0) + 0.5
         return jnp.where(inside, jnp.exp(-(_deviance(y, mean, excess) + _stirling(y))), 0)
 
-    todo = mean >= _INVERTED
     offset = _rejected(key, todo, part, jnp.zeros_like(mean), jnp.sqrt(mean), weight)
     return jnp.where(todo, whole + jnp.minimum(offset, LARGEST - whole), small)
 

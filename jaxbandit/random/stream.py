@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -26,11 +27,11 @@ class Stream(NamedTuple):
     low: Array
 
 
-def _u32(value: ArrayLike) -> Array:
-    return jnp.asarray(value).astype(jnp.uint32)
+def _u32(value: ArrayLike) -> Array | np.ndarray:
+    # A number of the host needs no operation on a device.
+    return (value if isinstance(value, Array) else np.asarray(value)).astype(np.uint32)
 
 
-@jax.jit
 def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[Array, Array]:
     """Two words of 32 bits at the counter (``high``, ``low``) under ``key``: threefry2x32, 20 rounds.
 
@@ -43,14 +44,21 @@ def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[Array, Array]:
         >>> first.dtype
         dtype('uint32')
     """
-    k = (key.high, key.low, key.high ^ key.low ^ jnp.uint32(_PARITY))
-    x, y = _u32(high) + k[0], _u32(low) + k[1]
+    found: tuple[Array, Array] = _threefry(*key, _u32(high), _u32(low))
+    return found
+
+
+@jax.jit
+def _threefry(first: Array, second: Array, high: Array, low: Array) -> tuple[Array, Array]:
+    """A function of its own, so that JAX traces it once; XLA writes it out where it is called."""
+    k = first, second, first ^ second ^ np.uint32(_PARITY)
+    x, y = high + k[0], low + k[1]
     for group in range(5):
         for turn in _ROTATIONS[group % 2]:
             x = x + y
-            y = ((y << jnp.uint32(turn)) | (y >> jnp.uint32(32 - turn))) ^ x
+            y = ((y << np.uint32(turn)) | (y >> np.uint32(32 - turn))) ^ x
         x = x + k[(group + 1) % 3]
-        y = y + k[(group + 2) % 3] + jnp.uint32(group + 1)
+        y = y + (k[(group + 2) % 3] + np.uint32(group + 1))
     return x, y
 
 
@@ -63,7 +71,7 @@ def stream(seed: ArrayLike, run: ArrayLike) -> Stream:
         >>> key.high.dtype
         dtype('uint32')
     """
-    high, low = jnp.broadcast_arrays(_u32(seed), _u32(run))
+    high, low = jnp.broadcast_arrays(jnp.asarray(_u32(seed)), jnp.asarray(_u32(run)))
     return Stream(high, low)
 
 
@@ -80,7 +88,7 @@ def substream(key: Stream, purpose: ArrayLike, index: ArrayLike = 0) -> Stream:
         >>> other.high.dtype
         dtype('uint32')
     """
-    return Stream(*block(key, _u32(purpose) | jnp.uint32(0x80000000), index))
+    return Stream(*block(key, _u32(purpose) | np.uint32(0x80000000), index))
 
 
 def words(key: Stream, purpose: ArrayLike, index: ArrayLike) -> tuple[Array, Array]:

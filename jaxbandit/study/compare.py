@@ -1,6 +1,7 @@
 """Comparisons of stored runs: paired differences, ranks, quantiles. Each gives rows, as a summary has them.
 
 Runs of one number share their randomness, so policies are compared run by run: differences vary less than values.
+``worth_of_pairs`` says how much less.
 """
 
 import itertools
@@ -90,6 +91,27 @@ def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: 
                 )
             )
     return rows
+
+
+def worth_of_pairs(data: "xr.Dataset", metric: str | None = None) -> str | None:
+    """What it is worth that runs of one number share their randomness, in words; None where no values vary.
+
+    The variance of a difference of two policies, run by run, is held against the sum of their variances, which it
+    would be of runs that share nothing.
+    """
+    shares = []
+    for _, values in _points(data, _checked(data, metric)):
+        whole = [own for own in values if np.isfinite(own).all()]
+        for one, other in itertools.combinations(whole, 2):
+            if (apart := float(np.var(one) + np.var(other))) > 0:
+                shares.append(float(np.var(one - other)) / apart)
+    if not shares:
+        return None
+    low, high = (f"{share:.2f}" for share in (min(shares), max(shares)))
+    return (
+        f"policies are compared in pairs of runs that share a number: the variance of a difference is "
+        f"{low if low == high else f'{low} to {high}'} times that of runs that share nothing"
+    )
 
 
 def in_pairs(data: "xr.Dataset") -> bool:

@@ -14,9 +14,10 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from jaxbandit.ahead import Ahead
 from jaxbandit.conformance import check_once
 from jaxbandit.devices import use_all_cores
-from jaxbandit.engine import count_programs, endless_runs, simulate_pairs
+from jaxbandit.engine import Batch, endless_runs, simulate_pairs
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem
 from jaxbandit.progress import Clock, Progress, Status
@@ -33,6 +34,8 @@ _log = logging.getLogger("jaxbandit")
 # A chunk is what an interruption can cost: some seconds. It starts as a guess and follows the clock.
 _FIRST_JOBS, _MOST_JOBS = 1 << 14, 1 << 22
 _SHORT, _LONG = 5.0, 40.0
+_ROOM = 1 << 18
+"""Runs that a program has room for, where there are as many: its chunk can grow, and it is compiled once."""
 _BLOCK = 1 << 18
 
 
@@ -137,13 +140,13 @@ _Task = tuple[list[Problem], list[Policy], int, int, int, list[float], int | Non
 
 def _compute(
     problems: list[Problem], policies: list[Policy], seed: int, first: int, runs: int, checkpoints: list[float],
-    max_steps: int | None, implementation: Implementation, progress: Progress | bool = False,
+    max_steps: int | None, implementation: Implementation,
 ) -> tuple[dict[str, np.ndarray], float]:  # fmt: skip
     """Answers of a chunk, and the seconds that it took. It runs where the executor says."""
     start = time.monotonic()
     answers = simulate_pairs(
         list(zip(problems, policies, strict=True)), runs=runs, first_run=first, seed=seed, checkpoints=checkpoints,
-        max_steps=max_steps, implementation=implementation, progress=progress,
+        max_steps=max_steps, implementation=implementation, progress=False,
     )  # fmt: skip
     return answers, time.monotonic() - start
 
@@ -161,13 +164,19 @@ class _Pile:
         """How many are still to make."""
         return sum((stop - first) * len(self.members) for first, stop in self.spans)
 
-    def take(self, length: int) -> Span:
-        """The next chunk: about ``size`` runs, alike, as each new size may be a compilation; whole chunks of the store
-        where they are that long."""
-        first, stop = self.spans.popleft()
+    def next(self, length: int) -> int:
+        """Runs of each member in the next chunk: about ``size``, alike, as each new size may be a compilation; whole
+        chunks of the store, which has chunks of ``length``, where they are that long."""
+        first, stop = self.spans[0]
         count = -(-(stop - first) // -(-(stop - first) // self.size))
         if self.size >= length:
             count = min(stop - first, -(-count // length) * length)
+        return count
+
+    def take(self, length: int) -> Span:
+        """The next chunk."""
+        count = self.next(length)
+        first, stop = self.spans.popleft()
         if first + count < stop:
             self.spans.appendleft((first + count, stop))
         return first, first + count
@@ -343,26 +352,46 @@ class _Work:
                              for each in self.members for a, b in self._store.held(self._places[id(each)]))  # fmt: skip
             self._before = self._done
             if self.executor is not None:
-                self._clock.begin(0, sum(pile.runs for pile in piles))
+                self._clock.begin(sum(pile.runs for pile in piles))
                 self._report(0, "running elsewhere")
                 self._scatter(piles, self.executor)
-                continue
-            work = [
-                (count_programs([(each.problem, each.policy) for each in pile.members]), pile.runs) for pile in piles
-            ]
-            for number, pile in enumerate(piles, 1):
-                self._before = self._done
-                self._clock.begin(
-                    *work[number - 1], (sum(n for n, _ in work[number:]), sum(n for _, n in work[number:]))
-                )
-                doing = f"{pile.members[0].name} ({number} of {len(piles)})"
+            else:
+                self._compute_here(piles)
 
-                def onward(status: Status, doing: str = doing) -> None:
-                    self._report(status.done, f"{status.doing} {doing}", status.idle, status.doing == "compiling")
+    def _compute_here(self, piles: list[_Pile]) -> None:
+        """Has this process compute all chunks, pile by pile, while the programs of later piles compile."""
+        study, checkpoints = self.study, list(self.study.checkpoints)
+        batches = [
+            Batch(
+                [(each.problem, each.policy) for each in pile.members], checkpoints, self.max_steps,
+                implementation=study.implementation,
+            )
+            for pile in piles
+        ]  # fmt: skip
+        rooms = [min(pile.runs, _ROOM) for pile in piles]
+        programs = [
+            program
+            for pile, batch, room in zip(piles, batches, rooms, strict=True)
+            for program in batch.programs(range(len(pile.members)), runs=pile.next(self._store.length), room=room)
+        ]
+        with Ahead(programs) as ahead:
+            for number, (pile, batch, room) in enumerate(zip(piles, batches, rooms, strict=True), 1):
+                self._before = self._done
+                self._clock.begin(pile.runs, sum(later.runs for later in piles[number:]))
+                running = f"running {pile.members[0].name} ({number} of {len(piles)})"
+
+                def onward(status: Status, running: str = running) -> None:
+                    doing = running if status.doing == "running" else status.doing
+                    self._report(status.done, doing, status.idle, ahead.left())
 
                 while pile.spans:
-                    span = pile.take(self._store.length)
-                    self._keep(pile, span, _compute(*self._task(pile, span), onward), f"running {doing}")
+                    first, stop = pile.take(self._store.length)
+                    start = self._clock.running
+                    answers = batch.run(
+                        range(len(pile.members)), runs=stop - first, seed=study.seed, first_run=first, room=room,
+                        progress=onward, ahead=ahead,
+                    )  # fmt: skip
+                    self._keep(pile, (first, stop), (answers, self._clock.running - start), running, ahead.left())
 
     def _piles(self) -> list[_Pile]:
         found: dict[tuple[str, tuple[Span, ...]], list[Configuration]] = {}
@@ -402,7 +431,9 @@ class _Work:
             for future in running:
                 future.cancel()
 
-    def _keep(self, pile: _Pile, span: Span, computed: tuple[dict[str, np.ndarray], float], doing: str) -> None:
+    def _keep(
+        self, pile: _Pile, span: Span, computed: tuple[dict[str, np.ndarray], float], doing: str, compiling: float = 0.0
+    ) -> None:
         (first, stop), (answers, seconds) = span, computed
         if endless := int(answers.pop("endless").sum()):
             of = (stop - first) * len(pile.members)
@@ -416,7 +447,7 @@ class _Work:
                 if np.isfinite(column).all():
                     self._glances.setdefault((id(each), point), _Glance()).add(column)
         self._done += (stop - first) * len(pile.members)
-        self._report(0, doing)
+        self._report(0, doing, 0, compiling)
 
     def _values(self, member: Configuration, answers: Mapping[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
         """The metrics of one configuration, each float64 of shape (runs[, checkpoints])."""
@@ -430,9 +461,11 @@ class _Work:
             for metric in member.family.metrics
         }
 
-    def _report(self, more: int, doing: str, idle: int = 0, compiling: bool = False) -> None:
+    def _report(self, more: int, doing: str, idle: int = 0, compiling: float = 0.0) -> None:
+        """``compiling``: the seconds until all is compiled."""
         widths = [glance.half_width for glance in self._glances.values() if glance.runs > 1]
         done = self._done + more
-        self._clock.tell(compiling, done - self._before)
+        self._clock.tell(doing.startswith("running"), done - self._before)
         total = self._target * len(self.members)
-        self.progress(Status(done, total, doing, idle, max(widths, default=None), self._clock.left()))
+        left = compiling + self._clock.left()
+        self.progress(Status(done, total, doing, idle, max(widths, default=None), left))

@@ -22,7 +22,7 @@ from jaxbandit.cleaning.fast.random_counted import CountedRandom
 from jaxbandit.cleaning.greedy import Greedy
 from jaxbandit.cleaning.index import Index
 from jaxbandit.cleaning.known_sc import KnownSc
-from jaxbandit.cleaning.problem import Cleaning, Synthetic
+from jaxbandit.cleaning.problem import SIZES, Cleaning, Synthetic
 from jaxbandit.cleaning.random import Random
 from jaxbandit.grammar import accelerated, lean
 
@@ -38,6 +38,11 @@ def _tables(problem: Cleaning) -> Tables | None:
     return problem.tables if isinstance(problem, Synthetic) else None
 
 
+def _ample(problem: Cleaning) -> int:
+    """The same room for budgets from some hundreds to 16,384: one program for most sweeps, and no slower."""
+    return SIZES[2] if room(problem) == SIZES[1] else room(problem)
+
+
 def _fits(problem: Cleaning) -> bool:
     """Whether a run comes back to few enough entities, so that ``crowd`` and ``mixed`` can count them."""
     if not isinstance(problem, Synthetic) or problem.tables is None:
@@ -49,14 +54,14 @@ def _fits(problem: Cleaning) -> bool:
 def _(rule: Random, problem: Any) -> Any:
     if not isinstance(problem, Cleaning):
         return rule
-    return CountedRandom() if _fits(problem) else RandomInRuns(room(problem))
+    return CountedRandom() if _fits(problem) else RandomInRuns(_ample(problem))
 
 
 @accelerated.register
 def _(rule: Greedy, problem: Any) -> Any:
     if not isinstance(problem, Cleaning):
         return rule
-    return CountedGreedy(room(problem)) if _tables(problem) else GreedyByVisits(room(problem))
+    return CountedGreedy(room(problem)) if _tables(problem) else GreedyByVisits(_ample(problem))
 
 
 @accelerated.register

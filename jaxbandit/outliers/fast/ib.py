@@ -31,6 +31,9 @@ WALK = 40
 _UNSURE = 2.0**-21
 """The distance, in sums of a mean and radii as large, that float32 cannot be trusted below: several times its error."""
 
+_TINY = 2.0**-48
+"""The same for float64."""
+
 _EXACT = 2**26
 """Up to so many pulls, means that are closer than ``_UNSURE`` are compared exactly: see ``_ahead``."""
 
@@ -236,8 +239,14 @@ def _above(rule: IB, table: Table, seen: Seen, one: Array, other: Array) -> Arra
 
 
 @computed_once
+@in_float64
 def _next(*of: Array) -> Array:
-    """The candidate that is pulled next, or ``_STOP``: int32. Fenced, so that XLA makes one kernel of it."""
+    """The candidate that is pulled next, or ``_STOP``: int32. Fenced, so that XLA makes one kernel of it.
+
+    Means and radii of candidates are float64: the rule keeps the upper bounds of arms with like means within a pull of
+    each other, which after some 10^5 pulls float32 does not tell apart. The log term is of float32, but the same in all
+    radii, so that its error is a share of their differences.
+    """
     level, log_term, per_pull, mean, upper, widest = of[:6]
     arms, pulls, ones, words = (of[6 + i * CANDIDATES : 6 + (i + 1) * CANDIDATES] for i in range(4))
     low, high, number = of[6 + 4 * CANDIDATES :]
@@ -253,16 +262,16 @@ def _next(*of: Array) -> Array:
         made = _made(low, high, j)
         m = pulls[j] + made
         s = ones[j] + lax.population_count(words[j] & low_bits(made)).astype(jnp.int32)
-        each = 1 / m.astype(jnp.float32)
-        y, radius = s.astype(jnp.float32) * each, jnp.sqrt(level * each)
+        each = 1 / m.astype(jnp.float64)
+        y, radius = s.astype(jnp.float64) * each, jnp.sqrt(level.astype(jnp.float64) * each)
         exists = arms[j] >= 0
         slot = jnp.full(arms[j].shape, j, jnp.int32)
         found.append(_Candidate(arms[j], slot, made, m, s, jnp.where(exists, y, -1), jnp.where(exists, radius, -1)))
     best = found[0]
     for one in found[1:]:
         best = select(_ahead(one, best), one, best)
-    nobody = best._replace(mean=jnp.full_like(mean, -1), radius=jnp.full_like(mean, -1))
-    rival, top = nobody, jnp.full_like(mean, -2)
+    nobody = best._replace(mean=jnp.full_like(best.mean, -1), radius=jnp.full_like(best.mean, -1))
+    rival, top = nobody, jnp.full_like(best.mean, -2)
     for one in found:
         mine = one.mean + one.radius
         higher = (one.slot != best.slot) & ((mine > top) | ((mine == top) & (one.arm < rival.arm)))
@@ -272,7 +281,8 @@ def _next(*of: Array) -> Array:
     clear = clear & (top - (best.mean - best.radius) > unsure)
     for one in found:
         alike = (one.pulls == rival.pulls) & (one.ones == rival.ones)
-        clear = clear & (alike | (one.slot == best.slot) | (one.mean + one.radius < top - unsure))
+        below = top - (one.mean + one.radius) > _UNSURE * jnp.abs(rival.radius - one.radius) + _TINY
+        clear = clear & (alike | (one.slot == best.slot) | below)
     chosen = select((best.pulls < rival.pulls) | ((best.pulls == rival.pulls) & (best.arm < rival.arm)), best, rival)
     return jnp.where(clear & (chosen.made < _rewards(chosen.slot)), chosen.slot, _STOP)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxbandit.arms.problem import Arms
 from jaxbandit.grammar import accelerated
-from jaxbandit.topk.fast.rounds import Rounds, schedule
+from jaxbandit.topk.fast.rounds import Rounds, are_few, schedule
 from jaxbandit.topk.optmai import OptMAI
 
 
@@ -32,4 +32,5 @@ def _(rule: OptMAI, problem: Any) -> Rounds | OptMAI:
     rounds = rounds_of(rule, problem.means.arms)
     accept = rule.accept if rule.last == "ar" else "rank"
     sign = jnp.where(rule.worst, jnp.int32(-1), jnp.int32(1))
-    return Rounds(schedule(rounds, len(rounds)), rule.want, sign, rule.reuse, accept, rule.ties)
+    few = are_few(rounds, problem.rewards)
+    return Rounds(schedule(rounds, len(rounds)), rule.want, sign, rule.reuse, accept, rule.ties, few)

@@ -18,6 +18,7 @@ from jax import Array, lax
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.arms.pulls import percentiles
+from jaxbandit.arms.rewards import Rewards
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.topk.empirical import random_numbers
@@ -52,6 +53,11 @@ def schedule(rounds: list[tuple[int, int, int, bool]], room: int) -> Schedule:
     return Schedule(*map(jnp.asarray, table.T))
 
 
+def are_few(rounds: list[tuple[int, int, int, bool]], rewards: Rewards) -> bool:
+    """Whether no round has more pulls of an arm than ``Rewards.total`` draws: the program is a third smaller then."""
+    return rewards.most is not None and max((share for _, share, _, _ in rounds), default=0) <= rewards.most
+
+
 class State(NamedTuple):
     """``order``: the active arms in front (int32, shape (m,)); the numbers of those that went are negative, their bit
     20 set if they were accepted, and -1 is no arm. ``total``: the rewards that an arm is judged by. ``given``: an arm's
@@ -76,7 +82,7 @@ class Rounds:
 
     ``accept`` (static): an arm that goes by its gap is accepted if its "rank" is at most K', the number still to be
     accepted; "kth": if its mean is at least the K'-th largest; "printed": at least the next one. ``ties`` (static): as
-    ``tie_order`` has it.
+    ``tie_order`` has it. ``few`` (static): see ``Pull``.
     """
 
     schedule: Schedule
@@ -85,6 +91,7 @@ class Rounds:
     reuse: Array
     accept: str = field(default="rank", metadata={"static": True})
     ties: str = field(default="lowest", metadata={"static": True})
+    few: bool = field(default=False, metadata={"static": True})
 
     # All steps are made at once, on a part of the arrays most of the time.
     execution = Execution(stride=1, in_cache=2, masked=True)
@@ -148,7 +155,7 @@ class Rounds:
         return jnp.where(self.done(view, state), 0, self._now(state).share)
 
     def _pull(self, order: Array, given: Array, made: Array) -> Pull:
-        return Pull(order, given, made, jnp.where(made > 0, jnp.int32(order.shape[0]), 0))
+        return Pull(order, given, made, jnp.where(made > 0, jnp.int32(order.shape[0]), 0), self.few)
 
     def _told(
         self, view: View, state: State, order: Array, outcome: Outcome, made: Array

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxbandit.arms.problem import Arms
 from jaxbandit.grammar import accelerated
-from jaxbandit.topk.fast.rounds import Rounds, schedule
+from jaxbandit.topk.fast.rounds import Rounds, are_few, schedule
 from jaxbandit.topk.sar import Sar
 
 
@@ -33,4 +33,5 @@ def _(rule: Sar, problem: Any) -> Rounds | Sar:
         return rule
     rounds = rounds_of(rule, problem.means.arms)
     room = 1 << len(rounds).bit_length()
-    return Rounds(schedule(rounds, room), rule.want, jnp.int32(1), jnp.bool_(True), "rank", rule.ties)
+    few = are_few(rounds, problem.rewards)
+    return Rounds(schedule(rounds, room), rule.want, jnp.int32(1), jnp.bool_(True), "rank", rule.ties, few)

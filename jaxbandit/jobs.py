@@ -1,0 +1,180 @@
+"""Runs of configurations that go together: the lanes that they get, their program, and the loop that drives it."""
+
+import functools
+import logging
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxbandit.ahead import Ahead, Program
+from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Policy, execution_of
+from jaxbandit.lanes import AXIS, Cut, Lane, bytes_of, compiled, empty_lanes, shapes_of
+
+_log = logging.getLogger("jaxbandit")
+
+_JOBS_AT_ONCE, _ANSWER_BYTES = 1 << 24, 1 << 30
+_STATE_BYTES = {"cpu": 1 << 27}
+_CACHE_BYTES = {"cpu": 1 << 20}
+_VECTOR = 64
+
+
+class Report(Protocol):
+    """Told between chunks: jobs that are done, what goes on, and steps since one of them ended."""
+
+    def __call__(self, done: int, doing: str, idle: int = 0) -> None:
+        """Takes how far it is."""
+
+
+class _Size(NamedTuple):
+    """What a program is made for: lanes of a device, and the jobs for whose answers it has room."""
+
+    lanes: int
+    answers: int
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Runs of configurations that go together: one structure, equal arrays; their differing scalars are stacked.
+
+    ``room``: jobs that programs are made for, where there are fewer; ``lanes``: of a device, where that is said.
+    """
+
+    cut: Cut
+    shared: list[Array]
+    knobs: list[Array]
+    checkpoints: Array
+    mesh: Mesh
+    configurations: int
+    seed: int
+    first_run: int
+    runs: int
+    max_steps: int
+    lanes: int | None
+    room: int
+
+    def program(self) -> Program:
+        """The one that ``run`` takes, if memory suffices."""
+        return self._program(self._size(min(self.runs, self._at_once()), self.lanes))
+
+    def run(self, ahead: Ahead, report: Report) -> dict[str, np.ndarray]:
+        """The answers by name, of shape (configurations, runs, ...)."""
+        at_once, lanes = self._at_once(), self.lanes
+        parts = []
+        for start in range(0, self.runs, at_once):
+            some = min(at_once, self.runs - start)
+            base = start * self.configurations
+
+            def onward(done: int, doing: str, idle: int = 0, base: int = base) -> None:
+                report(base + done, doing, idle)
+
+            while True:
+                size = self._size(some, lanes)
+                try:
+                    ahead.need(self._program(size), functools.partial(onward, 0))
+                    part = self._run_on(size, self.first_run + start, some, onward)
+                    break
+                except jax.errors.JaxRuntimeError as error:
+                    lanes = _fewer(error, size.lanes)
+            parts.append(part)
+        return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
+
+    def _shapes(self) -> tuple[Lane, dict[str, Array]]:
+        lane, answers = shapes_of(self.cut, self.shared, self.knobs, self.checkpoints)
+        if "endless" in answers:
+            raise BadInput("answer", "endless", "another name; this is what `simulate` calls runs that do not end")
+        return lane, answers
+
+    def _at_once(self) -> int:
+        """Runs of each configuration whose answers fit."""
+        return max(1, min(_JOBS_AT_ONCE, _ANSWER_BYTES // bytes_of(self._shapes()[1])) // self.configurations)
+
+    def _size(self, runs: int, lanes: int | None) -> _Size:
+        lane, answers = self._shapes()
+        # Room for a power of two of answers, so that few numbers of runs are compiled for.
+        likely = max(self.configurations * runs, min(self.room, _ANSWER_BYTES // bytes_of(answers)))
+        likely = -(-likely // self.mesh.size)
+        per_device = 1 << (likely - 1).bit_length()
+        _, policy = self.cut.join(self.shared, self.knobs)
+        width = lanes or _even(_width(lane, policy, self.mesh), likely, per_device)
+        return _Size(min(width, per_device), per_device)
+
+    def _empty(self, size: _Size) -> Any:
+        lane, answers = self._shapes()
+        return empty_lanes(lane, answers, size.lanes, size.answers, self.mesh.size)
+
+    def _program(self, size: _Size) -> Program:
+        stride = execution_of(self.cut.join(self.shared, self.knobs)[1]).stride
+        given = (self.shared, self.knobs, self.checkpoints)
+        shapes = tuple((leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(given))
+        numbers = (np.uint32(0), np.uint32(0), *[np.int32(0)] * 4)
+
+        def lower() -> Any:
+            split = NamedSharding(self.mesh, PartitionSpec(AXIS))
+            carry = jax.tree.map(
+                lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=split),
+                jax.eval_shape(lambda: self._empty(size)),
+            )
+            return compiled(self.cut, self.mesh, stride).lower(*carry, *given, *numbers)
+
+        return Program((self.cut, self.mesh, stride, size, shapes), lower)
+
+    def _run_on(self, size: _Size, first_run: int, runs: int, report: Report) -> dict[str, np.ndarray]:
+        jobs, devices = self.configurations * runs, self.mesh.size
+        carry = jax.device_put(self._empty(size), NamedSharding(self.mesh, PartitionSpec(AXIS)))
+        stride = execution_of(self.cut.join(self.shared, self.knobs)[1]).stride
+        chunk = compiled(self.cut, self.mesh, stride)
+        most_rounds = np.int32(min(-(-self.max_steps // stride), 2**31 - 1))
+        numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_rounds)
+        rounds, done, idle = 8, 0, 0
+        while True:
+            report(done, "running", idle)
+            carry = chunk(*carry, self.shared, self.knobs, self.checkpoints, *numbers, np.int32(rounds))
+            queue = carry[1]
+            upcoming, waiting = np.asarray(queue.next), np.asarray(queue.open)
+            issued = np.minimum(-(-(upcoming - np.arange(devices)) // devices), size.answers).sum()
+            before, done = done, int(max(0, min(jobs, issued) - waiting.sum()))
+            idle = idle + rounds * stride if done == before else 0
+            report(done, "running", idle)
+            if not waiting.any() and (upcoming >= jobs).all():
+                break
+            rounds = min(2 * rounds, 256)
+        return {
+            name: np.asarray(values)
+            .reshape(devices, size.answers, *values.shape[1:])
+            .swapaxes(0, 1)
+            .reshape(-1, *values.shape[1:])[:jobs]
+            .reshape(self.configurations, runs, *values.shape[1:])
+            for name, values in (queue.answers | {"endless": queue.endless}).items()
+        }
+
+
+def _fewer(error: Exception, lanes: int) -> int:
+    """Half of ``lanes``, where the error says that memory ran out."""
+    if "RESOURCE_EXHAUSTED" not in str(error) or lanes == 1:
+        raise error
+    _log.warning("jaxbandit: out of memory with %s lanes a device; going on with %s", f"{lanes:,}", f"{lanes // 2:,}")
+    return lanes // 2
+
+
+def _width(lane: Lane, policy: Policy, mesh: Mesh) -> int:
+    platform, execution = mesh.devices.flat[0].platform, execution_of(policy)
+    room = _STATE_BYTES.get(platform, 1 << 33)
+    if execution.in_cache:
+        room = _CACHE_BYTES.get(platform, room) * execution.in_cache
+    most = execution.most_lanes if platform == "cpu" else 1 << 16
+    return max(1, min(most, room // max(bytes_of(lane), execution.step_bytes)))
+
+
+def _even(most: int, jobs: int, room: int) -> int:
+    """At most ``most`` lanes: where they serve few times, as many as leave few idle the last time; whole vectors.
+
+    It depends on ``jobs`` through how often they serve alone, as each width is compiled.
+    """
+    times = -(-jobs // most)
+    width = most if times > 4 else min(most, -(-room // times))
+    return width // _VECTOR * _VECTOR or width
