@@ -61,8 +61,9 @@ def position(key: Stream, purpose: ArrayLike, index: ArrayLike, size: ArrayLike)
 
 
 def permuted(key: Stream, purpose: ArrayLike, size: int) -> Array:
-    """int32, shape (size,): all entries of the permutation of ``position``, whose ``key`` and ``purpose`` these are, by a
-    loop in the place of its eight copies, so that the program is small.
+    """int32, shape (size,): all entries of the permutation of ``position``, of the same ``key`` and ``purpose``.
+
+    By a loop in the place of its eight copies, so that the program is small.
 
     Example:
         >>> from jaxbandit import random
