@@ -8,11 +8,13 @@ import re
 import shlex
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from starlette.testclient import TestClient
 from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
 from jaxbandit.live import Session, agents, show
+from jaxbandit.live.journal import Journal
 from jaxbandit.live.server import app, serve
 from tests.live_kills import killed
 from tests.test_live import claims
@@ -203,6 +206,66 @@ def postgres() -> Iterator[str]:
     finally:
         run(*control, "-m", "immediate", "stop")
         shutil.rmtree(folder)
+
+
+def rows_of(place: str) -> list[tuple[Any, ...]]:
+    with Journal.at(place).reading() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql("SELECT flight, gate FROM claims ORDER BY number")]
+
+
+def written_back(tmp_path: Path, place: str, path: str) -> None:
+    """A value is in the table once it is decided, and out of it again when that is taken back."""
+    problem = {"kind": "cleaning/table", "path": path, "entity": "flight", "value": "gate", "budget": 9}
+    study = {"problem": problem, "policy": [{"kind": "greedy"}]}
+    with pytest.raises(BadInput, match="--write-back = flights: a table in the database of the journal"):
+        Session.begin(study, "greedy", place, write_back="flights")
+    session, before = Session.begin(study, "greedy", place, write_back="claims"), rows_of(place)
+    asked = session.next()
+    session.record(asked["id"], "unknown")
+    while len(asked["values"]) > 1:
+        assert rows_of(place) == before
+        asked = session.next()
+        if len(asked["values"]) == 2:
+            break
+        session.record(asked["id"], asked["values"][-1])
+    session.record(asked["id"], asked["values"][-1])
+    now = rows_of(place)
+    assert now != before
+    assert {gate.strip() for flight, gate in now if flight == asked["entity"]} == {asked["values"][0]}
+    assert [row for row in now if row[0] != asked["entity"]] == [row for row in before if row[0] != asked["entity"]]
+    again = Session.open(place)
+    assert again.status()["finished"] == 1
+    again.undo()
+    assert rows_of(place) == before
+
+
+CLAIMS = [(number, f"f{number % 3}", gate) for number, gate in enumerate(["A1", "B2", " A1 ", "C3", "B2", "D4", "C3"])]
+
+
+def test_values_are_written_back_to_a_file(tmp_path: Path) -> None:
+    place = str(tmp_path / "claims.db")
+    with closing(sqlite3.connect(place)) as database, database:
+        database.execute("CREATE TABLE claims (number INTEGER, flight TEXT, gate TEXT)")
+        database.executemany("INSERT INTO claims VALUES (?, ?, ?)", CLAIMS)
+    written_back(tmp_path, place, place)
+    session = Session.open(place)
+    with closing(sqlite3.connect(place)) as database, database:
+        database.execute("UPDATE claims SET gate = 'Z9'")
+    with pytest.raises(BadInput, match=r"--write-back = claims: as it was when the session began: f\d, gate has Z9"):
+        agents.work(session, lambda asked: asked["values"][-1], "", lambda _: None)
+
+
+def test_values_are_written_back_to_postgresql(tmp_path: Path, postgres: str) -> None:
+    place = postgres.replace("/postgres", "/template1")  # another database of the same server
+    with Journal.at(place).reading() as connection:
+        connection.exec_driver_sql("CREATE TABLE claims (number INTEGER PRIMARY KEY, flight TEXT, gate TEXT)")
+        for row in CLAIMS:
+            connection.exec_driver_sql("INSERT INTO claims VALUES (%s, %s, %s)", row)
+        connection.commit()
+    path = tmp_path / "claims.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("number", "flight", "gate"), *CLAIMS])
+    written_back(tmp_path, place, str(path))
 
 
 def test_kills_on_a_file(tmp_path: Path) -> None:

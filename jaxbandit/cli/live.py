@@ -30,6 +30,8 @@ class Begin:
     """Where the journal is to be: a file, or postgresql://user@host/database."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """A parameter of the problem, such as budget=500, where the study has several or another; may be repeated."""
+    write_back: Annotated[str, tyro.conf.arg(metavar="TABLE", help_behavior_hint="(default: none)")] = ""
+    """A table of the journal's database into which each value goes once it is decided, such as the problem's own."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
@@ -45,7 +47,7 @@ class Begin:
                 given[name] = json.loads(value)
             except ValueError:
                 given[name] = value
-        session = Session.begin(self.study, self.policy, self.journal, **given)
+        session = Session.begin(self.study, self.policy, self.journal, write_back=self.write_back, **given)
         shown = session.journal.place
         say(f"a session of {session.case.label} with a budget of {session.budget:g}; `jaxbandit live next --journal "
             f"{shown}` asks the first question")  # fmt: skip

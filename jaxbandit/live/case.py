@@ -3,10 +3,11 @@
 import base64
 import hashlib
 import json
+import sqlite3
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -103,8 +104,8 @@ class Case:
         return found
 
     @classmethod
-    def back(cls, head: Mapping[str, str]) -> "Case":
-        """The case that ``head`` gave.
+    def back(cls, head: Mapping[str, str], own: str = "") -> "Case":
+        """The case that ``head`` gave. ``own``: a file that may change, as the session writes into it.
 
         Raises:
             BadInput: where a file that is still there has changed since.
@@ -112,7 +113,8 @@ class Case:
         table, files = json.loads(head["study"]), {}
         for name, kept in json.loads(head["files"]).items():
             path, content = kept["path"], zlib.decompress(base64.b85decode(kept["data"]))
-            if Path(path).exists() and _read("problem.path", path) != content:
+            may = own and Path(own).absolute() == Path(path).absolute()
+            if not may and Path(path).exists() and _read("problem.path", path) != content:
                 raise BadInput("problem.path", path, "as it was when the session began (or no such file: it is kept)")
             files[name] = (path, content)
         return cls(table, files, head["label"], _built(table, files))
@@ -120,9 +122,13 @@ class Case:
 
 def _read(field: str, path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        content = Path(path).read_bytes()
     except OSError as error:
         raise BadInput(field, path, f"a file that can be read ({error.strerror})") from None
+    if not content.startswith(b"SQLite format 3\0"):
+        return content
+    with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as database:
+        return database.serialize()  # with what is in its write-ahead log
 
 
 @contextmanager

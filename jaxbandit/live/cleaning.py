@@ -34,6 +34,10 @@ class CleaningQuestions:
         """Of an entity."""
         return f"entity {entity}" if self._table is None else self._table.names[self.rows[entity]]
 
+    def column(self, entity: int) -> str:
+        """Of a user's table, where its values stand."""
+        return "" if self._table is None else self._table.columns[self.rows[entity]]
+
     def candidates(self, entity: int) -> tuple[str, ...]:
         """The values that are claimed of it."""
         if self._table is not None:

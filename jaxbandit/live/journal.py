@@ -139,6 +139,12 @@ class Journal:
                 connection.execute(sa.select(_HEAD).where(_HEAD.c.key == "format").with_for_update())
             yield Writing(self.place, connection, after, chain)
 
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Any]:
+        """A connection of SQLAlchemy's to its database, to look at other tables there."""
+        with self._talking(), self._engine.connect() as connection:
+            yield connection
+
     def close(self) -> None:
         """Gives its connections back."""
         self._engine.dispose()
@@ -216,7 +222,9 @@ def _chained(before: str, *parts: Any) -> str:
 
 
 def _durable(connection: Any, _: Any) -> None:
-    """SQLite that loses nothing that was acknowledged, and transactions that begin when SQLAlchemy says so."""
+    """SQLite that loses nothing that was acknowledged, and transactions that begin when SQLAlchemy says so. A database
+    of the user's keeps its own way of journalling."""
     connection.isolation_level = None
-    for line in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"):
-        connection.execute(line).close()
+    if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        connection.execute("PRAGMA journal_mode = WAL").close()
+    connection.execute("PRAGMA synchronous = FULL").close()

@@ -16,6 +16,7 @@ from jaxbandit.live.forecast import forecast
 from jaxbandit.live.journal import Event, Journal, Lease, Writing
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Address, questions
+from jaxbandit.live.writeback import WriteBack
 from jaxbandit.random.stream import stream
 from jaxbandit.study.spec import Study, load
 
@@ -45,8 +46,12 @@ class Session:
         case: the problem and the policy.
     """
 
-    def __init__(self, journal: Journal, case: Case) -> None:
+    def __init__(self, journal: Journal, case: Case, write_back: str = "") -> None:
         self.journal, self.case = journal, case
+        self._write_back: WriteBack | None = None
+        if write_back:
+            with journal.reading() as connection:
+                self._write_back = WriteBack(connection, write_back, case)
         chosen, key = case.chosen, stream(case.table["seed"], 0)
         self.asks = questions(chosen.setting, chosen.problem, chosen.policy, key)
         self.play = Play(chosen.problem, chosen.policy, key, self.asks)
@@ -63,14 +68,17 @@ class Session:
 
     @classmethod
     def begin(
-        cls, study: Study | Path | str | Mapping[str, Any], policy: str, place: str | Path, **given: Any
-    ) -> "Session":
+        cls, study: Study | Path | str | Mapping[str, Any], policy: str, place: str | Path, *, write_back: str = "",
+        **given: Any,
+    ) -> "Session":  # fmt: skip
         """Begins a session.
 
         Args:
             study: a study, the path of a study file, or a mapping as it has them.
             policy: one of the study's, by its kind or by its label (``ee t=3 q=0.667``).
             place: where the journal is to be: a file, or a URL such as ``postgresql://user@host/database``.
+            write_back: a table of the same database with the columns of the problem's; each value that is decided is
+                written there in the transaction of its answer, and ``undo`` puts back what was there.
             given: parameters of the problem, as its budget, in place of those of the study.
 
         Raises:
@@ -82,8 +90,12 @@ class Session:
             study = load(study, counted=False)
         case = Case.of(study, policy, given)
         journal = Journal.at(str(place))
-        journal.create({"version": __version__, **case.head()})
-        return cls(journal, case)
+        head = {"version": __version__, "write_back": write_back, **case.head()}
+        if write_back:
+            with journal.reading() as connection:
+                WriteBack(connection, write_back, case)
+        journal.create(head)
+        return cls(journal, case, write_back)
 
     @classmethod
     def open(cls, place: str | Path) -> "Session":
@@ -94,7 +106,9 @@ class Session:
                 otherwise than the one that asked.
         """
         journal = Journal.at(str(place))
-        return cls(journal, Case.back(journal.head()))
+        head = journal.head()
+        own = str(place) if head["write_back"] else ""  # which changes, as the session writes into it
+        return cls(journal, Case.back(head, own), head["write_back"])
 
     @property
     def budget(self) -> float:
@@ -190,6 +204,7 @@ class Session:
             else:
                 new = True
                 writing.release(number)
+                content |= self._written(writing, asked.address, value)
                 self._take([writing.add("answered", number, content)])
         if late is not None:
             raise BadInput("ID", question, f"a question that is open; this one has the answer {_text(late)}")
@@ -213,6 +228,9 @@ class Session:
             answer = self._questions[number].answer
             for each in self._open:
                 writing.release(each)
+            written = self.events[self._questions[number].done - 1].content.get("written")
+            if written and self._write_back is not None:
+                self._write_back.restore(writing.connection, written["column"], written["before"])
             self._take([writing.add("undone", number, {"answer": answer})])
         return {"id": number, "answer": answer} | self._money()
 
@@ -280,6 +298,18 @@ class Session:
                     self._foreseen.remove(address)
                 elif self.asks.cost(address) <= left and self.asks.ready(address, self.answers):
                     yield address
+
+    def _written(self, writing: Writing, address: Address, value: Any) -> dict[str, Any]:
+        """Writes back what an answer decides; what the journal keeps of it."""
+        if self._write_back is None or not isinstance(self.asks, CleaningQuestions):
+            return {}
+        entity, attempt = address
+        left = self.asks.left(entity, {**self.answers, address: value}, attempt + 1)
+        if len(left) > 1:
+            return {}
+        claimed, column = self.asks.candidates(entity), self.asks.column(entity)
+        before = self._write_back.write(writing.connection, self.asks.name(entity), column, left[0], claimed)
+        return {"written": {"column": column, "value": left[0], "before": before}}
 
     def _found(self, question: int | str) -> _Question:
         number = int(question) if str(question).isascii() and str(question).isdigit() else 0

@@ -1,0 +1,75 @@
+"""Values that are decided go to a user's table, in the transaction of the answer that decided them.
+
+The table stands in the journal's own database, as a transaction has one. What was there before is kept in the journal,
+so that it can be put back.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from jaxbandit.errors import BadInput
+from jaxbandit.live.case import Case
+
+
+class WriteBack:
+    """Writes into the table ``name``, whose rows are told apart by its primary key, or in SQLite by their rowid."""
+
+    def __init__(self, connection: Any, name: str, case: Case) -> None:
+        problem = case.table["problem"]
+        if problem["kind"] != "cleaning/table":
+            raise BadInput("--write-back", name, "a session that cleans a table")
+        self._name = name
+        self._same = str.casefold if problem.get("normalise") == "casefold" else str
+        try:
+            self._table = sa.Table(name, sa.MetaData(), autoload_with=connection)
+        except sa.exc.NoSuchTableError:
+            raise BadInput("--write-back", name, "a table in the database of the journal") from None
+        keys, values = (
+            [problem[part]] if isinstance(problem[part], str) else list(problem[part]) for part in ("entity", "value")
+        )
+        for column in (*keys, *values):
+            if column not in self._table.c:
+                raise BadInput("--write-back", name, f"a table with the column {column}")
+        self._key: list[Any] = list(self._table.primary_key.columns)
+        if not self._key:
+            if connection.dialect.name != "sqlite":
+                raise BadInput("--write-back", name, "a table with a primary key")
+            self._key = [sa.literal_column("rowid")]
+        self._rows: dict[tuple[str, str], list[list[Any]]] = {}
+        width = len(self._key)
+        for row in connection.execute(sa.select(*self._key, *(self._table.c[key] for key in keys))):
+            parts = ["" if cell is None else str(cell).strip() for cell in row[width:]]
+            for column in values:
+                entity = " / ".join([*parts, column] if len(values) > 1 else parts)
+                self._rows.setdefault((entity, column), []).append(list(row[:width]))
+
+    def write(self, connection: Any, entity: str, column: str, value: str, claimed: Sequence[str]) -> list[list[Any]]:
+        """Puts an entity's value into each of its cells that claims another one.
+
+        Returns:
+            Of each cell that changed, the key of its row and what was there, for ``restore``.
+
+        Raises:
+            BadInput: where a cell has a value that was not claimed when the session began.
+        """
+        cell, before = self._table.c[column], []
+        for key in self._rows.get((entity, column), []):
+            there = connection.execute(sa.select(cell).where(self._at(key))).scalar()
+            text = "" if there is None else str(there).strip()
+            if text and self._same(text) not in map(self._same, (*claimed, value)):
+                was = f"as it was when the session began: {entity}, {column} has {text}, which nobody claimed"
+                raise BadInput("--write-back", self._name, was)
+            if text and text != value:
+                connection.execute(sa.update(self._table).where(self._at(key)).values({column: value}))
+                before.append([*key, there])
+        return before
+
+    def restore(self, connection: Any, column: str, before: Sequence[Sequence[Any]]) -> None:
+        """Puts back what ``write`` replaced."""
+        for *key, there in before:
+            connection.execute(sa.update(self._table).where(self._at(key)).values({column: there}))
+
+    def _at(self, key: Sequence[Any]) -> Any:
+        return sa.and_(*(column == value for column, value in zip(self._key, key, strict=True)))
