@@ -202,8 +202,9 @@ def test_an_answer_is_told_once(session: Session) -> None:
     assert session.record(asked["id"], asked["values"][0])["recorded"]
     assert not session.record(asked["id"], "#1")["recorded"]
     with pytest.raises(BadInput, match="ID = 1: a question that is open; this one has the answer value 1"):
-        session.record(asked["id"], "unknown")
+        session.record(asked["id"], "unknown", "a liar")
     status = again(session).status()
+    assert status["contradicted"] == {"a liar": 1}
     assert (status["answers"], status["removed"], status["late"], status["spent"]) == (1, 1, 1, 1)
 
 

@@ -13,7 +13,7 @@ RTE = ROOT / ".." / "shared" / "data" / "rte" / "workers.csv"
 BATTING = ROOT / ".." / "shared" / "data" / "batting" / "career.csv"
 
 
-def execute(path: Path) -> str:
+def execute(path: Path, pictures: int = 3) -> str:
     """Runs a notebook and returns what it printed; a cell that fails raises."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
@@ -22,7 +22,7 @@ def execute(path: Path) -> str:
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": path.parent}}
     ).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert sum("image/png" in output.get("data", {}) for output in outputs) >= 3
+    assert sum("image/png" in output.get("data", {}) for output in outputs) >= pictures
     return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
 
 
@@ -77,3 +77,17 @@ def test_extraction_table(monkeypatch: pytest.MonkeyPatch) -> None:
     # It hardly ever hears of the little-known, least of all where these never come up.
     forgetful, before = map(int, re.findall(r"^root-chao +budget .*: (\d+)% ± .*, (\d+)% before$", printed, re.M)[0])
     assert forgetful < before - 10
+
+
+@pytest.mark.parametrize("data", ["made-up", "public"])
+def test_live_flights(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session with a scripted person, a crash and a second machine."""
+    monkeypatch.delenv("JAXBANDIT_FLIGHTS", raising=False)
+    if data == "public":
+        if not FLIGHTS.exists():
+            pytest.skip("the flights data is not beside the project, in ../shared/data")
+        monkeypatch.setenv("JAXBANDIT_FLIGHTS", str(FLIGHTS.resolve()))
+    printed = execute(ROOT / "notebooks" / "live_flights.ipynb", pictures=1)
+    assert f"claims: {'the public' if data == 'public' else 'a made-up'} table" in printed
+    assert "'spent': 80.0, 'left': 120.0" in printed
+    assert int(re.findall(r"(\d+) times are decided", printed)[0]) > 20

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -240,17 +241,19 @@ class Session:
         Returns:
             JSON-ready: ``policy``, ``spent``, ``left``, ``answers`` (how many), of which the policy has not asked for
             ``unused`` yet (see ``ahead``), ``open`` questions, ``late`` answers, ``over``, and the family's metrics so
-            far.
+            far; where an answer came late and was another one, ``contradicted``: how often by each agent.
         """
         with self._writing():
             pass  # what others wrote
         found = self.asks.found(self.answers, self.play.answer())
-        late = sum(event.kind == "late" for event in self.events)
+        late = Counter(
+            event.content["agent"] or "nobody in particular" for event in self.events if event.kind == "late"
+        )
         return {
             "family": self.asks.family, "policy": self.case.label, **found, **self._money(),
             "answers": len(self.answers), "unused": len(self.answers) - len(self.play.told), "open": len(self._open),
-            "late": late, "over": self.over,
-        }  # fmt: skip
+            "late": late.total(), "over": self.over,
+        } | ({"contradicted": dict(late)} if late else {})  # fmt: skip
 
     def forecast(self) -> dict[str, Any] | None:
         """What the rest of the budget is expected to bring, by simulation from the state that was reached.
