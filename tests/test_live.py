@@ -22,7 +22,7 @@ from jaxbandit.extraction.problem import Pull as QueryPull
 from jaxbandit.live import Session
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
-from jaxbandit.live.forecast import forecast
+from jaxbandit.live.forecast import fitted, forecast
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import questions
 from jaxbandit.outliers.problem import Pull as OutlierPull
@@ -336,3 +336,15 @@ def test_the_forecast_is_right_on_average(tmp_path: Path) -> None:
         differences.append(asks.found(play.answers, {})["removed"] - before - found["removed"])
     error = np.std(differences, ddof=1) / len(differences) ** 0.5
     assert abs(np.mean(differences)) < 3.5 * error < 3.5
+
+
+def test_the_agent_is_learnt_from() -> None:
+    """Records of an agent that is right in four of five; too few of them, or all alike, tell nothing."""
+    rng = np.random.default_rng(0)
+    gained = rng.binomial(6, rng.beta(8, 2, 300))
+    records = {entity: (int(own), int(6 - own)) for entity, own in enumerate(gained)}
+    law = fitted(records)
+    assert law is not None
+    assert law.mean() == pytest.approx(0.8, abs=0.03)
+    assert fitted({entity: records[entity] for entity in range(19)}) is None
+    assert fitted(dict.fromkeys(range(50), (0, 3))) is None

@@ -319,7 +319,7 @@ def _status(found: dict[str, Any]) -> list[str]:
             text = "none for this family" if value is None else (
                 f"the rest of the budget removes {value['removed']:.4g} more ({value['ci_low']:.4g} to "
                 f"{value['ci_high']:.4g} at 95 %; 90 % of {value['runs']} simulated runs from {value['p5']:.4g} to "
-                f"{value['p95']:.4g})")  # fmt: skip
+                f"{value['p95']:.4g}); sc-pdf: {value['law']}")  # fmt: skip
         elif name == "arms":
             text = ", ".join(f"{arm}: {own['mean']:.3g} in {own['pulls']}" for arm, own in value.items())
         else:

@@ -1,9 +1,10 @@
 """What the rest of a budget is expected to bring: the policy goes on in simulation, from the state that it reached.
 
 The sc-probability of an entity is drawn from what is known of it by then: the sc-pdf, weighted by its record of s
-successes and f failures, p^s (1 - p)^f.
+successes and f failures, p^s (1 - p)^f. The sc-pdf is the study's, until enough answers tell what this agent is like.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,13 +17,16 @@ from jaxbandit.cleaning.problem import HIDDEN, Cleaning, Instance, Outcome, Pull
 from jaxbandit.cleaning.view import View
 from jaxbandit.engine import simulate
 from jaxbandit.grammar import Tree
+from jaxbandit.laws import Beta, fit_beta
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.play import Play
+from jaxbandit.live.questions import Address
 from jaxbandit.random import categorical, thresholds
 from jaxbandit.random.race import UNLIMITED, concealed
 from jaxbandit.random.stream import Stream, stream, substream, words
 
 RUNS, CELLS = 400, 200
+ENOUGH = 20
 _MOST_ENTITIES = 1 << 20
 
 
@@ -103,18 +107,37 @@ class Continued:
         return self.policy.answer(view, state)  # type: ignore[no-any-return]
 
 
+def records_of(asks: CleaningQuestions, told: Mapping[Address, Any]) -> dict[int, tuple[int, int]]:
+    """By entity, how many answers ruled out a value, and how many failed."""
+    records: dict[int, tuple[int, int]] = {}
+    for (entity, _), answer in told.items():
+        gained, failed = records.get(entity, (0, 0))
+        success = answer != asks.unknown(entity)
+        records[entity] = gained + success, failed + (not success)
+    return records
+
+
+def fitted(records: Mapping[int, tuple[int, int]]) -> Beta | None:
+    """The sc-pdf of the agent that answers: the beta law of greatest likelihood, once ``ENOUGH`` entities have records
+    and these tell something."""
+    gained, failed = np.array(list(records.values()), np.int64).reshape(-1, 2).T
+    if len(records) < ENOUGH or not gained.any() or not failed.any():
+        return None
+    return fit_beta(gained, gained + failed)
+
+
 def forecast(asks: CleaningQuestions, play: Play, problem: Any, policy: Any, seed: int) -> dict[str, Any] | None:
     """What the rest of the budget is expected to remove, if the session goes on as it is.
 
     Returns:
         JSON-ready: ``removed``, the mean over ``runs`` simulated runs with its 95 % interval ``ci_low`` to ``ci_high``,
-        and ``p5`` and ``p95``, between which 90 % of the runs are. None where too many entities are numbered.
+        and ``p5`` and ``p95``, between which 90 % of the runs are; ``law``, the sc-pdf: that of the study, or once it
+        can be told the one that fits the answers. None where too many entities are numbered.
     """
-    records: dict[int, tuple[int, int]] = {}
-    for (entity, _), answer in play.told.items():
-        gained, failed = records.get(entity, (0, 0))
-        success = answer != asks.unknown(entity)
-        records[entity] = gained + success, failed + (not success)
+    records = records_of(asks, play.told)
+    agent = fitted(records)
+    law = agent or asks.setting.sc_pdf
+    told = "that of the study" if agent is None else f"fitted: beta({agent.alpha:.3g}, {agent.beta:.3g})"
     if max(records, default=0) >= _MOST_ENTITIES:
         return None
     kinds = {(0, 0): 0}
@@ -122,7 +145,7 @@ def forecast(asks: CleaningQuestions, play: Play, problem: Any, policy: Any, see
     for entity, record in records.items():
         row[entity] = kinds.setdefault(record, len(kinds))
     middle = (np.arange(CELLS) + 0.5) / CELLS
-    prior = asks.setting.sc_pdf.cells(1 / CELLS)
+    prior = law.cells(1 / CELLS)
     gained, failed = np.array(list(kinds), np.float64).T[:, :, None]
     log = gained * np.log(middle) + failed * np.log1p(-middle)
     weights = np.zeros((1 << (len(kinds) - 1).bit_length(), CELLS))
@@ -139,4 +162,5 @@ def forecast(asks: CleaningQuestions, play: Play, problem: Any, policy: Any, see
     return {
         "removed": gain.mean(), "ci_low": gain.mean() - half, "ci_high": gain.mean() + half,
         "p5": float(np.quantile(gain, 0.05)), "p95": float(np.quantile(gain, 0.95)), "runs": RUNS,
+        "law": told,
     }  # fmt: skip
