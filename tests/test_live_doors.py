@@ -75,6 +75,8 @@ def test_a_token_and_a_rate(session: Session) -> None:
         assert {client.get("/status").status_code for _ in range(30)} == {401, 429}
     with pytest.raises(BadInput, match=r"--host = 0\.0\.0\.0: 127\.0\.0\.1, or a token"):
         serve(session, host="0.0.0.0")
+    with pytest.raises(BadInput, match=r"--port = 70000: a port from 0 to 65535"):
+        serve(session, port=70_000)
 
 
 def test_the_page_shows_cells_as_text(session: Session) -> None:

@@ -201,17 +201,18 @@ class Sheet:
     def __call__(self) -> None:
         """Writes the file or reads it."""
         from jaxbandit.live import agents
-        from jaxbandit.study import folder
 
         session = _open(self.journal)
         if self.back:
             found = agents.read_sheet(session, self.file, self.agent)
             say(f"{sum(each['recorded'] for each in found)} answers recorded; {_money(session.status())}")
+        elif not self.file.absolute().parent.is_dir():  # before any question is given away
+            raise BadInput("FILE.csv", str(self.file), "a file in a folder that exists")
         elif self.file.exists():
             raise BadInput("FILE.csv", str(self.file), "a file that does not exist yet; --back reads its answers")
         else:
             text = agents.sheet(session, self.count, self.agent, self.lease)
-            folder.write(self.file, text.encode())
+            _write("FILE.csv", self.file, text)
             say(f"{text.count(chr(10)) - 1} questions in {self.file}; fill in the column answer, then: --back")
 
 
@@ -230,7 +231,6 @@ class Export:
     def __call__(self) -> None:
         """Prints the changes, or writes the copy."""
         from jaxbandit.live import agents
-        from jaxbandit.study import folder
 
         session = _open(self.journal)
         found = agents.changes(session)
@@ -241,7 +241,7 @@ class Export:
             say(f"{len(found)} values are decided; --out FILE.csv writes a copy of the table with them")
             return
         text, cells = agents.cleaned(session)
-        folder.write(self.out, text.encode())
+        _write("--out", self.out, text)
         say(f"{cells} cells of {len(found)} values that are decided are changed in {self.out}")
 
 
@@ -258,9 +258,8 @@ class Show:
     def __call__(self) -> None:
         """Writes it."""
         from jaxbandit.live.show import page
-        from jaxbandit.study import folder
 
-        folder.write(self.out, page(_open(self.journal)).encode())
+        _write("--out", self.out, page(_open(self.journal)))
         say(f"the session is shown in {self.out}")
 
 
@@ -304,6 +303,15 @@ def _person(asked: dict[str, Any]) -> str | None:
     except EOFError:
         return None
     return answer or None
+
+
+def _write(field: str, path: Path, text: str) -> None:
+    from jaxbandit.study import folder
+
+    try:
+        folder.write(path, text.encode())
+    except OSError as error:
+        raise BadInput(field, str(path), f"a file that can be written ({error.strerror})") from None
 
 
 def _open(place: str) -> Any:

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import json
+import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -203,14 +204,14 @@ def serve(
         limit_concurrency=1000, timeout_keep_alive=30,
     )  # fmt: skip
     try:
-        socket = config.bind_socket()
-    except SystemExit:
-        raise BadInput("--port", port, "a port that is free") from None
-    socket.listen(2048)  # who comes between the line below and the loop waits
+        kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+        door = socket.create_server((host, port), family=kind, backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise BadInput("--port", port, f"a port from 0 to 65535 that is free at {host} ({error})") from None
     if ready is not None:
         name = f"[{host}]" if ":" in host else host
-        ready(f"http://{name}:{socket.getsockname()[1]}/")
-    uvicorn.Server(config).run([socket])
+        ready(f"http://{name}:{door.getsockname()[1]}/")
+    uvicorn.Server(config).run([door])
 
 
 def _text(given: dict[str, Any], key: str, default: str | None = None) -> str:

@@ -91,6 +91,8 @@ class Session:
             study = load(study, counted=False)
         case = Case.of(study, policy, given)
         journal = Journal.at(str(place))
+        chosen = case.chosen
+        questions(chosen.setting, chosen.problem, chosen.policy, stream(case.table["seed"], 0))  # or there are none
         head = {"version": __version__, "write_back": write_back, **case.head()}
         if write_back:
             with journal.reading() as connection:
