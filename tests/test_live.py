@@ -174,6 +174,18 @@ def test_questions_ahead_change_no_decision(name: str, ahead: int, agents: int, 
     assert order != sorted(order)
 
 
+def test_an_open_question_is_not_asked_again_when_its_time_comes(session: Session) -> None:
+    """One agent keeps a question that was asked ahead, and others come to where the policy needs its answer."""
+    answer = agent(session)
+    session.next("first")
+    kept = session.next("slow", ahead=5)["id"]
+    while "id" in (asked := session.next("first", ahead=5)):
+        session.record(asked["id"], answer(session._questions[asked["id"]].address))
+    assert session._questions[kept].address in session.play.wanted()
+    assert len({each.address for each in session._questions.values()}) == len(session._questions)
+    assert asked["open"] == 1
+
+
 def test_several_processes_share_a_journal(session: Session) -> None:
     """Two objects that do not know of each other, as processes are."""
     other, answer = again(session), agent(session)

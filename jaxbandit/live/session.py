@@ -291,7 +291,7 @@ class Session:
         """Questions that can be asked now, within the budget."""
         left = self.budget - self.spent - sum(self.asks.cost(each.address) for each in self._open.values())
         for address in self.play.wanted():
-            if self.asks.cost(address) <= left and self.asks.ready(address, self.answers):
+            if address not in self._at and self.asks.cost(address) <= left and self.asks.ready(address, self.answers):
                 yield address
         if ahead:
             # What was foreseen some steps ago does: it only says which answers may be needed soon.
