@@ -66,14 +66,14 @@ class CleaningQuestions:
     def made(self, pull: Pull, answers: Answers) -> tuple[int, int, bool]:
         """Operations of a pull that are answered, how many succeeded, and whether it is complete."""
         entity, attempt, successes, failures, cleans = map(int, pull)
-        made = removed = 0
+        made, removed, unknown = 0, 0, self.unknown(entity)
         while True:
             if made >= cleans or removed >= successes or made - removed >= failures:
                 return made, removed, True
             answer = answers.get((entity, attempt + made))
             if answer is None:
                 return made, removed, False
-            made, removed = made + 1, removed + (answer != self.unknown(entity))
+            made, removed = made + 1, removed + (answer != unknown)
 
     def due(self, pull: Pull, answers: Answers) -> list[Address]:
         """The next operation: what it shows depends on the one before."""

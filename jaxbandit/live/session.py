@@ -296,7 +296,7 @@ class Session:
         if ahead:
             # What was foreseen some steps ago does: it only says which answers may be needed soon.
             since = self.play.steps - self._seen_at
-            if since > (ahead // 2 if self._foreseen else 0) or since < 0:
+            if since > (ahead // 2 if self._foreseen else ahead // 10) or since < 0:
                 self._foreseen, self._seen_at = list(self.play.ahead(ahead)), self.play.steps
             for address in list(self._foreseen):
                 if address in self._at or address in self.answers:
