@@ -59,7 +59,8 @@ class Play:
         self._fresh.pop(address, None)
 
     def wanted(self) -> Iterator[Address]:
-        """Questions that the present pull cannot do without, and that were not asked."""
+        """Questions that the present pull cannot do without and that have no answer, less those that were asked since
+        it began."""
         yield from list(self._fresh)
 
     def ahead(self, most: int) -> Iterator[Address]:

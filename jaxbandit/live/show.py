@@ -16,7 +16,7 @@ from jaxbandit.engine import simulate
 from jaxbandit.live.session import Session
 from jaxbandit.registry import measured
 
-RUNS, STEPS = 200, 20
+RUNS, STEPS, POINTS = 200, 20, 200
 _FOUND = {"cleaning": ("removed", "false values removed"), "extraction": ("entities", "entities bought")}
 
 _STYLE = """
@@ -46,11 +46,10 @@ def page(session: Session) -> str:
     if session.asks.family in _FOUND:
         words = _caption(session)
         parts.append(f"<figure>{_curve(session)}<figcaption>{html.escape(words)}</figcaption></figure>")
-    about = Counter(_what(row) for row in rows)
+    about, last = Counter(map(_what, rows)), {_what(row): _text(row["answer"]) for row in rows}
     parts.append("<h2>Answers by what was asked</h2>" + _table(
         ["asked", "answers", "last answer"],
-        [[what, str(count), _text([row for row in rows if _what(row) == what][-1]["answer"])]
-         for what, count in about.most_common(200)],
+        [[what, str(count), last[what]] for what, count in about.most_common(200)],
     ))  # fmt: skip
     parts.append("<h2>All answers</h2>" + _table(
         ["id", "asked", "answer", "agent", "at"],
@@ -75,11 +74,15 @@ def _curve(session: Session) -> str:
     """What was found after each answer, with the simulated band where the policy does not plan for its budget."""
     name, label = _FOUND[session.asks.family]
     spent, found, answers = [0.0], [0.0], {}
-    for number in (row["id"] for row in session.told()):
+    told, paid = [row["id"] for row in session.told()], 0.0
+    every = -(-len(told) // POINTS)  # each point looks at all answers before it
+    for place, number in enumerate(told, 1):
         address, value = session.answer_of(number)
         answers[address] = value
-        spent.append(spent[-1] + session.asks.cost(address))
-        found.append(float(session.asks.found(answers, {})[name]))
+        paid += session.asks.cost(address)
+        if place % every == 0 or place == len(told):
+            spent.append(paid)
+            found.append(float(session.asks.found(answers, {})[name]))
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "live"}):
         figure = Figure(figsize=(5.0, 3.2), layout="constrained")
         FigureCanvasSVG(figure)
