@@ -3,15 +3,27 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; raise SystemExit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV ?= .venv
 BIN = $(VENV)/bin
+ACCELERATORS = .venv-accelerators
+NEWER ?= $(shell for p in python3.14 python3.13 python3.12; do $$p -c '' 2>/dev/null && { echo $$p; break; }; done)
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
-.PHONY: study test lint bench notebooks docs dist clean
+.PHONY: study test test-all plain lint bench accelerators notebooks docs dist clean
 
 study: $(VENV)/lab.stamp
 	$(BIN)/jaxbandit run examples/cleaning.toml --out out/cleaning
 
+# Tests marked slow compile or sample for long; test-all has them too, and is what CI runs.
 test: $(VENV)/test.stamp lint
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
+
+test-all: $(VENV)/test.stamp lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+# The oracles again, with programs as XLA would have them: without the fences of jaxbandit.xla. Of all families:
+# PLAIN="tests/test_xla.py tests/test_*_policies.py".
+PLAIN ?= tests/test_xla.py tests/test_outlier_policies.py
+plain: $(VENV)/test.stamp
+	JAXBANDIT_PLAIN=1 XLA_FLAGS= $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -k "oracle or xla" $(PLAIN)
 
 lint: $(VENV)/lint.stamp
 	$(BIN)/ruff check .
@@ -35,6 +47,16 @@ dist:
 
 bench: $(VENV)/bench.stamp
 	$(BIN)/python -m benchmarks.run --out benchmarks/results
+
+# Every policy compiled for an H100 and for a TPU v5e, on a machine that has neither; needs Python 3.12 or newer. Some of
+# them: ONLY="cleaning/ee topk/sar". The new figures are in build/accelerators.json, the committed ones bound them.
+accelerators: $(ACCELERATORS)/stamp
+	$(ACCELERATORS)/bin/python -m benchmarks.ahead_of_time --out build/accelerators.json $(if $(ONLY),--only $(ONLY))
+
+$(ACCELERATORS)/stamp: benchmarks/accelerators.txt
+	$(NEWER) -m venv $(ACCELERATORS)
+	$(ACCELERATORS)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/accelerators.txt
+	@touch $@
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -64,4 +86,4 @@ $(VENV)/docs.stamp: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/lab.stamp
 
 clean:
-	rm -rf $(VENV) out build dist
+	rm -rf $(VENV) $(ACCELERATORS) out build dist

@@ -47,7 +47,9 @@ def _versions() -> dict[str, str]:
 def facts(name: str, quick: bool) -> Row:
     """Where and how a benchmark runs: the command (without folders), the hardware, the versions."""
     words = ["python", "-m", f"benchmarks.{name}"]
-    words += [Path(word).name if before == "--out" else word for before, word in itertools.pairwise(sys.argv)]
+    words += [
+        Path(word).name if before in ("--out", "--data") else word for before, word in itertools.pairwise(sys.argv)
+    ]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "benchmark": name,

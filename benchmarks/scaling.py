@@ -7,7 +7,8 @@ One parameter moves at a time, the others stay at the paper's setting (Cheng et 
 false values uniform on 0 ... 19, uniform sc-pdf, budget 10,000, epsilon 0.5). Costs are CPU time of all threads, in
 nanoseconds a pull, the least of three calls; numba's loops (numba_cleaning.py) draw from xoroshiro128+ and run on one
 thread. ``first_call`` is the CPU time of the first call with these shapes, in seconds, with JAX's compilation cache as
-it is: set none for cold figures. Both sides' results must be of one law, within 4 joint standard errors.
+it is: set none for cold figures. Both sides' results must be of one law, within 4 joint standard errors. The axis
+``rows`` has a user's table of so many entities in place of those drawn afresh in each run, which numba's loops do not.
 
 ``AXES`` names the parameters that move, and ``SIDES`` what is measured of each: other families add theirs there.
 """
@@ -28,7 +29,7 @@ from benchmarks.cleaning import Answers, check
 from benchmarks.common import Row, facts, parser, save, table
 from jaxbandit import simulate
 from jaxbandit.cleaning.family import FAMILY, Setting
-from jaxbandit.cleaning.problem import uniform_false_values
+from jaxbandit.cleaning.problem import of_table, uniform_false_values
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Uniform
 
@@ -42,6 +43,7 @@ AXES: Mapping[str, Mapping[str, Sequence[float]]] = {
         "epsilon": (0, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99),
         "budget": (1_000, 10_000, 100_000, 1_000_000),
         "entities": (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000),
+        "rows": (1_000, 10_000, 100_000),
     }
 }
 COUNTING = ("random", "greedy", "epsilon-greedy")
@@ -51,14 +53,17 @@ COUNTING = ("random", "greedy", "epsilon-greedy")
 def _cleaning(policy: str, paired: bool, point: Point) -> tuple[Side, Side | None]:
     """Ours and numba's, if there is one."""
     budget, entities, epsilon = point["budget"], point["entities"], point["epsilon"]
-    weights = uniform_false_values(0, numba_cleaning.MOST)
-    setting = Setting(budget, entities, weights, Uniform(), paired=paired)
+    weights, rows = uniform_false_values(0, numba_cleaning.MOST), point.get("rows")
+    setting = Setting(budget, rows or entities, weights, Uniform(), paired=paired)
     given = {parameter.name: parameter.default for parameter in FAMILY.policies[policy].parameters}
     if policy == "ee":
         given |= {"t": 3, "q": 1.0}
     if policy == "epsilon-greedy":
         given["epsilon"] = epsilon
     built, problem = FAMILY.policies[policy].build(setting, **given)[0], setting.problem()
+    if rows:
+        counts = np.random.default_rng(0).integers(1, numba_cleaning.MOST, rows, endpoint=True)
+        problem = of_table(budget=budget, false_values=counts, sc_pdf=Uniform())
 
     def ours(runs: int, seed: int) -> Answers:
         return {name: values[0] for name, values in simulate(problem, built, runs=runs, seed=seed).items()}
@@ -68,7 +73,7 @@ def _cleaning(policy: str, paired: bool, point: Point) -> tuple[Side, Side | Non
             policy, "xoroshiro128+", runs=runs, seed=seed, budget=budget, entities=entities, epsilon=epsilon
         )
 
-    return ours, numbas if policy in numba_cleaning.POLICIES else None
+    return ours, numbas if policy in numba_cleaning.POLICIES and not rows else None
 
 
 SIDES: Mapping[str, Callable[[str, bool, Point], tuple[Side, Side | None]]] = {"cleaning": _cleaning}
@@ -128,7 +133,7 @@ def main() -> None:
             if axis == "epsilon" and policy != "epsilon-greedy":
                 continue
             kinds = {"yes": (True,), "no": (False,), "both": (True, False)}[given.paired]
-            for paired in kinds if policy in COUNTING else (True,):
+            for paired in kinds if policy in COUNTING and axis != "rows" else (True,):
                 for value in values[:2] if given.quick else values:
                     pulls = 50_000 if given.quick else given.pulls
                     rows.append(measure("cleaning", policy, paired, axis, value, pulls, 2 if given.quick else 3))

@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import re
 import textwrap
 import typing
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ KEYS = {
     "stop_when": ("all runs", "Stop when intervals are narrow: `metric`, `half_width` or `relative`, `difference`."),
     "implementation": ("`fast`", "`reference` runs each policy as its rule's file has it; results have the same law."),
     "tune": ("nothing", "How `jaxbandit tune` searches: [its keys](../tuning.md#the-keys-of-tune)."),
+    "train": ("nothing", "How `jaxbandit train` trains a policy: [its keys](../trained.md#the-keys-of-train)."),
 }
 """The keys at the top of a study file; a test asks whether these are all."""
 
@@ -76,17 +78,18 @@ def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", r"\|")
 
 
-def parameters(given: Any) -> Iterator[str]:
-    """A table of keys, or a sentence that there are none."""
+def parameters(given: Any, searched: bool = False) -> Iterator[str]:
+    """A table of keys, or a sentence that there are none; ``searched``: with where ``jaxbandit tune`` looks."""
     if not given:
         yield from ("It has no keys of its own.", "")
         return
-    yield from ("| key | where left out | what |", "|---|---|---|")
+    yield "| key | where left out | what |" + (" `tune` searches |" if searched else "")
+    yield "|---|---|---|" + ("---|" if searched else "")
     for each in given:
         default = each.default
         left = "required" if each.required else "optional" if default is None else f"`{plain(default)}`"
-        search = f" `tune` searches it: {each.search}." if each.search else ""
-        yield f"| `{each.name}` | {left} | {cell(each.help)}{search} |"
+        where = f" {cell(each.searched or 'nowhere: a file or a name')} |" if searched else ""
+        yield f"| `{each.name}` | {left} | {cell(each.help)} |" + where
     yield ""
 
 
@@ -109,7 +112,7 @@ def family_page(family: Any) -> str:
             lines += ["It knows the truth: a reference, and not a policy to take.", ""]
         if kind.anytime:
             lines += ["It does the same whatever its budget, so `checkpoints` record it on its way.", ""]
-        lines += parameters(kind.parameters)
+        lines += parameters(kind.parameters, searched=not kind.reference)
     lines += ["## Metrics", "", "| metric | what | better |", "|---|---|---|"]
     lines += [
         f"| `{each.name}` | {cell(each.label)} | {'lower' if each.lower_is_better else 'higher'} |"
@@ -222,10 +225,19 @@ def write(app: Any) -> None:
             path.write_text(text)
 
 
+def fields(value: Any) -> Iterator[str]:
+    """The fields of a dataclass or a NamedTuple; of an array, with its type and shape."""
+    shown = [each.name for each in dataclasses.fields(value) if each.init] if dataclasses.is_dataclass(value) else None
+    for name in value._fields if shown is None else shown:
+        kind = next(own[name] for each in value.__mro__ if name in (own := getattr(each, "__annotations__", {})))
+        text = str(getattr(kind, "__forward_arg__", kind))  # as a NamedTuple keeps it
+        yield f"{name}: {text}" if re.search(r"\w\[.+, '", text) else name
+
+
 def signature(app: Any, what: str, name: str, value: Any, options: Any, args: str, returns: str) -> Any:
-    """Types as the source has them, which are aliases that a reader knows, and of a dataclass its fields."""
-    if dataclasses.is_dataclass(value):
-        return f"({', '.join(each.name for each in dataclasses.fields(value) if each.init)})", None
+    """Types as the source has them, which are aliases that a reader knows, and of a class its ``fields``."""
+    if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
+        return f"({', '.join(fields(value))})", None
     value = inspect.unwrap(value) if callable(value) else value
     if not inspect.isfunction(value) or value.__name__ == "<lambda>":
         return None

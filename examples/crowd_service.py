@@ -1,4 +1,6 @@
-"""Which question to ask next, where each one costs: CRUX drives a crowd over HTTP.
+"""Which question to ask next, where each one costs: CRUX drives a crowd over HTTP, in a live session.
+
+    python examples/crowd_service.py [BUDGET [FOLDER]]    # with a folder, what was stopped goes on
 
 Here the crowd is a service on this computer, so that the example runs as it stands: replace ``ask_crowd`` by what
 reaches yours. The program knows which places and kinds of cafe there may be, not which cafes.
@@ -6,17 +8,17 @@ reaches yours. The program knows which places and kinds of cafe there may be, no
 
 import json
 import sys
+import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-import jax
 import numpy as np
 
-from jaxbandit.extraction import Outcome, Tree, domain, extraction
-from jaxbandit.extraction.crux import crux
-from jaxbandit.random import stream
+from jaxbandit import live
+from jaxbandit.extraction import Tree, domain
 
 PLACE = Tree(np.array([0, 0, 0, 1, 1, 2, 2]), ("", "Portugal", "Spain", "Lisbon", "Porto", "Madrid", "Seville"))
 KIND = Tree(np.array([0, 0, 0, 0]), ("", "coffee", "tea", "bakery"))
@@ -51,45 +53,44 @@ def ask_crowd(url: str, query: dict[str, Any]) -> list[dict[str, str]]:
     return found
 
 
-def collect(url: str, budget: float, seed: int = 0) -> list[str]:
-    """Spends the budget on the crowd at ``url``; the names of the cafes that it told of, each once."""
-    leaves = [(place, kind) for place in (3, 4, 5, 6) for kind in (1, 2, 3)]
-    # Stand-ins at each leaf: no more cafes than they are can be told of.
-    catalog = domain((PLACE, KIND), np.repeat(leaves, 1 + int(20 * budget) // len(leaves), axis=0), 1.0)
-    problem = extraction(catalog, budget)
-    policy, key = crux(removal="none"), stream(seed, 0)  # a query that looks bad may look good again
-    view, numbers = problem.view(key, problem.draw(key)), dict[str, int]()
-    nodes = {catalog.name(node): node for node in range(len(catalog.values))}
-    ask = jax.jit(lambda state: policy.ask(view, state))
-    tell = jax.jit(lambda state, pull, outcome: policy.tell(view, state, pull, outcome))
-    done = jax.jit(lambda state: policy.done(view, state))
-    state = policy.init(view)
-    while not done(state):
-        pull = ask(state)
-        k, _ = view.configurations[int(pull.configuration)]
-        names, exclude = list(numbers), [int(number) for number in pull.exclude if number >= 0]
-        node = catalog.name(int(pull.node))
-        cafes = ask_crowd(url, {"node": node, "k": k, "exclude": [names[number] for number in exclude]})
-        entity, leaf = np.full((2, view.k_max), -1, np.int32)
-        for place, cafe in enumerate(cafes):
-            entity[place], leaf[place] = numbers.setdefault(cafe["name"], len(numbers)), nodes[cafe["at"]]
-        state = tell(state, pull, Outcome(entity, leaf))
-        print(f"{node:18} {len(cafes):2} of {k:2}, {len(exclude)} excluded: {len(numbers):3} cafes known")
-    answer = policy.answer(view, state)
-    print(
-        f"{int(answer['entities'])} cafes in {int(answer['queries'])} queries for {int(answer['spent']) / view.units:g}"
-    )
-    return list(numbers)
+def collect(url: str, budget: float, folder: Path, seed: int = 0) -> int:
+    """Spends the budget on the crowd at ``url``; how many cafes it told of. A journal in ``folder`` is gone on with."""
+    journal = folder / "session.journal"
+    session = live.Session.open(journal) if journal.exists() else begin(journal, budget, seed)
+    while "id" in (question := session.next()):
+        query = question["query"]
+        cafes = ask_crowd(url, query)
+        session.record(question["id"], json.dumps(cafes))  # kept on disk before the next one is asked
+        told = f"{len(cafes):2} of {query['k']:2}, {len(query['exclude'])} excluded"
+        print(f"{query['node']:18} {told}: {session.status()['entities']:3} cafes known")
+    found = session.status()
+    print(f"{found['entities']} cafes in {found['queries']} queries for {found['spent']:g}")
+    session.close()
+    return int(found["entities"])
 
 
-def main(budget: float) -> None:
+def begin(journal: Path, budget: float, seed: int) -> live.Session:
+    """A session whose table has stand-ins of each place and kind: no more cafes than they are can be told of."""
+    places, many = ("Portugal/Lisbon", "Portugal/Porto", "Spain/Madrid", "Spain/Seville"), 1 + int(20 * budget) // 12
+    leaves = [(place, kind) for place in places for kind in ("coffee", "tea", "bakery")] * many
+    table = journal.with_name("stand-ins.csv")
+    rows = [f"cafe {number},{place},{kind}" for number, (place, kind) in enumerate(leaves)]
+    table.write_text("\n".join(["name,place,kind", *rows]) + "\n")
+    columns = {"attributes": ["place", "kind"], "entity": "name"}
+    problem = {"kind": "extraction/table", "path": str(table), **columns, "budget": budget}
+    crux = {"kind": "crux", "removal": "none"}  # a query that looks bad may look good again
+    return live.Session.begin({"seed": seed, "problem": problem, "policy": [crux]}, "crux", journal)
+
+
+def main(budget: float, folder: Path) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Crowd)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        collect(f"http://127.0.0.1:{server.server_port}", budget)
+        collect(f"http://127.0.0.1:{server.server_port}", budget, folder)
     finally:
         server.shutdown()
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0)
+    with tempfile.TemporaryDirectory() as name:
+        main(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0, Path(sys.argv[2] if len(sys.argv) > 2 else name))

@@ -12,7 +12,7 @@ A tour::
 - A study is stored, continued and stopped when it knows enough: ``load_study`` reads one from a file, ``Study.of`` from
   a mapping, ``experiment`` takes objects. ``run_study`` runs it, ``open_results`` opens what was stored; ``plot`` and
   ``table`` show it, and ``paired_differences``, ``ranks`` and ``quantiles`` compare its policies.
-- ``tune`` finds the best policy and parameters for a problem, and says how sure that is.
+- ``tune`` finds the best policy and parameters for a problem, and says how sure that is; ``train`` trains a policy.
 - A ``Problem`` and a ``Policy`` of one's own are classes of a few methods, and ``Execution`` says how the engine runs
   one best. ``check`` finds what is wrong with them, ``testing.conformance`` does so in a test suite, and
   ``register_policy`` makes one known to study files.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from jaxbandit.study.results import open_results
     from jaxbandit.study.spec import Study
     from jaxbandit.study.spec import load as load_study
-    from jaxbandit.tuning import tune
+    from jaxbandit.tuning import train, tune
 
 __version__ = "0.2.0"
 
@@ -48,7 +48,7 @@ _MODULES = ("cleaning", "extraction", "outliers", "testing", "topk")
 __all__ = [
     "BadInput", "Execution", "Policy", "Problem", "Study", "__version__", "cache", "check", "experiment", "load_study",
     "open_results", "paired_differences", "plot", "quantiles", "ranks", "register_policy", "run_study", "simulate",
-    "table", "tune",
+    "table", "train", "tune",
 ]  # fmt: skip
 
 _HOMES = {
@@ -62,7 +62,7 @@ _HOMES = {
     "study.plugins": ("register_policy",),
     "study.results": ("open_results",),
     "study.spec": ("Study", "load_study"),
-    "tuning": ("tune",),
+    "tuning": ("train", "tune"),
 }
 
 

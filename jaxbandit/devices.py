@@ -1,10 +1,16 @@
-"""All cores: on a CPU, JAX is given one device a core, unless the user has set that or JAX has already started."""
+"""The devices that simulations run on: all cores of a CPU, the platform that was asked for, and how large they are.
+
+On a CPU, JAX is given one device a core, unless the user has set that or JAX has already started.
+"""
 
 import functools
 import logging
 import os
+from typing import NamedTuple
 
 import jax
+
+from jaxbandit.errors import BadInput
 
 _log = logging.getLogger("jaxbandit")
 
@@ -39,3 +45,76 @@ def _say_once() -> None:
         "jaxbandit: one core of %d is used, as JAX had started before: set JAX_NUM_CPU_DEVICES=%d, or make no array "
         "before the first problem or study", cores(), cores(),
     )  # fmt: skip
+
+
+PACKAGES = {
+    "cuda": "for an NVIDIA GPU: pip install 'jaxbandit[lab,cuda]'",
+    "rocm": "for an AMD GPU: the plugin of its ROCm, jax-rocm7-plugin",
+    "tpu": "for a TPU: pip install 'jax[tpu]'",
+}
+_SAME = {"cuda": "gpu", "rocm": "gpu"}
+"""What a device of JAX calls its platform, where the platform has another name as well."""
+
+
+def use_platform(platform: str | None) -> None:
+    """Has JAX run on a platform and on no other.
+
+    Args:
+        platform: cpu, cuda, rocm or tpu; None for what ``JAX_PLATFORMS`` says, or else what JAX prefers.
+
+    Raises:
+        BadInput: where JAX does not find it, or has started on another one. JAX by itself may take the CPU then.
+    """
+    if platform is not None:
+        jax.config.update("jax_platforms", platform)
+    try:
+        found = jax.local_devices()[0].platform
+    except (RuntimeError, AssertionError) as error:
+        asked = platform or str(jax.config.values["jax_platforms"])
+        raise not_found("JAX_PLATFORMS" if platform is None else "--platform", asked, error) from None
+    if platform is not None and found != _SAME.get(platform, platform):
+        raise BadInput("--platform", platform, f"{found}, as JAX has started on it in this process")
+
+
+def not_found(field: str, asked: str, error: BaseException) -> BadInput:
+    """The error for a platform that JAX does not find."""
+    install = next((f"; {how}" for name, how in PACKAGES.items() if name in asked.lower().replace("gpu", "cuda")), "")
+    why = str(error).partition("\n")[0].strip() or type(error).__name__
+    return BadInput(field, asked, f"a platform that JAX finds here ({why[:200]}){install}")
+
+
+class Accelerator(NamedTuple):
+    """What is known of a device: its memory in bytes, and its cores (multiprocessors of a GPU)."""
+
+    memory: int
+    cores: int
+
+
+_GIB = 1 << 30
+KNOWN = {
+    "B200": Accelerator(180 * _GIB, 148), "H200": Accelerator(140 * _GIB, 132), "H100": Accelerator(79 * _GIB, 132),
+    "A100-SXM4-40": Accelerator(39 * _GIB, 108), "A100": Accelerator(79 * _GIB, 108), "A10": Accelerator(22 * _GIB, 72),
+    "L40": Accelerator(44 * _GIB, 142), "L4": Accelerator(22 * _GIB, 58), "V100": Accelerator(15 * _GIB, 80),
+    "T4": Accelerator(14 * _GIB, 40), "RTX 4090": Accelerator(23 * _GIB, 128), "RTX 3090": Accelerator(23 * _GIB, 82),
+    "TPU v6 lite": Accelerator(32 * _GIB, 1), "TPU v5 lite": Accelerator(16 * _GIB, 1),
+    "TPU v5": Accelerator(95 * _GIB, 1), "TPU v4": Accelerator(32 * _GIB, 1),
+    "TPU v3": Accelerator(16 * _GIB, 1), "TPU v2": Accelerator(8 * _GIB, 1),
+}  # fmt: skip
+"""Accelerators by a part of what JAX calls them (``device_kind``), from their data sheets; the first that fits."""
+_UNKNOWN = Accelerator(8 * _GIB, 16)
+
+
+def accelerator(device: jax.Device) -> Accelerator:
+    """The memory and the cores of a device: its own word, else the table's, else those of a small one."""
+    table = next((known for part, known in KNOWN.items() if part in device.device_kind), _UNKNOWN)
+    cores = getattr(device, "core_count", None) if device.platform == "gpu" else None
+    return Accelerator(memory(device) or table.memory, int(cores or table.cores))
+
+
+def memory(device: jax.Device) -> int | None:
+    """The bytes of an accelerator's own memory that JAX may take, if the device says so."""
+    try:
+        found = (device.memory_stats() or {}).get("bytes_limit")
+    except Exception:  # one that is only compiled for has none
+        return None
+    return int(found) if found else None

@@ -187,6 +187,11 @@ class Batch:
         with briefly():
             return [jobs.program() for jobs, _ in self._jobs(which, runs, 0, 0, lanes, room)]
 
+    def lanes(self, which: Sequence[int], *, runs: int, lanes: int | None = None, room: int = 0) -> int:
+        """Lanes of a device in these programs, the most of one."""
+        with briefly():
+            return max(jobs.width() for jobs, _ in self._jobs(which, runs, 0, 0, lanes, room))
+
     def run(
         self, which: Sequence[int], *, runs: int, seed: int, first_run: int = 0, lanes: int | None = None,
         room: int = 0, progress: Progress | bool = False, ahead: Ahead | None = None,

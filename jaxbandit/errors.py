@@ -29,7 +29,8 @@ class BadInput(ValueError):
         shown = " ".join(str(shown).split())
         # The end of a long path says which file it is.
         shown = shown if len(shown) <= 80 else f"{shown[:38]}...{shown[-39:]}"
-        super().__init__(f"{field} = {shown}: {allowed}")
+        # What is allowed may be cells of a user's table.
+        super().__init__(f"{field} = {shown}: {' '.join(allowed.split())}")
 
 
 def quoted(value: Any) -> Any:

@@ -18,6 +18,16 @@ class Problem(Protocol):
     """What the lanes are run against: the hidden truth, and what an algorithm may see of it. A pytree.
 
     One that can say what an answer is worth by the truth has a method ``score``: see ``Scoring``.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import cleaning, random
+        >>> problem = cleaning.of_table(budget=9, false_values=np.array([2, 3]), sc_pdf=cleaning.Uniform())
+        >>> key = random.stream(0, 7)  # of seed 0, run 7
+        >>> instance = problem.draw(key)  # what no policy sees
+        >>> view, rule = problem.view(key, instance), cleaning.ee(3, 0.667)
+        >>> problem.pull(key, instance, rule.ask(view, rule.init(view)))
+        Outcome(cleans=Array(3, dtype=int32), removed=Array(2, dtype=int32))
     """
 
     def draw(self, key: Stream) -> Tree:
@@ -43,6 +53,16 @@ class Policy(Protocol):
     The engine asks, pulls and tells until ``done``, and what a policy is told after that has no effect. A policy may
     say how it is best run by an attribute ``execution``, an ``Execution``. One that can make several steps at less
     cost than one by one may have a method ``advance``: see ``Advancing``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import outliers
+        >>> rule = outliers.RR(outliers.interval("bounded", delta=0.1, k=1.5))  # one of the policies
+        >>> view = outliers.View(budget=jnp.int32(100), arms=3)
+        >>> state = rule.init(view)
+        >>> state = rule.tell(view, state, rule.ask(view, state), jnp.int32(1))  # arm 0 has paid 1
+        >>> int(rule.ask(view, state).arm), bool(rule.done(view, state))
+        (1, False)
     """
 
     def init(self, view: Any) -> Tree:

@@ -11,6 +11,7 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.ahead import Ahead, Program
+from jaxbandit.devices import accelerator
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, execution_of
 from jaxbandit.lanes import AXIS, Cut, Lane, bytes_of, compiled, empty_lanes, shapes_of
@@ -18,8 +19,10 @@ from jaxbandit.lanes import AXIS, Cut, Lane, bytes_of, compiled, empty_lanes, sh
 _log = logging.getLogger("jaxbandit")
 
 _JOBS_AT_ONCE, _ANSWER_BYTES = 1 << 24, 1 << 30
-_STATE_BYTES = {"cpu": 1 << 27}
-_CACHE_BYTES = {"cpu": 1 << 20}
+_STATE_BYTES, _CACHE_BYTES = 1 << 27, 1 << 20
+"""Of a CPU's device: for the states of all lanes, and for those that should stay in its cache."""
+_LEAST_LANES, _MOST_LANES, _LANES_A_CORE, _SHARE = 1 << 16, 1 << 20, 1 << 13, 8
+"""Of an accelerator: four times the threads that a GPU's core holds, and a part of the memory for states."""
 _VECTOR = 64
 
 
@@ -60,6 +63,10 @@ class Jobs:
     def program(self) -> Program:
         """The one that ``run`` takes, if memory suffices."""
         return self._program(self._size(min(self.runs, self._at_once()), self.lanes))
+
+    def width(self) -> int:
+        """Lanes of a device in that program."""
+        return self._size(min(self.runs, self._at_once()), self.lanes).lanes
 
     def run(self, ahead: Ahead, report: Report) -> dict[str, np.ndarray]:
         """The answers by name, of shape (configurations, runs, ...)."""
@@ -155,19 +162,29 @@ class Jobs:
 
 def _fewer(error: Exception, lanes: int) -> int:
     """Half of ``lanes``, where the error says that memory ran out."""
-    if "RESOURCE_EXHAUSTED" not in str(error) or lanes == 1:
+    if "RESOURCE_EXHAUSTED" not in str(error):
         raise error
+    if lanes == 1:
+        allowed = "a device with memory for one run; a smaller problem needs less, and --platform cpu has the host's"
+        raise BadInput("lanes", 1, allowed) from error
     _log.warning("jaxbandit: out of memory with %s lanes a device; going on with %s", f"{lanes:,}", f"{lanes // 2:,}")
     return lanes // 2
 
 
 def _width(lane: Lane, policy: Policy, mesh: Mesh) -> int:
-    platform, execution = mesh.devices.flat[0].platform, execution_of(policy)
-    room = _STATE_BYTES.get(platform, 1 << 33)
-    if execution.in_cache:
-        room = _CACHE_BYTES.get(platform, room) * execution.in_cache
-    most = execution.most_lanes if platform == "cpu" else 1 << 16
-    return max(1, min(most, room // max(bytes_of(lane), execution.step_bytes)))
+    """Lanes of a device: as many as keep it busy, and as its memory holds.
+
+    On a CPU, states and what a step works on stay small, so that the caches help. An accelerator needs many threads,
+    and memory for states several times over: a refill makes all of them anew.
+    """
+    device, execution = mesh.devices.flat[0], execution_of(policy)
+    each = max(bytes_of(lane), execution.step_bytes)
+    if device.platform == "cpu":
+        room = _CACHE_BYTES * execution.in_cache if execution.in_cache else _STATE_BYTES
+        return max(1, min(execution.most_lanes, room // each))
+    kind = accelerator(device)
+    busy = min(_MOST_LANES, max(_LEAST_LANES, kind.cores * _LANES_A_CORE))
+    return 1 << (max(1, min(busy, kind.memory // _SHARE // each)).bit_length() - 1)
 
 
 def _even(most: int, jobs: int, room: int) -> int:

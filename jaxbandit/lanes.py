@@ -19,7 +19,7 @@ from jaxbandit.contract import Contract
 from jaxbandit.grammar import Tree, execution_of
 from jaxbandit.random.stream import Stream, stream
 from jaxbandit.xla.fence import as_one_kernel, where_due
-from jaxbandit.xla.options import CPU_OPTIONS
+from jaxbandit.xla.options import options_for
 
 
 class _Curve(NamedTuple):
@@ -96,7 +96,7 @@ def _begin(
 
 
 def _chunk(
-    cut: Cut, devices: int, stride: int, on_cpu: bool, lanes: Lane, queue: Queue, shared: list[Array],
+    cut: Cut, devices: int, stride: int, lanes: Lane, queue: Queue, shared: list[Array],
     stacked: list[Array], checkpoints: Array, seed: Array, first_run: Array, runs: Array, jobs: Array,
     most_rounds: Array, rounds: Array,
 ) -> tuple[Lane, Queue]:  # fmt: skip
@@ -169,12 +169,16 @@ def _chunk(
         taken = jnp.sum(job >= 0, dtype=jnp.int32)
         return lanes, Queue(queue.next + taken * devices, jnp.sum(lanes.job >= 0, dtype=jnp.int32), kept, marked)
 
+    def in_turn(lanes: Lane) -> Lane:
+        return _in_turn(step, lambda lane: ~finish(lane)[0] & (lane.job >= 0), execution.scratch, lanes)
+
+    def abreast(lanes: Lane) -> Lane:
+        after: Lane = lax.fori_loop(0, stride, lambda _, some: jax.vmap(step)(some), lanes)
+        return after
+
     def round_(carry: tuple[Array, Lane, Queue]) -> tuple[Array, Lane, Queue]:
         number, lanes, queue = carry
-        if on_cpu and execution.in_turn:
-            lanes = _in_turn(step, lambda lane: ~finish(lane)[0] & (lane.job >= 0), execution.scratch, lanes)
-        else:
-            lanes = lax.fori_loop(0, stride, lambda _, some: jax.vmap(step)(some), lanes)
+        lanes = lax.platform_dependent(lanes, cpu=in_turn, default=abreast) if execution.in_turn else abreast(lanes)
         at_end = jax.vmap(finish)(lanes)[0]
         if lanes.curve is not None:
             waiting = at_end & (lanes.curve.passed < many)
@@ -282,16 +286,15 @@ def empty_lanes(lane: Lane, answers: dict[str, Array], lanes: int, per_device: i
 @functools.lru_cache(maxsize=64)
 def compiled(cut: Cut, mesh: Mesh, stride: int) -> Any:
     """The chunk function for one structure: compiled once a shape, whatever the values."""
-    devices, on_cpu = mesh.size, mesh.devices.flat[0].platform == "cpu"
+    devices = mesh.size
     split, whole = PartitionSpec(AXIS), PartitionSpec()
 
     def local(lanes: Lane, queue: Queue, *rest: Any) -> tuple[Lane, Queue]:
         alone = queue._replace(next=queue.next[0], open=queue.open[0])
-        lanes, alone = _chunk(cut, devices, stride, on_cpu, lanes, alone, *rest)
+        lanes, alone = _chunk(cut, devices, stride, lanes, alone, *rest)
         return lanes, alone._replace(next=alone.next[None], open=alone.open[None])
 
     mapped = jax.shard_map(
         local, mesh=mesh, in_specs=(split, split, *[whole] * 9), out_specs=(split, split), check_vma=False
     )
-    options = CPU_OPTIONS if on_cpu else None
-    return jax.jit(mapped, donate_argnums=(0, 1), compiler_options=options)
+    return jax.jit(mapped, donate_argnums=(0, 1), compiler_options=options_for(mesh.devices.flat[0].platform))

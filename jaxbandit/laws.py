@@ -4,106 +4,41 @@ On the host a law is exact, in float64. For drawing on a device it is tabulated 
 integer arithmetic, so that they have the same bits on every device and in every batch.
 """
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import lru_cache
-from typing import Any
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
-import optax
-from jax import Array, lax
-from jax.scipy.special import gammaln
-from jax.typing import ArrayLike as Leaf
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from jaxbandit.errors import BadInput, under
+from jaxbandit.random.quantiles import Floats, Quantiles, tabulated
 
-Floats = NDArray[np.float64]
-Words = NDArray[np.uint32]
+if TYPE_CHECKING:
+    from jaxtyping import Float64
 
-FORMS = '"uniform", { normal = { mean = 0.5, variance = 0.3 } }, { beta = [2, 5] } or { histogram = [1, 4, 2] }'
+FORMS = (
+    '"uniform", { normal = { mean = 0.5, variance = 0.3 } }, { beta = [2, 5] }, { histogram = [1, 4, 2] } or '
+    "{ mixture = [{ weight = 1, beta = [2, 5] }, { weight = 3, beta = [8, 2] }] }"
+)
 """How a study file writes them."""
-
-MAX_CONCENTRATION = 1e4
-"""``fit_beta`` keeps alpha + beta within 0.01 and this."""
-
-_UNIT = 2.0**32
-_KNOTS = 32 * 256 + 1  # a side's: 256 an octave of v, from 2^-33 to 1/2
-_FINE = 2**14  # more of them, for where the quantile function bends or jumps
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Quantiles:
-    """The quantile function of a law, for use under ``jit`` and ``vmap``. A pytree, made by ``Law.quantiles``.
-
-    A probability p is the word P, uint32, p = P / 2^32. The tables of all laws but ``identity`` have one shape, so that
-    a sweep can stack them.
-
-    The distance v of a word to the nearer end of [0, 1] chooses one of 256 pieces an octave, thus as fine in the tails
-    as in the middle. On each, the distance of p to the same end is linear in v; pieces that are not straight enough are
-    cut finer, all of a law's alike. The largest |CDF of the draws - CDF of the law| over all p, where p may be off by
-    2^-32, was measured as 1.0e-7 for normal(0.5, 0.3), 2.2e-7 for beta(2, 5), 2.4e-7 for beta(1e5, 1e5), 5.2e-7 for
-    beta(0.1, 0.1), 9.6e-6 for beta(0.01, 0.02), and 1.5e-8 for a histogram of six bars with gaps. It grows with the
-    number of jumps between bars: 4.3e-6 for 100 bars of random heights, 4.6e-5 for 1000.
-
-    Attributes:
-        knots: uint32, shape (32770,): the words of p at the ends of the pieces, for the lower half; then those of 1 - p
-            for the upper one; then the finer ones.
-        guide: uint32, shape (16386,): for each piece, 16 times its first knot + the log2 of the parts it is cut into.
-        identity: whether P is the word itself, the uniform law; the tables are then empty.
-    """
-
-    knots: Leaf
-    guide: Leaf
-    identity: bool = field(default=False, metadata={"static": True})
-
-    def draw(self, word: Array) -> Array:
-        """P of uniform random words, elementwise: the quantile of (word + 1/2) / 2^32, increasing. Both uint32."""
-        if self.identity:
-            return word
-        upper = word >> jnp.uint32(31)
-        distance = jnp.where(upper == 1, ~word, word)
-        # Two roundings, each fixed by IEEE 754; there is no product that a compiler could fuse with the sum.
-        near = self._near(distance.astype(jnp.int32).astype(jnp.float32) + jnp.float32(0.5), upper)
-        return jnp.where(upper == 1, ~near, near)
-
-    def draw_upper(self, v: Array) -> Array:
-        """P (uint32) with the probability ``v`` (float32, in (0, 1]) above it: keeps v's relative precision.
-
-        A v below 2^-33 counts as 2^-33.
-        """
-        v = jnp.asarray(v, jnp.float32)
-        upper = (v <= 0.5).astype(jnp.uint32)
-        units = jnp.maximum(jnp.where(upper == 1, v, 1 - v), jnp.float32(2**-33)) * jnp.float32(_UNIT)
-        near = units.astype(jnp.uint32) if self.identity else self._near(units, upper)
-        return jnp.where(upper == 1, ~near, near)
-
-    def _near(self, units: Array, upper: Array) -> Array:
-        """The distance of p to the near end, at ``units`` (float32, 1/2 to 2^31) times 2^-32 of probability from it."""
-        bits = lax.bitcast_convert_type(units, jnp.uint32) - jnp.uint32(126 << 23)  # 126: the exponent of 1/2
-        knots, guide = jnp.asarray(self.knots), jnp.asarray(self.guide)
-        fifteen, mask = jnp.uint32(15), jnp.uint32(0x7FFF)
-        entry = _at(guide, upper * jnp.uint32(_KNOTS) + (bits >> fifteen))
-        rest = (bits & mask) << (entry & jnp.uint32(15))
-        first, rest = (entry >> jnp.uint32(4)) + (rest >> fifteen), rest & mask
-        start = _at(knots, first)
-        rise = _at(knots, first + jnp.uint32(1)) - start
-        near: Array = start + (rise >> fifteen) * rest + ((rise & mask) * rest >> fifteen)
-        return near
-
-
-def _at(table: Array, index: Array) -> Array:
-    found: Array = table.at[index.astype(jnp.int32)].get(mode="clip")  # so that not even a NaN reads elsewhere
-    return found
 
 
 class Law:
-    """A law on [0, 1]: the base of ``Uniform``, ``Normal``, ``Beta`` and ``Histogram``."""
+    """A law on [0, 1]: the base of ``Uniform``, ``Normal``, ``Beta``, ``Mixture`` and ``Histogram``.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> law = cleaning.Beta(2, 5)
+        >>> isinstance(law, cleaning.Law), law.describe(), law.complement().describe()
+        (True, 'beta(2, 5)', 'beta(5, 2)')
+        >>> law.cells(0.25).round(3).tolist()  # the probabilities of four equal parts of [0, 1]
+        [0.466, 0.425, 0.105, 0.005]
+    """
 
     def cdf(self, x: ArrayLike) -> Floats:
         """P(p <= x), elementwise, float64; x is taken to be within [0, 1].
@@ -120,7 +55,7 @@ class Law:
         """A short name, such as ``beta(2, 5)``."""
         raise NotImplementedError
 
-    def complement(self) -> "Law":
+    def complement(self) -> Law:
         """The law of 1 - p. At a distance y from 1, ``complement().cdf(y)`` is the tail, whatever 1 - y rounds to."""
         raise NotImplementedError
 
@@ -130,7 +65,7 @@ class Law:
         below = self.cdf(x)
         return np.where(below < 0.5, 1 - below, self.complement().cdf(1 - x))
 
-    def cells(self, delta: float) -> Floats:
+    def cells(self, delta: float) -> Float64[Floats, " cells"]:
         """The probabilities of the ceil(1 / delta) equal cells of [0, 1]: float64, their sum is 1.
 
         ``delta``, the precision of section 5.3's integrals, is read as the nearest fraction of denominator up to a
@@ -149,7 +84,7 @@ class Law:
 
     def quantiles(self, table: bool = False) -> Quantiles:
         """The law for drawing on a device; ``table``: not as ``identity``, even where it could be."""
-        return _quantiles(self)
+        return tabulated(self)
 
 
 @dataclass(frozen=True)
@@ -180,7 +115,7 @@ class Uniform(Law):
 
     def quantiles(self, table: bool = False) -> Quantiles:
         """See ``Law.quantiles``."""
-        return _quantiles(self) if table else Quantiles(np.zeros(0, np.uint32), np.zeros(0, np.uint32), identity=True)
+        return tabulated(self) if table else Quantiles(np.zeros(0, np.uint32), np.zeros(0, np.uint32), identity=True)
 
 
 @dataclass(frozen=True, init=False)
@@ -282,6 +217,50 @@ class Beta(Law):
 
 
 @dataclass(frozen=True)
+class Mixture(Law):
+    """A mixture of beta laws, with weights above 0; their scale does not matter, and their sum is made 1.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> law = cleaning.Mixture((1, 3), (cleaning.Beta(2, 5), cleaning.Beta(8, 2)))
+        >>> round(law.mean(), 3)
+        0.671
+    """
+
+    weights: tuple[float, ...]
+    laws: tuple[Beta, ...]
+
+    def __post_init__(self) -> None:
+        if not self.laws or len(self.laws) != len(self.weights):
+            raise BadInput("mixture", f"{len(self.weights)} weights, {len(self.laws)} laws", "as many, at least one")
+        numbers = (
+            _number(f"mixture weight {i}", weight, "a number above 0, at most 1e6", lambda x: 0 < x <= 1e6)
+            for i, weight in enumerate(self.weights, 1)
+        )
+        weights = tuple(numbers)
+        object.__setattr__(self, "weights", tuple(weight / math.fsum(weights) for weight in weights))
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        """See ``Law.cdf``."""
+        return np.minimum(sum(weight * law.cdf(x) for weight, law in self), 1)
+
+    def mean(self) -> float:
+        """See ``Law.mean``."""
+        return math.fsum(weight * law.mean() for weight, law in self)
+
+    def describe(self) -> str:
+        """See ``Law.describe``."""
+        return " + ".join(f"{weight:.3g} {law.describe()}" for weight, law in self)
+
+    def complement(self) -> Law:
+        """See ``Law.complement``."""
+        return Mixture(self.weights, tuple(Beta(law.beta, law.alpha) for law in self.laws))
+
+    def __iter__(self) -> Iterator[tuple[float, Beta]]:
+        return iter(zip(self.weights, self.laws, strict=True))
+
+
+@dataclass(frozen=True)
 class Histogram(Law):
     """Bars of equal width over [0, 1], the "array of values" of section 3.2; their scale does not matter.
 
@@ -333,7 +312,8 @@ def parse(field: str, spec: Any) -> Law:
     Args:
         field: the key where it stands, for errors.
         spec: ``"uniform"``, ``{"normal": {"mean": 0.5, "variance": 0.3}}`` (the mean may be left out),
-            ``{"beta": [2, 5]}``, ``{"beta": {"alpha": 2, "beta": 5}}`` or ``{"histogram": [1, 4, 2]}``.
+            ``{"beta": [2, 5]}``, ``{"beta": {"alpha": 2, "beta": 5}}``, ``{"histogram": [1, 4, 2]}`` or
+            ``{"mixture": [{"weight": 1, "beta": [2, 5]}, ...]}``.
 
     Raises:
         BadInput: for anything else, and for parameters out of range.
@@ -357,146 +337,24 @@ def _parsed(spec: Any) -> Law | None:
             return Beta(alpha, beta)
         case {"histogram": [*bars]} if len(spec) == 1:
             return Histogram(tuple(bars))
+        case {"mixture": [*parts]} if len(spec) == 1:
+            return _mixed(parts)
     return None
 
 
-def fit_beta(successes: ArrayLike, attempts: ArrayLike) -> Beta:
-    """The beta law of greatest likelihood given an agent's records ("previous cleaning performance", section 3.2).
-
-    Each entity's number of successes is binomial with a p of its own from the law, thus beta-binomial. Fitted by L-BFGS
-    on (logit of the mean, bounded log of alpha + beta), from the pooled mean and the best of 65 concentrations.
-
-    Where the records scatter no more than one common p would have them do, the likelihood rises without end as the law
-    narrows; alpha + beta then comes out at its bound, ``MAX_CONCENTRATION``. So it does at 0.01 where every entity
-    succeeds always or never. With one attempt an entity, only the mean can be learnt.
-
-    Args:
-        successes, attempts: whole numbers up to 2^31 - 1, shape (entities,), of operations on each entity. Entities
-            without an attempt are left out.
-
-    Raises:
-        BadInput: for records that are not such numbers or have more successes than attempts, and where there is not at
-            least one success and one failure among them: no law is then best.
-
-    Example:
-        >>> from jaxbandit import cleaning
-        >>> law = cleaning.fit_beta([1, 4, 2, 5, 0, 3], [3, 5, 6, 6, 4, 5])
-        >>> round(law.mean(), 2)
-        0.5
-    """
-    s, n = _whole("successes", successes), _whole("attempts", attempts)
-    if s.ndim != 1 or s.shape != n.shape:
-        raise BadInput("successes", f"shape {s.shape}", f"a list as long as attempts, which has shape {n.shape}")
-    for i in np.flatnonzero(s > n)[:1]:
-        raise BadInput(f"successes[{i}]", int(s[i]), f"at most the {n[i]} attempts")
-    if not n.any():
-        raise BadInput("attempts", "none above 0", "at least one record with an attempt")
-    if not 0 < s.sum() < n.sum():
-        raise BadInput("successes", f"{s.sum()} of {n.sum()}", "at least one success and one failure among the records")
-    pairs, counts = np.unique(np.stack([s, n])[:, n > 0], axis=1, return_counts=True)
-    # Padded with nothing to a power of two, so that few sizes are ever compiled.
-    padded = np.zeros((3, max(1024, 1 << (counts.size - 1).bit_length())))
-    padded[:, : counts.size] = *pairs, counts / counts.sum()
-    with jax.enable_x64(True):
-        alpha, beta, slope = map(float, _fit(*padded))
-    if not slope < 1e-6:
-        raise RuntimeError(f"fit_beta did not converge: slope {slope:.1e} at beta({alpha:g}, {beta:g})")
-    return Beta(alpha, beta)
-
-
-@jax.jit
-def _fit(s: Array, n: Array, weight: Array) -> tuple[Array, Array, Array]:
-    """alpha, beta and the norm of the gradient there; ``weight``: the share of the records that are (s, n)."""
-    low, high = math.log(0.01), math.log(MAX_CONCENTRATION)
-
-    def law(x: Array) -> tuple[Array, Array]:
-        size = jnp.exp(low + (high - low) * jax.nn.sigmoid(x[1]))
-        return size * jax.nn.sigmoid(x[0]), size * jax.nn.sigmoid(-x[0])
-
-    def loss(x: Array) -> Array:
-        a, b = law(x)
-        # In one call, since a gammaln takes long to compile: log B(s + a, n - s + b) - log B(a, b).
-        logs = gammaln(jnp.stack(jnp.broadcast_arrays(s + a, n - s + b, a + b, n + a + b, a, b)))
-        return -jnp.sum(weight * (jnp.array([1.0, 1, 1, -1, -1, -1]) @ logs))
-
-    pooled = jnp.log(weight @ s) - jnp.log(weight @ (n - s))
-    starts = jnp.stack(jnp.broadcast_arrays(pooled, jnp.linspace(-8.0, 8.0, 65)), axis=-1)
-    start = starts[jnp.argmin(lax.map(loss, starts))]
-    solver = optax.lbfgs(memory_size=4)
-    value_and_grad = optax.value_and_grad_from_state(loss)
-
-    def slope(state: Any) -> Array:
-        norm: Array = jnp.linalg.norm(optax.tree_utils.tree_get(state, "grad"))
-        return norm
-
-    def step(carry: Any) -> Any:
-        x, state, i = carry
-        value, grad = value_and_grad(x, state=state)
-        change, state = solver.update(grad, state, x, value=value, grad=grad, value_fn=loss)
-        return x + change, state, i + 1
-
-    def going(carry: Any) -> Any:
-        _, state, i = carry
-        return (i == 0) | (i < 200) & (slope(state) > 1e-9)
-
-    x, state, _ = lax.while_loop(going, step, (start, solver.init(start), 0))
-    return (*law(x), slope(state))
-
-
-@lru_cache(maxsize=64)
-def _quantiles(law: Law) -> Quantiles:
-    """Both sides' tables, and finer knots where a straight piece is off the most."""
-    place = np.arange(_KNOTS)
-    units = np.ldexp(1 + place % 256 / 256, place // 256 - 1)
-    sides = law, law.complement()
-    rough = [_words(side, units) for side in sides]
-    rough[1] = np.minimum(rough[1], ~rough[0][-1])  # so that no rounding lets the halves overlap
-    error = np.stack([_bend(side, units, knots) for side, knots in zip(sides, rough, strict=True)]).ravel()
-    start, cut = np.arange(2 * _KNOTS), np.zeros(2 * _KNOTS, int)
-    worst = np.argsort(-error, kind="stable")[: min(int((error > 2e-7).sum()), _FINE // 5)]
-    fine = np.zeros(_FINE, np.uint32)
-    if worst.size:
-        log = min(12, int(math.log2(_FINE // worst.size - 1)))
-        parts = 2**log + 1
-        start[worst], cut[worst] = 2 * _KNOTS + parts * np.arange(worst.size), log
-        for upper, side in enumerate(sides):
-            mine = np.flatnonzero(worst // _KNOTS == upper)
-            piece = worst[mine] % _KNOTS
-            finer = units[piece, None] + np.diff(units)[piece, None] * np.linspace(0, 1, parts)
-            ends = rough[upper][piece, None], rough[upper][piece + 1, None]
-            fine[mine[:, None] * parts + np.arange(parts)] = np.clip(_words(side, finer), *ends)
-    knots = np.concatenate([*rough, fine])
-    guide = (16 * start + cut).astype(np.uint32)
-    for array in (knots, guide):
-        array.flags.writeable = False  # the cache hands them to all
-    return Quantiles(knots, guide)
-
-
-def _words(law: Law, units: Floats) -> Words:
-    """The P with the quantile of units / 2^32 in (P, P + 1] / 2^32, by bisection."""
-    low, high = np.zeros(units.shape, np.int64), np.full(units.shape, 2**32 - 1)
-    for _ in range(32):
-        middle = (low + high) // 2
-        enough = law.cdf((middle + 1) / _UNIT) >= units / _UNIT
-        low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
-    # Rounding can make a cdf step back by a bit.
-    return np.maximum.accumulate(low, axis=-1).astype(np.uint32)
-
-
-def _bend(law: Law, units: Floats, knots: Words) -> Floats:
-    """How far the CDF of a straight piece is off, at a quarter, a half and three quarters of it. The last is 0."""
-    error = np.zeros(units.shape)
-    first, rise = knots[:-1].astype(np.float64), np.diff(knots.astype(np.float64))
-    for part in (0.25, 0.5, 0.75):
-        v = (units[:-1] + part * np.diff(units)) / _UNIT
-        error[:-1] = np.maximum(error[:-1], _off(law, np.floor(first + part * rise), v))
-    return error
-
-
-def _off(law: Law, word: Floats, v: Floats) -> Floats:
-    """How far v is outside the range of the CDF over the cell (word, word + 1] and its two neighbours."""
-    low, high = np.maximum(word - 1, 0) / _UNIT, np.minimum(word + 2, _UNIT) / _UNIT
-    return np.maximum(np.maximum(law.cdf(low) - v, v - law.cdf(high)), 0)
+def _mixed(parts: list[Any]) -> Mixture:
+    weights, laws = [], []
+    for number, part in enumerate(parts):
+        form = "{ weight = 1, beta = [2, 5] }"
+        if not isinstance(part, Mapping) or set(part) != {"weight", "beta"}:
+            raise BadInput(f"mixture[{number}]", part, form)
+        with under(f"mixture[{number}]"):
+            law = _parsed({"beta": part["beta"]})
+        if not isinstance(law, Beta):
+            raise BadInput(f"mixture[{number}].beta", part["beta"], form)
+        weights.append(part["weight"])
+        laws.append(law)
+    return Mixture(tuple(weights), tuple(laws))
 
 
 def _beta_fraction(a: float, b: float, x: Floats) -> Floats:
@@ -532,13 +390,3 @@ def _short(value: float) -> str:
 
 def _exactly(spec: Mapping[str, Any], size: int) -> bool:
     return len(spec) == 1 and all(len(value) == size for value in spec.values())
-
-
-def _whole(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    array = np.asarray(values)
-    if array.dtype == bool or not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
-        raise BadInput(name, f"{array.dtype} of shape {array.shape}", "a list of whole numbers")
-    for place in np.argwhere(~((array >= 0) & (array < 2**31) & (array == np.floor(array))))[:1]:
-        bad = array[tuple(place)]
-        raise BadInput(f"{name}[{', '.join(map(str, place))}]", bad.item(), "a whole number from 0 to 2147483647")
-    return array.astype(np.int64)

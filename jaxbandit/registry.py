@@ -7,13 +7,21 @@ from typing import Any, Protocol
 import numpy as np
 
 from jaxbandit.contract import brief, place, raised_in
-from jaxbandit.errors import BadInput, quoted
+from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
-from jaxbandit.space import Domain
+from jaxbandit.parsers import flag, one_of, real, takes, text, whole
+from jaxbandit.scores import Trainable
+from jaxbandit.space import Choice, Domain
 
 
 class Required:
-    """The default of a parameter that has none."""
+    """The default of a parameter that has none.
+
+    Example:
+        >>> from jaxbandit.registry import Parameter, Required, text
+        >>> Parameter("path", text, "the table of claims").default is Required
+        True
+    """
 
 
 @dataclass(frozen=True)
@@ -22,8 +30,11 @@ class Parameter:
 
     ``parse(field, value)`` gives the checked value or raises ``BadInput``; ``swept``: whether a list in a study file
     stands for several configurations (else a list is one value); ``label``: what an axis says, with the unit, where the
-    name alone does not do; ``search``: where ``jaxbandit tune`` looks for the best value, unless it is told;
-    ``partner``: the parameter without which it is not given.
+    name alone does not do; ``partner``: the parameter without which it is not given.
+
+    For ``jaxbandit tune``: ``search`` is where it looks for the best value, in the place of all that ``parse`` takes;
+    ``on_request``: only where ``[tune.space]`` names it, as of a promise that the best value would break, of a price,
+    or of a reading of a paper's text; ``when``: other parameters, with the values under which this one matters.
 
     Example:
         >>> from jaxbandit.registry import Parameter, whole
@@ -39,15 +50,53 @@ class Parameter:
     label: str = ""
     search: Domain | None = None
     partner: str = ""
+    on_request: bool = False
+    when: Mapping[str, Domain] = field(default_factory=dict)
 
     @property
     def required(self) -> bool:
         """Whether a user must give it."""
         return self.default is Required
 
+    @property
+    def domain(self) -> Domain | None:
+        """What a search may move over; None where ``parse`` does not say what it takes, as of a path."""
+        return self.search or getattr(self.parse, "domain", None)
+
+    def matters(self, values: Mapping[str, Any]) -> bool:
+        """Whether it makes a difference, given the values of all parameters that it depends on."""
+        return all(values.get(name) in domain for name, domain in self.when.items())
+
+    @property
+    def searched(self) -> str:
+        """What a user is told of where ``tune`` looks; empty of a parameter that it cannot search."""
+        if self.domain is None:
+            return ""
+        words = "tune, if its space names it" if self.on_request else "tune"
+        return f"{words}: {self.domain}" + (f" (where {self.condition})" if self.when else "")
+
+    @property
+    def condition(self) -> str:
+        """Where it matters, in words; empty of one that always does."""
+        domains = {name: str(domain).replace(", ", " or ") for name, domain in self.when.items()}
+        found = [f"{name} is {'left out' if self.when[name] == LEFT_OUT else each}" for name, each in domains.items()]
+        return " and ".join(found)
+
+
+LEFT_OUT = Choice((None,))
+"""The domain of a parameter that is not given, for ``when``."""
+
 
 class Setting(Protocol):
-    """A problem as its user describes it, before anything is drawn: what a policy is built and tuned for."""
+    """A problem as its user describes it, before anything is drawn: what a policy is built and tuned for.
+
+    Example:
+        >>> import jaxbandit
+        >>> problem = {"kind": "topk/bernoulli", "n": 8, "K": 2, "budget": 80}
+        >>> (each,) = jaxbandit.Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "sar"}]}).configurations()
+        >>> each.setting.budget, type(each.setting.problem()).__name__
+        (80, 'Arms')
+    """
 
     def problem(self) -> Problem:
         """The problem that lanes are run against."""
@@ -88,6 +137,12 @@ class Question:
         capped: whether a budget is a cap that runs seldom reach, so that what they spend is what a policy costs.
         aside: from a setting and the means of a policy by metric to what else there is to say of it.
         leaves: of policies that end before their budget is spent, a sentence with {policy} and {spent}; empty for none.
+
+    Example:
+        >>> from jaxbandit.study.families import FAMILIES
+        >>> question = FAMILIES["topk"].question
+        >>> question.metric, question.aim.format("0.05"), question.unit
+        ('regret', 'for a regret of at most 0.05', 'pulls')
     """
 
     metric: str
@@ -107,6 +162,14 @@ class ProblemKind:
 
     ``metrics``: those of problems of this kind alone, after the family's; ``question``: what results are asked, where
     it is not the family's.
+
+    Example:
+        >>> from jaxbandit.registry import parse
+        >>> from jaxbandit.study.families import FAMILIES
+        >>> kind = FAMILIES["cleaning"].problems["synthetic"]
+        >>> setting = kind.build(**parse("problem", kind.parameters, {"budget": 100, "entities": 50}))
+        >>> int(setting.problem().budget)
+        100
     """
 
     name: str
@@ -124,6 +187,14 @@ class PolicyKind:
     ``anytime``: whether the policy does the same whatever its budget, until that is spent. Its runs can be recorded at
     checkpoints, which are smaller budgets. ``reference``: whether it knows the truth, so that it shows how well a
     policy could do, and is none to take.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> from jaxbandit.registry import Parameter, PolicyKind, parse, whole
+        >>> keys = (Parameter("want", whole(1, 9), "how many arms", 1),)
+        >>> kind = PolicyKind("even", "each arm alike", keys, lambda setting, want: (topk.uniform(want), {"K": want}))
+        >>> kind.build(None, **parse("policy.even", kind.parameters, {}))
+        (Uniform(want=1, spread=False), {'K': 1})
     """
 
     name: str
@@ -168,7 +239,14 @@ def measured(metric: Metric, setting: Any, answers: Mapping[str, np.ndarray]) ->
 
 @dataclass(frozen=True)
 class Family:
-    """A family of problems with the policies that can run on them. The first metric is the one that is plotted."""
+    """A family of problems with the policies that can run on them. The first metric is the one that is plotted.
+
+    Example:
+        >>> from jaxbandit.study.families import FAMILIES
+        >>> family = FAMILIES["topk"]
+        >>> family.metrics[0].name, "sar" in family.policies, family.problems["bernoulli"].name
+        ('regret', True, 'bernoulli')
+    """
 
     name: str
     problems: Mapping[str, ProblemKind]
@@ -186,8 +264,12 @@ class Family:
     """What else the results depend on, where names do not tell: of a family made of a user's objects."""
     question: Question | None = None
     """What the results are asked, on problems whose kind has no question of its own."""
+    failed: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
+    """From answers to the runs whose values are not sound, bool of shape (runs,), as those that ran out of room."""
     checked: bool = False
     """Whether a study need not look at its users' own problems and policies: see ``jaxbandit.check``."""
+    trainable: Trainable | None = None
+    """What ``jaxbandit train`` can train policies of this family on."""
 
     __repr__ = brief
 
@@ -225,78 +307,7 @@ def parse(
     return values
 
 
-def whole(low: int, high: int) -> Callable[[str, Any], int]:
-    """A parser of whole numbers from ``low`` to ``high``.
-
-    Example:
-        >>> from jaxbandit.registry import whole
-        >>> whole(1, 9)("t", 3)
-        3
-    """
-
-    def check(name: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise BadInput(name, quoted(value), f"a whole number from {low} to {high}")
-        return value
-
-    return check
-
-
-def real(low: float, high: float) -> Callable[[str, Any], float]:
-    """A parser of numbers from ``low`` to ``high``, both included.
-
-    Example:
-        >>> from jaxbandit.registry import real
-        >>> real(0, 1)("q", 1)
-        1.0
-    """
-
-    def check(name: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise BadInput(name, quoted(value), f"a number from {low:g} to {high:g}")
-        return float(value)
-
-    return check
-
-
-def flag(name: str, value: Any) -> bool:
-    """A parser of true and false: ``value`` of the key ``name``.
-
-    Example:
-        >>> from jaxbandit.registry import flag
-        >>> flag("paired", True)
-        True
-    """
-    if not isinstance(value, bool):
-        raise BadInput(name, value, "true or false")
-    return value
-
-
-def one_of(*words: str) -> Callable[[str, Any], str]:
-    """A parser of one of a few words.
-
-    Example:
-        >>> from jaxbandit.registry import one_of
-        >>> one_of("lemma3", "exact")("tuning", "exact")
-        'exact'
-    """
-
-    def check(name: str, value: Any) -> str:
-        if value not in words:
-            raise BadInput(name, value, f"one of {', '.join(words)}")
-        return str(value)
-
-    return check
-
-
-def text(name: str, value: Any) -> str:
-    """A parser of a text that is not empty: ``value`` of the key ``name``.
-
-    Example:
-        >>> from jaxbandit.registry import text
-        >>> text("path", "claims.csv")
-        'claims.csv'
-    """
-    if not isinstance(value, str) or not value.strip():
-        raise BadInput(name, value, "a text that is not empty")
-    return value
+__all__ = [
+    "Family", "Metric", "Parameter", "PolicyKind", "ProblemKind", "Question", "Required", "Setting", "flag",
+    "measured", "one_of", "parse", "real", "takes", "text", "whole",
+]  # fmt: skip

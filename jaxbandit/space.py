@@ -20,6 +20,14 @@ class Range:
     log: bool = False
     whole: bool = False
 
+    def __str__(self) -> str:
+        words = f"{self.low:g} to {self.high:g}"
+        return words + (", whole numbers" if self.whole else "") + (", in equal ratios" if self.log else "")
+
+    def __contains__(self, value: Any) -> bool:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number and self.low <= value <= self.high
+
     def at(self, share: float) -> float | int:
         """The number at a share of the way from ``low`` to ``high``, 0 to 1, of four digits."""
         low, high = (self.low - 0.5, self.high + 0.5) if self.whole else (self.low, self.high)
@@ -50,6 +58,12 @@ class Choice:
     """One of several values."""
 
     values: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in self.values)
+
+    def __contains__(self, value: Any) -> bool:
+        return any(value is each or (type(value) is type(each) and value == each) for each in self.values)
 
     def at(self, share: float) -> Any:
         """The value at a share of the way through, 0 to 1."""

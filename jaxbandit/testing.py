@@ -85,13 +85,15 @@ def conformance(
         _same_however_cut(problem, policy, whole, seed)
         if not has_fast and other is None:
             continue
-        plain = _answers(problem, policy, count, seed, implementation="reference") if has_fast else whole
+        # What is shown as it is is disguised as well: so it shares a program with what is not.
+        disguise = _Scored if hasattr(problem, "score") else _Disguised
+        itself = problem if other is None else disguise(problem, problem)
+        plain = _answers(itself, policy, count, seed, implementation="reference") if has_fast else whole
         if has_fast and fast == "bits":
             same_bits(policy, plain, whole, "other values of its fast implementation", "the same bits")
         elif has_fast:
             _same_law(policy, plain, whole)
         if other is not None:
-            disguise = _Scored if hasattr(problem, "score") else _Disguised
             shown = _answers(disguise(problem, other), policy, count, seed, implementation="reference")
             allowed = "the same, as the outcomes are: a policy knows of the truth what it is told alone"
             same_bits(policy, plain, shown, "other values where the truth is another", allowed)

@@ -1,17 +1,31 @@
 """For all tests."""
 
 import os
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 # Compilation is nearly all that the tests take: what one file, command or notebook compiled, the others load.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # tests run side by side; those of devices say how many
 
+if version("jaxlib").startswith("0.10."):  # another one may not know these flags, and XLA ends the process then
+    # A third of the time that XLA takes for a program makes it faster and no other. At level 0 products and sums are no
+    # more contracted as users have them, and `ib` has other bits. With `XLA_FLAGS=`, tests have programs as users do.
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false")
+
 import jax
+
+from jaxbandit import grammar
+from jaxbandit import jobs as jobs_module
+from jaxbandit.study import families, plugins
+from jaxbandit.xla.options import CPU_OPTIONS
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -19,3 +33,36 @@ def _forget_programs() -> Iterator[None]:
     """What one file compiled is of little use to the next, and adds up to gigabytes."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture
+def own_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test registers is gone afterwards, and the plugins that it loaded: the next test loads them again."""
+    before = dict(plugins.families())
+    monkeypatch.setattr(plugins, "_registered", set())
+    monkeypatch.setattr(plugins, "_loaded", set())
+    yield
+    families.FAMILIES.clear()
+    families.FAMILIES.update(before)
+    for name in plugins._loaded:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def fast_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that sample for longer than their programs take to compile: compiled as users get them."""
+    if "optimization_level=1" in os.environ.get("XLA_FLAGS", ""):
+        monkeypatch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 3)
+        monkeypatch.setitem(CPU_OPTIONS, "xla_cpu_use_fusion_emitters", True)
+
+
+@pytest.fixture
+def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine looks every four steps which runs are over. Results do not change; many runs of few steps take a
+    quarter of the time, as they else make 32."""
+
+    def execution_of(policy: Any) -> grammar.Execution:
+        found = grammar.execution_of(policy)
+        return replace(found, stride=min(found.stride, 4))
+
+    monkeypatch.setattr(jobs_module, "execution_of", execution_of)

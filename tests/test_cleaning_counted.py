@@ -113,6 +113,7 @@ def law(
     return ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entities", "weights", "pdf", "budget"),
     [
@@ -140,6 +141,8 @@ def test_small_runs_have_the_exact_law_at_any_epsilon(epsilon: float) -> None:
         agrees(answers, law("epsilon-greedy", entities, weights, pdf, budget, epsilon))
 
 
+@pytest.mark.usefixtures("fast_programs")
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0, 0.1, 1])
 def test_the_law_at_any_epsilon_is_that_of_the_policy_that_holds_entities(epsilon: float) -> None:
     setting = unpaired()
@@ -157,6 +160,8 @@ def close(counted: dict[str, np.ndarray], one_by_one: dict[str, np.ndarray]) -> 
         assert answer != "removed" or abs(np.log(a.std() / b.std())) < 0.1
 
 
+@pytest.mark.usefixtures("fast_programs")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -177,6 +182,7 @@ def test_the_law_is_that_of_policies_that_hold_entities(kind: Any, changes: dict
     close(counted, one_by_one)
 
 
+@pytest.mark.slow
 def test_lanes_and_cuts_change_nothing(kind: Any) -> None:
     setting = unpaired(budget=290, entities=700)
     problem, policy = setting.problem(), counting(kind, setting)
@@ -208,6 +214,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_devices_and_x64_change_nothing(kind: Any, elsewhere: Path) -> None:
     setting = unpaired(budget=290, entities=700)
     here = simulate(setting.problem(), counting(kind, setting), runs=60, seed=5)
@@ -243,6 +250,8 @@ def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
     assert int(state.totals.spent[0]) == 290
 
 
+@pytest.mark.usefixtures("fast_programs")
+@pytest.mark.slow
 def test_checkpoints_do_not_bend_the_law(kind: Any) -> None:
     setting = unpaired(entities=600 if kind.name == "random" else 100, weights=uniform_false_values(1, 5))
     at = [7, 40, *range(60, 300, 20)]
@@ -258,6 +267,7 @@ def test_checkpoints_do_not_bend_the_law(kind: Any) -> None:
     assert (curve["cleans"][0] == [*at, 300]).all()
 
 
+@pytest.mark.slow
 def test_a_sweep_compiles_once(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over sc-pdfs, distributions of r, entities and budgets, up to the size of the tables."""
     original, chunks = jobs_module.compiled, {}
@@ -375,6 +385,7 @@ def test_tables_of_records() -> None:
     assert np.abs(np.asarray(found.clean).reshape(2, side)[:, :3] / 2.0**31 - success[:2] * last).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_most_false_values_and_constant_tables() -> None:
     """Tables that a program has as constants are no larger than XLA's backend for CPUs takes."""
     weights = uniform_false_values(1, 64)
@@ -436,11 +447,20 @@ def test_keys_of_study_files(kind: Any) -> None:
 
 def test_counting_is_for_where_it_is_fast() -> None:
     """Where entities are few or epsilon is low, most operations fall on entities with a record of their own."""
-    many = unpaired(entities=20 * 300)
+    many = unpaired(entities=20 * 300, weights=uniform_false_values(0, 19))
     for setting, epsilon, expected in (
         (many, 0.5, CountedEpsilonGreedy),
         (many, 0.1, EpsilonGreedyByParts),
+        (replace(many, sc_pdf=Beta(2, 5)), 0.5, EpsilonGreedyByParts),
+        (replace(many, sc_pdf=Beta(2, 5)), 0.7, CountedEpsilonGreedy),
+        (replace(many, sc_pdf=Beta(5, 2)), 0.3, CountedEpsilonGreedy),
+        (unpaired(entities=20 * 300), 0.5, EpsilonGreedyByParts),
         (unpaired(), 0.5, EpsilonGreedyByParts),
         (replace(many, paired=True), 0.5, EpsilonGreedyByParts),
     ):
         assert type(accelerated(cleaning.epsilon_greedy(epsilon), setting.problem())) is expected
+    # E[p^j] = 1 / (j + 1), and r > j in (19 - j) of 19 cases.
+    streak = sum((19 - j) / 19 / (j + 1) for j in range(1, 19))
+    tables = many.problem().tables
+    assert tables is not None
+    assert float(tables.streak) == pytest.approx(streak, rel=1e-6)

@@ -3,10 +3,12 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 
 import jaxbandit
 from jaxbandit import cli, papers
+from jaxbandit.laws import parse as parse_law
 from jaxbandit.study import families
 from jaxbandit.study.results import open_results
 from tests import interruptions, toy
@@ -51,6 +54,24 @@ def start(*argv: object, **environment: str) -> subprocess.Popen[str]:
         [sys.executable, toy.__file__, *map(str, argv)], text=True, env=os.environ | environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
+
+
+def test_records_are_fitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The line for the study file is one that a study file can have."""
+    (tmp_path / "past.csv").write_text(
+        "right,asked\n" + "1,30\n0,30\n9,30\n4,30\n2,30\n26,30\n30,30\n29,30\n20,30\n28,30\n" * 16
+    )
+    command = ["fit", str(tmp_path / "past.csv"), "--successes", "right", "--attempts", "asked"]
+    assert cli.main([*command, "--components", "2"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^component 2: weight 0\.\d+ \+- 0\.0\d+, alpha [\d.]+ \+- ", said, re.M)
+    law = tomllib.loads(said.splitlines()[-1].removeprefix("in a study file: "))
+    assert parse_law("sc_pdf", law["sc_pdf"]).mean() == pytest.approx(149 / 300, abs=0.01)
+    assert cli.main([*command, "--components", "2", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["records"], len(facts["components"])) == (160, 2)
+    assert cli.main([*command, "--components", "7"]) == 2
+    assert "components = 7: a whole number from 1 to 6" in capsys.readouterr().err
 
 
 def test_run_show_and_reproduce(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,6 +121,7 @@ def test_list_takes_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert heads == {"policy"}
     assert listed(capsys, "toy", "policies") == [
         "policy best: the better coin alone", "policy mixed: both coins", "    share (default 0.5): of the better coin",
+        "        tune: 0 to 1",
     ]  # fmt: skip
     assert listed(capsys, "toy", "figures") == ["figure toy/fig1: Heads against budget (50 runs)"]
     assert listed(capsys, "--search", "BOTH coins") == listed(capsys, "toy", "policies")[1:]
@@ -117,8 +139,8 @@ def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        ([], "verb = missing: one of run, show, compare, reproduce, tune, plan, describe, list, doctor"),
-        (["play"], "verb = play: one of run, show, compare, reproduce, tune, plan, describe, list, doctor"),
+        ([], "verb = missing: one of run, show, compare, reproduce, tune, train, plan, fit, describe, list, doctor"),
+        (["play"], "verb = play: one of run, show, compare, reproduce, tune, train, plan, fit, describe, list, doctor"),
         (["--out"], "verb = --out: one of run"),
         (["run"], "STUDY.toml = missing: it must be given"),
         (["run", "STUDY"], "--out = missing: it must be given"),
@@ -179,6 +201,7 @@ def test_help_and_errors_do_not_wait_for_jax() -> None:
         assert cli.main(argv) == 0
 
 
+@pytest.mark.slow
 def test_a_stopped_study_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Interrupted once, then killed twenty times, each at a random moment of its work."""
     path, out = tmp_path / "study.toml", tmp_path / "out"
@@ -223,6 +246,7 @@ def test_a_stopped_study_continues(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "seed differs in the study it holds" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_interruption_is_one_line(tmp_path: Path) -> None:
     """Each verb, in each way, while it imports, compiles or writes: see ``interruptions.py`` for more of them."""
     moments = random.Random(1)

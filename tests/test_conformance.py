@@ -48,11 +48,13 @@ def _conforms(family: str, name: str) -> list[str]:
     return conformance(problem, policy, _built(family, name, changes)[0] if changes else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "name"),
     [
         *(("cleaning", name) for name in FAMILIES["cleaning"].policies),
         ("topk", "uniform"),
+        ("topk", "trained"),
         ("outliers", "rr"),
         ("extraction", "bfs"),
     ],

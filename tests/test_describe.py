@@ -179,6 +179,7 @@ def test_bad_input(argv: list[str], line: str, study: Path, tmp_path: Path, caps
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_study_of_a_table(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Sentences on stderr, the table alone on stdout; results that know the file by its content and name it."""
     out = tmp_path / "out"
@@ -300,6 +301,7 @@ def test_conclusions() -> None:
     assert _concluded(many, None)[1].endswith("; nor can they tell 1 more; worse by 2 more")
 
 
+@pytest.mark.slow
 def test_which_rule_and_how_many_pulls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of top-K by regret, where lower is better, and of outliers, where what is spent is the cost and not the cap."""
     arms = 'runs = 60\n[problem]\nkind = "KIND/bernoulli"\nmeans = { list = [0.9, 0.2, 0.3, 0.2, 0.25, 0.3] }\n'

@@ -1,10 +1,31 @@
-"""All cores from Python: JAX is given one device a core, unless it has started or the user has said otherwise."""
+"""All cores from Python: JAX is given one device a core, unless it has started or the user has said otherwise.
 
+The platform that was asked for, and no other; how many lanes a device gets.
+"""
+
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import jax
+import numpy as np
 import pytest
+
+from jaxbandit import BadInput, cli
+from jaxbandit.cleaning import expected_removed, uniform_false_values
+from jaxbandit.cli import checkup
+from jaxbandit.devices import Accelerator, accelerator, use_platform
+from jaxbandit.grammar import Execution
+from jaxbandit.jobs import _width
+from jaxbandit.laws import Uniform
+from jaxbandit.study import families
+from jaxbandit.study.run import run as run_study
+from jaxbandit.study.spec import Study
+from tests import toy
 
 _SET_UP = """
 import os
@@ -40,6 +61,7 @@ def test_an_import_changes_nothing() -> None:
     assert run(code) == ("1", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "environment", "devices"),
     [
@@ -57,3 +79,110 @@ def test_once_it_is_said_that_jax_had_started() -> None:
     assert devices == "1"
     assert said.count("\n") == 1
     assert "jaxbandit: one core of 3 is used, as JAX had started before: set JAX_NUM_CPU_DEVICES=3" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "platforms", "field"),
+    [(["doctor", "--platform", "cuda"], "", "--platform = cuda"), (["doctor"], "cuda", "JAX_PLATFORMS = cuda")],
+)
+def test_a_platform_that_is_not_there_is_one_line(words: list[str], platforms: str, field: str) -> None:
+    environment = os.environ | {"JAX_PLATFORMS": platforms, "JAXBANDIT_CACHE": "off"}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxbandit", *words], env=environment, text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"jaxbandit: {field}: a platform that JAX finds here (")
+    assert done.stderr.endswith("); for an NVIDIA GPU: pip install 'jaxbandit[lab,cuda]'\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_platform_is_too_late_when_jax_has_started() -> None:
+    jax.devices()
+    before = jax.config.values["jax_platforms"]
+    with pytest.raises(BadInput, match="--platform = tpu: cpu, as JAX has started on it in this process"):
+        use_platform("tpu")
+    jax.config.update("jax_platforms", before)
+    use_platform("cpu")
+    jax.config.update("jax_platforms", before)
+
+
+class _Device(SimpleNamespace):
+    """Looks like a device of JAX that says what it is given, or nothing."""
+
+    def memory_stats(self) -> Any:
+        if "stats" not in self.__dict__:
+            raise NotImplementedError
+        return self.stats
+
+
+H100 = _Device(platform="gpu", device_kind="NVIDIA H100 80GB HBM3")
+V5E = _Device(platform="tpu", device_kind="TPU v5 lite")
+SMALL = _Device(platform="gpu", device_kind="one that nobody knows", stats={"bytes_limit": 6 << 30}, core_count=10)
+
+
+def test_what_an_accelerator_is() -> None:
+    assert accelerator(H100) == Accelerator(79 << 30, 132)  # type: ignore[arg-type]
+    assert accelerator(V5E) == Accelerator(16 << 30, 1)  # type: ignore[arg-type]
+    assert accelerator(SMALL) == Accelerator(6 << 30, 10)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("device", "state", "lanes"),
+    [
+        (H100, 100, 1 << 20), (H100, 120_000, 1 << 16), (H100, 1 << 34, 1), (V5E, 100, 1 << 16),
+        (V5E, 1 << 16, 1 << 15), (SMALL, 100, 1 << 16), (_Device(platform="cpu", device_kind="cpu"), 100, 4096),
+        (_Device(platform="cpu", device_kind="cpu"), 1 << 17, 1024),
+    ],
+)  # fmt: skip
+def test_lanes_follow_from_the_device(device: Any, state: int, lanes: int) -> None:
+    lane: Any = jax.ShapeDtypeStruct((state,), np.uint8)
+    policy: Any = SimpleNamespace(execution=Execution())
+    mesh: Any = SimpleNamespace(devices=np.array([device], object))
+    assert _width(lane, policy, mesh) == lanes
+
+
+def test_results_of_two_platforms_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(families.FAMILIES, "toy", toy.FAMILY)
+
+    def study(runs: int) -> Any:
+        return Study.of({"runs": runs, "problem": {"kind": "toy/coins", "budget": 10}, "policy": [{"kind": "best"}]})
+
+    out = tmp_path / "out"
+    rows = run_study(study(20), out)
+    about = out / "results.zarr" / "zarr.json"
+    held = json.loads(about.read_text())
+    assert held["attributes"]["platform"] == "cpu"
+    assert run_study(study(40), out, lanes=2)[0]["runs"] == 40
+    held["attributes"]["platform"] = "gpu"
+    about.write_text(json.dumps(held))
+    with pytest.raises(BadInput, match="a folder of results from cpu; these are from gpu"):
+        run_study(study(60), out)
+    assert rows == run_study(study(20), tmp_path / "again", lanes=3)
+
+
+def test_lanes_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "none.toml", "--out", "none", "--lanes", "0"]) == 2
+    assert capsys.readouterr().err == "jaxbandit: --lanes = 0: a whole number from 1 to 2147483647\n"
+
+
+def test_the_doctor_checks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """EE's mean is the exact one; a wrong bit is found, and is what the exit status says."""
+    monkeypatch.setattr(checkup, "RUNS", checkup.HASHED)
+    monkeypatch.setattr(checkup, "_SECONDS", 0)
+    monkeypatch.setenv("JAXBANDIT_CACHE", "off")
+    monkeypatch.setattr("jaxbandit.cli.doctor._hits", lambda platform: "not asked")
+    assert cli.main(["doctor", "--check"]) == 0
+    found = capsys.readouterr().out
+    for line in ("law       right: ee removes 68", f"bits      right: {checkup.BITS}, as they", "speed     right: "):
+        assert line in found
+    monkeypatch.setattr(checkup, "BITS", "0" * 16)
+    assert cli.main(["doctor", "--check"]) == 1
+    assert f"bits      WRONG: {found.split('bits      right: ')[1][:16]}, and not 0000" in capsys.readouterr().out
+
+    weights = np.asarray(uniform_false_values(0, checkup.MOST), np.float64)
+    exact = expected_removed(
+        checkup.BUDGET, checkup.EXPLORE, 3, Uniform().cells(1e-4), weights / weights.sum(), entities=checkup.ENTITIES
+    )
+    assert exact.mean[-1] == pytest.approx(checkup.EXPECTED, rel=1e-6)
+    assert exact.std[-1] == pytest.approx(checkup.SPREAD, rel=1e-6)

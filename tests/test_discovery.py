@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import jaxbandit
+from jaxbandit.study import plugins
 from jaxbandit.study.spec import Study
 
 ROOT = Path(__file__).parents[1]
@@ -38,8 +39,11 @@ def test_names_do_not_wait_for_jax() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False, cwd=ROOT).returncode == 0
 
 
+@pytest.mark.usefixtures("own_names")
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)
 def test_objects_are_shown_in_short(path: Path) -> None:
+    if path.with_suffix(".py").exists():
+        plugins.load(str(path.with_suffix(".py")))
     study = Study.of(tomllib.loads(path.read_text()), base=path.parent)
     assert repr(study).startswith(f"Study({study.problem['kind']}")
     for each in study.configurations():

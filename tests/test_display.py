@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jax.numpy as jnp
@@ -233,3 +234,11 @@ def test_bad_sweeps_of_objects(changes: dict[str, Any], line: str) -> None:
 def test_names_at_the_top_are_those_of_the_module() -> None:
     assert jaxbandit.plot is plot
     assert {"plot", "table"} <= set(jaxbandit.__all__)
+
+
+def test_no_module_hides_a_public_name() -> None:
+    """An import of ``jaxbandit/NAME.py`` anywhere would put the module in the place of ``jaxbandit.NAME``."""
+    folder = Path(jaxbandit.__file__).parent
+    for name in jaxbandit.__all__:
+        module = (folder / f"{name}.py").exists() or (folder / name).is_dir()
+        assert module == isinstance(getattr(jaxbandit, name), ModuleType), name

@@ -11,7 +11,7 @@ import pytest
 from jaxbandit import BadInput, cli
 from jaxbandit.cli import live, program
 from jaxbandit.papers import FIGURES
-from jaxbandit.study import families, plugins
+from jaxbandit.study import plugins
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study, load
 from jaxbandit.study.table import render
@@ -41,7 +41,7 @@ def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.chdir(tmp_path)
     for block, page in blocks("python").items():
         code = compile(block, page, "exec")
-        if page not in ("own-policy.md", "own-problem.md", "checks.md", "cluster.md"):
+        if page not in ("own-arms.md", "own-policy.md", "own-problem.md", "checks.md", "cluster.md"):
             exec(code, {})
     assert "ee tuning=lemma3 {'against': 'ee tuning=exact', 'budget': 1000} -0.0" in capsys.readouterr().out
     assert (tmp_path / "out" / "tunings" / "summary.json").exists()
@@ -158,6 +158,7 @@ def test_the_first_studys_table(tmp_path: Path) -> None:
         assert " ".join(" ".join(row[:-1]).split()) in shown  # without the entities finished
 
 
+@pytest.mark.usefixtures("own_names")
 def test_gallery(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each picture is there, and the command before it is one; studies can be read."""
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
@@ -169,8 +170,6 @@ def test_gallery(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PAGES[ROOT / "docs" / "gallery.md"].count("](gallery/") == len(known)
     named = {ROOT / word for commands in known.values() for words in commands for word in words if ".toml" in word}
     assert named >= set((ROOT / "examples" / "gallery").glob("*.toml"))
-    monkeypatch.setitem(families.FAMILIES, "cleaning", families.FAMILIES["cleaning"])
-    monkeypatch.setattr(plugins, "_registered", set(plugins._registered))
     plugins.load(str(ROOT / "examples" / "own_policy.py"))
     for path in named:
         study = load(path, counted=False)

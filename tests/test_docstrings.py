@@ -1,4 +1,4 @@
-"""Docstrings of public names: each parameter is in words, and each function has an example that runs."""
+"""Docstrings of public names: each parameter is in words, and each function and class has an example that runs."""
 
 import doctest
 import importlib
@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from jaxbandit.study import families, plugins
 
 sys.path.append(str(Path(__file__).parents[1] / "docs"))
 from reference_pages import MODULES, public
@@ -26,11 +24,9 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 @pytest.fixture(autouse=True)
-def _as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _as_before(own_names: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What an example registers or writes is gone afterwards."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(families.FAMILIES, "cleaning", families.FAMILIES["cleaning"])
-    monkeypatch.setattr(plugins, "_registered", set(plugins._registered))
 
 
 def example(value: Any) -> bool:
@@ -38,7 +34,8 @@ def example(value: Any) -> bool:
     return ">>>" in (value.__doc__ or "")
 
 
-@pytest.mark.parametrize("name", [name for name, value in NAMES.items() if example(value)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_examples(name: str) -> None:
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     (found,) = doctest.DocTestFinder(recurse=False).find(NAMES[name], name, module=False, globs={})
@@ -47,11 +44,11 @@ def test_examples(name: str) -> None:
     assert not runner.failures, "".join(said)
 
 
-def test_every_function_is_described() -> None:
+def test_every_name_is_described() -> None:
     for name, value in NAMES.items():
         doc = inspect.getdoc(value) or ""
         assert len(doc.split("\n\n")[0].split()) >= 2, name
+        assert example(value), name
         if inspect.isfunction(value):
-            assert example(value), name
             for parameter in inspect.signature(value).parameters:
                 assert re.search(rf"\b{parameter}\b", doc), f"{name}: {parameter}"

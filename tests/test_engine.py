@@ -50,6 +50,7 @@ def test_configurations_do_not_meet() -> None:
         assert same({name: values[number : number + 1] for name, values in together.items()}, alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "on_tape"), [("ee", True), ("known-sc", True), ("epsilon-greedy", True), ("ee", False), ("greedy", False)]
 )
@@ -69,6 +70,7 @@ def test_checkpoints_are_runs_with_smaller_budgets(kind: str, on_tape: bool) -> 
             assert abs(difference.mean()) <= 4 * difference.std() / np.sqrt(200), budget
 
 
+@pytest.mark.slow
 def test_many_checkpoints_do_not_bend_the_law_of_random() -> None:
     """Its runs of unmet entities are cut at each: the next draw must again be of any entity."""
     given = problem(budget=300, entities=100, false_values=uniform_false_values(1, 3))
@@ -86,6 +88,7 @@ def test_many_checkpoints_do_not_bend_the_law_of_random() -> None:
             assert abs(alone.mean() - there.mean()) <= 4 * np.sqrt((alone.var() + there.var()) / 4000), budget
 
 
+@pytest.mark.slow
 def test_checkpoints_and_cuts_of_stacked_budgets() -> None:
     problems = [problem(budget=budget) for budget in (60, 300)]
     whole = simulate(problems, ee(2, 0.5), runs=50, checkpoints=[10, 50])
@@ -182,6 +185,7 @@ for name, policy in every_policy(setting, "ee known-sc epsilon-greedy index".spl
 """
 
 
+@pytest.mark.slow
 def test_devices_and_x64_change_nothing(tmp_path: Any) -> None:
     jobs = [(1, "x32"), (2, "x32"), (4, "x32"), (1, "x64")]
     running = [
@@ -235,6 +239,7 @@ def test_a_sweep_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compilations() == between
 
 
+@pytest.mark.slow
 def test_strict_types() -> None:
     setting = Setting(120, 80, uniform_false_values(0, 5), Normal(variance=0.2))
     given, policies = setting.problem(), every_policy(setting)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from jaxbandit.study import plugins
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
 
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / "examples" / "own_policy.py"
+OWN_ARMS = ROOT / "examples" / "own_arms.py"
 OWN_PROBLEM = ROOT / "examples" / "own_problem.py"
 
 
@@ -24,8 +26,12 @@ def program(*argv: object) -> str:
     return done.stdout
 
 
+@pytest.mark.usefixtures("own_names")
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)
 def test_study_files(path: Path, tmp_path: Path) -> None:
+    """A program of the same name has the rules of its own that a file names."""
+    if path.with_suffix(".py").exists():
+        plugins.load(str(path.with_suffix(".py")))
     mapping = tomllib.loads(path.read_text())
     Study.of(mapping, base=path.parent).configurations()
     mapping |= {"runs": 4, "sweep": {"budget": [200]}}
@@ -45,6 +51,20 @@ def test_own_policy_prints_what_its_page_shows() -> None:
     assert f"in {policy + registration} lines" in page
     assert policy + registration < 60
     assert f"```\n{program(OWN)}```" in page
+
+
+def test_own_arms_does_what_its_page_shows(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "own-arms.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert OWN_ARMS.read_text().endswith(f"\n\n{block}")
+    study = tmp_path / "study.toml"
+    file = OWN_ARMS.with_suffix(".toml").read_text()
+    study.write_text(re.sub(r'\[\[policy\]\]\nkind = "(uniform|optmai)"\n\n', "", file))
+    shown = program("-m", "jaxbandit", "run", study, "--out", tmp_path / "out", "--plugin", OWN_ARMS)
+    rows = [line.split() for line in shown.splitlines() if line.startswith("two-stages")]
+    assert len(rows) == 2
+    for row in rows:
+        assert " ".join([*row[:8], row[-1]]) in " ".join(page.split())  # without the share of exact runs
 
 
 def test_own_problem_is_what_its_page_shows_and_is_stored(tmp_path: Path) -> None:

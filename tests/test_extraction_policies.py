@@ -321,6 +321,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "copies", "readings"), CASES)
 def test_crux_equals_its_oracle(estimator, copies, readings):
     """Query for query, and each round's candidates, gains, deviations and active queries."""
@@ -348,6 +349,7 @@ def test_crux_equals_its_oracle(estimator, copies, readings):
     assert not copies or max(state.variance.max() for state in script.states) > float(policy.variance_floor)
 
 
+@pytest.mark.slow
 def test_new_regr_with_a_past_equals_its_oracle(monkeypatch):
     """The library's past begins when a node becomes active, the oracle's with the first answer: cut to be the same."""
     small = Domain(0)
@@ -374,6 +376,7 @@ def test_new_regr_with_a_past_equals_its_oracle(monkeypatch):
     assert (script.states[-1].samples.pairs >= 3).any()
 
 
+@pytest.mark.slow
 def test_root_chao_equals_its_oracle():
     small = Domain(0)
     policy = crux(grow=False, bootstrap=COPIES, variance="bootstrap", exclude_draws=LISTS)
@@ -409,6 +412,7 @@ def test_gs_exact_equals_its_oracle(reach):
         assert len(script.pulls) > 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leaves", [False, True])
 @pytest.mark.parametrize("dear", ["avoid", "stop"])
 def test_rand_equals_its_oracle(leaves, dear):
@@ -420,6 +424,7 @@ def test_rand_equals_its_oracle(leaves, dear):
     assert len(trace.queries) > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("configuration", [None, (4, 0)])
 @pytest.mark.parametrize("dear", ["stop", "skip"])
 def test_bfs_equals_its_oracle(configuration, dear):
@@ -432,6 +437,7 @@ def test_bfs_equals_its_oracle(configuration, dear):
         assert len(trace.queries) > 5
 
 
+@pytest.mark.slow
 def test_capacities_are_a_result_code_and_the_budget_holds():
     """Too few slots or columns leave something out and say so; enough of them do not; no run overspends."""
     problem = extraction(Domain(0).domain, 30, configurations=CONFIGURATIONS)
@@ -445,6 +451,7 @@ def test_capacities_are_a_result_code_and_the_budget_holds():
         assert (found["entities"] > 0).all()
 
 
+@pytest.mark.slow
 def test_queries_without_exclude_lists():
     """With no l above 0 nothing is excluded, and gains are those of the sample alone: exclude_draws changes nothing."""
     problem = extraction(Domain(0).domain, 14, configurations=[(1, 0), (3, 0)])
@@ -455,6 +462,7 @@ def test_queries_without_exclude_lists():
     assert (once["entities"] > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", ["proportional", "k-largest"])
 def test_the_estimator_decides_what_is_asked(answers):
     """On the people's domain no two estimators ask the same queries in all runs. With v_q on its floor all four do."""

@@ -421,6 +421,7 @@ def truth_in(problem: Extraction, key: Any, *given: Any) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implementation", ["fast", "reference"])
 @pytest.mark.parametrize("policy", [crux(), root_chao(), bfs(), rand(), rand(leaves=True), gs_exact()], ids=repr)
 def test_no_policy_is_given_the_truth(policy: Any, implementation: str) -> None:

@@ -11,17 +11,9 @@ from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from jaxbandit.errors import BadInput
-from jaxbandit.laws import (
-    MAX_CONCENTRATION,
-    Beta,
-    Histogram,
-    Law,
-    Normal,
-    Quantiles,
-    Uniform,
-    fit_beta,
-    parse,
-)
+from jaxbandit.fits import MAX_CONCENTRATION, fit, fit_beta
+from jaxbandit.laws import Beta, Histogram, Law, Mixture, Normal, Uniform, parse
+from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.stream import stream, words
 
 Words = NDArray[np.uint32]
@@ -39,6 +31,18 @@ def _histogram(*bars: float) -> Any:
     return stats.rv_histogram((np.array(bars), np.linspace(0, 1, len(bars) + 1)), density=True)
 
 
+MIXED = Mixture((1, 3), (Beta(2, 9), Beta(20, 5)))
+TWO = [stats.make_distribution(stats.beta)(a=law.alpha, b=law.beta) for law in MIXED.laws]
+
+
+class _Two:
+    """Scipy's mixture under the names of its other laws."""
+
+    _law = stats.Mixture(TWO, weights=[0.25, 0.75])
+    cdf, mean = staticmethod(_law.cdf), staticmethod(_law.mean)
+    sf = staticmethod(_law.ccdf)
+
+
 GAPS = 0.0, 1.0, 0.0, 0.0, 3.0, 0.0
 LAWS: list[tuple[Law, Any]] = [
     (Uniform(), stats.uniform()),
@@ -50,6 +54,7 @@ LAWS: list[tuple[Law, Any]] = [
     (Beta(0.1, 0.1), stats.beta(0.1, 0.1)),
     (Beta(10, 0.2), stats.beta(10, 0.2)),
     (Beta(1e4, 3e3), stats.beta(1e4, 3e3)),
+    (MIXED, _Two()),
     (Histogram((1, 4, 2, 3)), _histogram(1, 4, 2, 3)),
     (Histogram(GAPS), _histogram(*GAPS)),
 ]
@@ -189,6 +194,11 @@ def test_samples_against_scipy(law: Law, peer: Any) -> None:
         ({"normal": {"variance": 1}}, Normal(variance=1.0), "normal(0.5, 1)"),
         ({"beta": [2, 5]}, Beta(2, 5), "beta(2, 5)"),
         ({"beta": {"alpha": 0.5, "beta": 5.25}}, Beta(0.5, 5.25), "beta(0.5, 5.25)"),
+        (
+            {"mixture": [{"weight": 2, "beta": [2, 9]}, {"weight": 6, "beta": {"alpha": 20, "beta": 5}}]},
+            MIXED,
+            "0.25 beta(2, 9) + 0.75 beta(20, 5)",
+        ),
         ({"histogram": [1, 0, 2.5, 0]}, Histogram((1, 0, 2.5, 0)), "histogram(4 bars)"),
     ],
 )
@@ -216,6 +226,11 @@ def test_parse(spec: Any, law: Law, name: str) -> None:
         ({"histogram": []}, "histogram"),
         ({"histogram": [0, 0.0]}, "histogram"),
         ({"histogram": 3}, "sc_pdf"),
+        ({"mixture": []}, "mixture"),
+        ({"mixture": [{"beta": [1, 2]}]}, "mixture[0]"),
+        ({"mixture": [{"weight": 0, "beta": [1, 2]}]}, "mixture weight 1"),
+        ({"mixture": [{"weight": 1, "beta": [1, 2, 3]}]}, "mixture[0].beta"),
+        ({"mixture": [{"weight": 1, "beta": [1, -2]}]}, "mixture[0].beta.beta"),
         ({"beta": [1, 2, 3]}, "sc_pdf"),
         ({"beta": [1, 2], "normal": {"variance": 1}}, "sc_pdf"),
         ({"beta": {"alpha": 1, "beta": 2, "gamma": 3}}, "sc_pdf"),
@@ -265,6 +280,68 @@ def test_fit_at_its_bounds() -> None:
     assert all_or_none.alpha + all_or_none.beta == pytest.approx(0.01, rel=0.01)
     assert fit_beta([1, 0, 0, 0], [1, 1, 1, 1]).mean() == pytest.approx(0.25, rel=1e-6)
     assert fit_beta([1, 2.0, 0], [3, 4, 0]) == fit_beta([1, 2], [3, 4])  # no attempts, no record
+
+
+def _mixed(rng: np.random.Generator, law: Mixture, n: NDArray[np.int64]) -> NDArray[np.int64]:
+    of = rng.choice(len(law.laws), n.size, p=law.weights)
+    alpha, beta = (np.array([getattr(part, name) for part in law.laws])[of] for name in ("alpha", "beta"))
+    return np.asarray(rng.binomial(n, rng.beta(alpha, beta)))
+
+
+@pytest.mark.slow
+def test_a_mixture_is_fitted_with_errors_that_hold() -> None:
+    """Two kinds of entities: as many components are found, none below the likelihood of another optimizer, and the
+    parameters are as far from the true ones as their standard errors have it."""
+    rng, truth = np.random.default_rng(3), np.array([[0.25, 2, 9], [0.75, 20, 5]])
+    away = []
+    for _ in range(12):
+        n = rng.integers(5, 40, 1_500)
+        s = _mixed(rng, MIXED, n)
+        found = fit(s, n, 2)
+        away.append((np.array(found.components) - truth) / np.array(found.errors))
+    away_ = np.array(away)
+    # 12 x 5 free parameters: a standard deviation of 1, within a fifth or so.
+    assert 0.75 < float(np.sqrt(np.square(away_).mean())) < 1.3
+    assert np.abs(away_).max() < 4
+
+    def loss(x: NDArray[np.float64]) -> float:
+        w = special.expit(x[0])
+        parts = [special.betaln(s + a, n - s + b) - special.betaln(a, b) for a, b in np.exp(x[1:]).reshape(2, 2)]
+        return -float(np.logaddexp(np.log(w) + parts[0], np.log1p(-w) + parts[1]).sum())
+
+    other = optimize.minimize(loss, [-1.0, 0.5, 2.0, 3.0, 1.5], method="Nelder-Mead", options={"maxiter": 4_000})
+    assert found.log_likelihood >= -other.fun - 1e-4
+    assert found.log_likelihood == pytest.approx(-other.fun, abs=0.05)
+    assert found.check > 0.02
+    own = fit(s, n)
+    assert len(own.components) == 2
+    assert own.bic == pytest.approx(5 * math.log(n.size) - 2 * own.log_likelihood)
+    poor = fit(s, n, 1)
+    assert poor.bic > own.bic + 100
+    assert poor.check == 0.001
+
+
+def test_the_check_is_right_as_often_as_it_says() -> None:
+    """Records of the law itself are seldom called poor."""
+    rng, checks = np.random.default_rng(8), []
+    for _ in range(30):
+        n = rng.integers(1, 12, 300)
+        checks.append(fit(rng.binomial(n, rng.beta(2, 5, n.size)), n, 1).check)
+    assert sum(check < 0.05 for check in checks) <= 4
+    assert sum(check > 0.3 for check in checks) >= 10
+
+
+def test_components_that_nothing_tells_apart() -> None:
+    """No error is given where the likelihood is flat, and one law is enough."""
+    rng = np.random.default_rng(1)
+    n = np.full(400, 10)
+    s = rng.binomial(n, rng.beta(2, 5, n.size))
+    assert isinstance(fit(s, n).law, Beta)
+    two = fit(s, n, 2)
+    assert two.log_likelihood >= fit(s, n, 1).log_likelihood - 1e-6
+    for components in (0, 7, True, 1.5):
+        with pytest.raises(BadInput, match=r"^components = .*: a whole number from 1 to 6$"):
+            fit(s, n, components)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The doors of a live session: HTTP, commands, services, sheets, PostgreSQL; and what SIGKILL leaves."""
 
 import csv
+import http.client
 import io
 import json
 import os
@@ -13,19 +14,23 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
 from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
 from jaxbandit.live import Session, agents, show
 from jaxbandit.live.journal import Journal
+from jaxbandit.live.reconcile import Offers, Reconciliation
 from jaxbandit.live.server import app, serve
 from tests.live_kills import killed
 from tests.test_live import claims
@@ -58,13 +63,54 @@ def test_http(session: Session) -> None:
             ("/answers", {"id": 1}, 400, "answer = missing: a text"),
             ("/answers", {"id": 1, "answer": "Z"}, 400, "ANSWER = Z: one of "),
             ("/answers", {"id": 1, "answer": "unknown", "cost": "dear"}, 400, "cost = dear: a number"),
+            ("/answers", {"id": 1, "answer": "unknown", "cost": -1}, 400, "cost = -1: a number, 0 or more"),
             ("/next", {"agent": 3}, 400, "agent = 3: a text"),
+            ("/next", {"wait": 61}, 400, "wait = 61: seconds from 0 to 60"),
+            ("/next", {"wait": "long"}, 400, "wait = long: a number"),
         ):
             reply = client.post(path, json=content)
             assert (reply.status_code, reply.json()["error"].startswith(line)) == (code, True), reply.text
-        assert client.post("/next", content=b"[1").status_code == 400
+        for content in (b"[1", b"[" * 60_000, b"\xff"):
+            assert client.post("/next", content=content).status_code == 400
         assert client.post("/next", content=b" " * 70_000).status_code == 413
         assert client.post("/undo").json()["id"] == 1
+
+
+@pytest.fixture
+def port(session: Session) -> Iterator[int]:
+    """Of a server with that session."""
+    server = uvicorn.Server(uvicorn.Config(app(session), port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join()
+
+
+def test_agents_wait_in_line_for_a_question(session: Session, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer wakes the first of them that is still there. An agent whose time is over learns that there is none."""
+    monkeypatch.setattr("jaxbandit.live.server._LOOK", 60)
+
+    def post(path: str, **content: Any) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("POST", path, json.dumps(content))
+        return connection
+
+    def read(connection: http.client.HTTPConnection) -> Any:
+        return json.loads(connection.getresponse().read())
+
+    asked = read(post("/next", agent="a", wait=30))
+    assert read(post("/next", agent="late", wait=0.2))["open"] == 1
+    gone, *others = (post("/next", agent=name, wait=50) for name in ("gone", "b", "c"))
+    time.sleep(0.5)  # all three are in the line
+    gone.close()
+    for agent, waiting in zip("ab", others, strict=True):
+        assert read(post("/answers", id=asked["id"], answer="unknown", agent=agent))["recorded"]
+        assert "id" in (asked := read(waiting))
+    with sqlite3.connect(session.journal.place) as database:
+        assert [agent for (agent,) in database.execute("SELECT agent FROM jaxbandit_lease")] == ["c"]
 
 
 def test_a_token_and_a_rate(session: Session) -> None:
@@ -98,6 +144,18 @@ def test_the_page_of_a_session(session: Session) -> None:
     assert "<script" not in shown
     assert "the range of 90 % of 200 simulated runs" in shown
     assert shown.count("<svg") == 1
+
+
+def test_the_page_of_a_session_of_arms(tmp_path: Path) -> None:
+    """What each arm gave, and which are chosen now."""
+    given = {"problem": {"kind": "topk/gaussian", "n": 5, "K": 1, "budget": 50}, "policy": [{"kind": "uniform"}]}
+    session = Session.begin(given, "uniform", tmp_path / "arms")
+    assert "<svg" not in show.page(session)
+    for _ in range(15):
+        session.record((asked := session.next())["id"], str(asked["arm"] / 4))
+    shown = show.page(session)
+    assert "the mean reward of each arm, and its 95 % interval" in shown
+    assert "<td>4</td><td>3</td><td>1</td><td>1</td>" in shown
 
 
 def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +221,119 @@ def test_a_service_is_asked_again(session: Session, monkeypatch: pytest.MonkeyPa
     assert session.status()["removed"] == 12
     with pytest.raises(BadInput, match="a service that answers; 4 tries failed"):
         agents.service(url, 5)({"id": 1})
+
+
+class _Reconciliation(BaseHTTPRequestHandler):
+    """A service of the protocol's version 0.2 that knows f1 to f8; f8 under a name that is no match."""
+
+    versions, mark, score = ("0.1", "0.2"), "", 90.0
+
+    def do_GET(self) -> None:
+        self._reply({"versions": self.versions, "name": "stub", "extend": {}})
+
+    def do_POST(self) -> None:
+        form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        if "extend" in form:
+            wanted = json.loads(form["extend"][0])
+            (column,) = (each["id"] for each in wanted["properties"])
+            rows = {each: {column: [{"str": " a1"}]} for each in wanted["ids"]}
+            self._reply({"meta": [{"id": column, "name": column}], "rows": rows})
+            return
+        (number, query), *_ = json.loads(form["queries"][0]).items()
+        name = query["query"]
+        found = {"id": f"Q{name}", "name": f"flight {name}{self.mark}", "score": self.score, "match": name != "f8"}
+        self._reply({number: {"result": [found] if name != "f0" and query.get("type") == "flight" else []}})
+
+    def _reply(self, content: Any) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(content).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """No log."""
+
+
+@pytest.fixture
+def reconciliation() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Reconciliation)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_reconciliation_service_confirms_values(
+    session: Session, reconciliation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The value that it knows of a match stays, and another one is ruled out."""
+    monkeypatch.setattr("jaxbandit.live.agents.time.sleep", lambda _: None)
+    service = Reconciliation(reconciliation, "flight", "gate")
+    service.check()
+    assert service.values("f1") == [" a1"]
+    assert Reconciliation(reconciliation, "flight").values("f1") == ["flight f1"]
+    assert [service.values("f8"), Reconciliation(reconciliation, "gate").values("f1")] == [[], []]
+    agents.work(session, service.ask, "service", lambda _: None)
+    for row in session.told():
+        assert row["answer"] not in ("A1", row["values"][0])
+        assert (row["answer"] == "unknown") == (row["entity"] == "f8")
+    assert session.status()["removed"] > 6
+    values = ["A1", "a1 ", "B"]
+    asked = {"family": "cleaning", "entity": "f1", "values": values, "allowed": [*values, "unknown"]}
+    assert service.ask(asked) == "unknown"  # it confirms two
+    monkeypatch.setattr(_Reconciliation, "versions", ("0.1",))
+    with pytest.raises(BadInput, match=r"a service of the protocol's version 0\.2, not \['0\.1'\]"):
+        service.check()
+    with pytest.raises(BadInput, match=r"--reconcile = .*: a service that answers; 4 tries failed"):
+        Reconciliation("http://127.0.0.1:9/").values("f1")
+    with pytest.raises(BadInput, match="--reconcile = topk: a session of cleaning"):
+        service.ask({"family": "topk"})
+
+
+def test_a_person_sees_the_candidates_of_a_service(
+    session: Session, reconciliation: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside the values at the terminal, where nothing that a service says can steer it, and over HTTP."""
+    asked = session.next("terminal")
+    place = asked["values"].index("A1") + 1
+    monkeypatch.setattr(_Reconciliation, "mark", "\n\x1b[2J")
+    monkeypatch.setattr("builtins.input", lambda _: "")
+    answer = ("live", "answer", "--journal", session.journal.place, "--candidates", reconciliation, "--type", "flight")
+    assert program.run([*answer, "--property", "gate"]) == 0
+    out = capsys.readouterr().out
+    assert f"  flight {asked['entity']} \N{REPLACEMENT CHARACTER}[2J: a1 (score 90, match, same as #{place})\n" in out
+    with TestClient(app(session, offers=Offers.at(reconciliation, "flight", "gate").beside)) as client:
+        assert client.post("/next", json={"agent": "terminal"}).json()["offers"]
+        found = client.post("/candidates", json={"id": asked["id"]}).json()["candidates"]
+        assert [(each["match"], each["values"], each["claimed"]) for each in found] == [(True, [" a1"], ["A1"])]
+        assert client.post("/candidates", json={"id": 99}).status_code == 404
+    assert Offers.at(reconciliation, "gate").beside(asked) == {"candidates": []}
+    assert program.run(["live", "answer", "--journal", session.journal.place, "--candidates", "ftp://a"]) == 2
+
+
+def test_a_dead_reconciliation_service_stops_nobody(
+    session: Session, reconciliation: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says so, and for a minute it is not waited for again."""
+    given = iter(["unknown", "unknown", ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(given))
+    journal = ("--journal", session.journal.place)
+    assert program.run(["live", "answer", *journal, "--candidates", "http://127.0.0.1:9/"]) == 0
+    line = "no candidates: --candidates = http://127.0.0.1:9/: a service that answers ("
+    assert capsys.readouterr().out.count(line) == 3
+    assert session.status()["answers"] == 2
+    offers, asked = Offers.at(reconciliation, "flight"), session.next("terminal")
+    monkeypatch.setattr(_Reconciliation, "score", "NaN")
+    assert "the reply is none of version 0.2" in offers.beside(asked)["none"]
+    monkeypatch.setattr(_Reconciliation, "score", 7)
+    assert "the reply is none of version 0.2" in offers.beside(asked)["none"]
+    monkeypatch.setattr("jaxbandit.live.reconcile.PAUSE", 0)
+    offers = Offers.at(reconciliation, "flight", "other")
+    monkeypatch.setattr(_Reconciliation, "versions", ("0.1",))
+    assert "the protocol's version 0.2" in offers.beside(asked)["none"]
+    monkeypatch.setattr(_Reconciliation, "versions", ("0.2",))
+    assert [each["score"] for each in offers.beside(asked)["candidates"]] == [7]
 
 
 def test_the_cleaned_table(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -297,7 +468,7 @@ def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "study.toml").write_text(blocks("toml")[0])
     for line in "".join(blocks("sh")).splitlines():
         words = shlex.split(line, comments=True)[1:]
-        if words[1] in ("answer", "serve"):
+        if words[1] in ("answer", "serve") or "--advice" in words:
             assert program.parse(words)
             continue
         assert program.run(words) == 0

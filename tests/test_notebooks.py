@@ -91,3 +91,14 @@ def test_live_flights(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"claims: {'the public' if data == 'public' else 'a made-up'} table" in printed
     assert "'spent': 80.0, 'left': 120.0" in printed
     assert int(re.findall(r"(\d+) times are decided", printed)[0]) > 20
+
+
+def test_tuning_listings() -> None:
+    """From a table that is made up to a recommendation."""
+    printed = execute(ROOT / "notebooks" / "tuning_listings.ipynb", pictures=2)
+    assert "entities, " in printed
+    # With two kinds of manufacturers, it pays to leave an entity that does not answer.
+    assert re.search(r"Take (ee|epsilon-greedy) with ", printed)
+    found = re.search(r"It removes (\S+)% of the \d+ false values .* with a confidence of 95%", printed)
+    assert found
+    assert 30 < float(found[1]) < 70

@@ -130,6 +130,7 @@ OUTLIER = [0.1, 0.15, 0.1, 0.9, 0.2, 0.15, 0.1, 0.15, 0.2, 0.1]
 ARMS = {"one outlier": OUTLIER, "alike": [0.3] * 10, "all 0": [0.0] * 10, "all 1": [1.0] * 10}
 
 
+@pytest.mark.slow
 def test_each_policy_from_a_study_to_rows(tmp_path: Path) -> None:
     """Arms without differences end with a code, and every metric is a number."""
     study = Study.of({

@@ -119,6 +119,7 @@ def compare(
     assert leapt > compared / 5 or not ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_rr_is_its_oracle(name: str) -> None:
     def policy(k: float) -> RR:
@@ -127,6 +128,7 @@ def test_rr_is_its_oracle(name: str) -> None:
     compare(policy, lambda reward, k: oracles.rr(reward, N, k, 0.1, name, cap=CAP), 1, ends=name != "bounded")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "rho"), [("bounded", 2.5), ("bernoulli", 1.0), ("bernoulli-corrected", 2.5)])
 def test_wrr_is_its_oracle(name: str, rho: float) -> None:
     def policy(k: float) -> WRR:
@@ -193,6 +195,7 @@ def plain(reward: Callable[[int, int], int], k: float, rho: float, cap: int, **o
     return oracles.Run(found, pulls, any(active), margin, min(map(abs, beyond)), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rho", "sides", "rule"),
     [(0.0, "both", "k-sigma"), (2.5, "both", "k-sigma"), (0.0, "both", "robust"), (2.5, "above", "robust")],
@@ -226,6 +229,7 @@ def test_nrr_is_its_oracle() -> None:
     compare(policy, lambda reward, k: oracles.nrr(reward, N, k, delta, cap=CAP), 3)
 
 
+@pytest.mark.slow
 def test_ib_is_its_oracle() -> None:
     """The radius is a narrow one, so that searches end."""
     delta, sigma = 0.1, 0.15
@@ -250,6 +254,7 @@ def gold_policy(name: str, eps: float, largest: int, enough: int, at_once: bool)
     return GOLD(interval(name, 0.1), Twofold.of(factor(eps)), jnp.int32(largest), jnp.int32(enough), jnp.bool_(at_once))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bounded", "bernoulli-corrected"])
 def test_gold_is_its_oracle(name: str) -> None:
     n = 10
@@ -288,6 +293,7 @@ def test_gold_is_its_oracle(name: str) -> None:
     assert ends[FLAT] == 2
 
 
+@pytest.mark.slow
 def test_gold_begins_again_where_an_open_edge_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast.gold, "_SAFE", 0.0)
     problem = arms([0.1, 0.12, 0.1, 0.14, 0.1, 0.5, 0.52, 0.9, 0.92], GOLD_CAP)
@@ -325,6 +331,7 @@ def test_successes_of_a_few_pulls_have_the_binomial_law(p: float, count: int) ->
     assert np.abs(shares - stats.binom.pmf(np.arange(count + 1), count, p)).max() < 2.5 / words.size
 
 
+@pytest.mark.slow
 def test_walks_of_several_words_change_nothing() -> None:
     """With so many arms WRR looks up what a walk did in more than one word."""
     n, cap = 70, 5000
@@ -337,6 +344,7 @@ def test_walks_of_several_words_change_nothing() -> None:
     assert spread.min() > 10  # else activity never mattered
 
 
+@pytest.mark.slow
 def test_leaping_changes_nothing_in_long_runs() -> None:
     n = 12
     problem = arms(np.append(np.linspace(0.2, 0.4, n - 1), 0.9), 3000)
@@ -352,6 +360,7 @@ def rules() -> list[Any]:
     return [RR(of), WRR(of, share), NRR(of, jnp.int32(20)), IB(of, scale), gold_policy("bounded", 30.0, 1, 1, False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 4])
 def test_a_run_at_a_checkpoint_is_one_with_that_budget(number: int) -> None:
     """A leap is cut where the budget ends, and goes on from there."""

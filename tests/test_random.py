@@ -301,6 +301,7 @@ SAMPLERS: dict[str, Callable[[Stream, Any, Any, Any], jax.Array]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_bits_depend_on_the_address_alone(name: str) -> None:
     """Not on the batch, nor on a loop, a vmap, constants or products around the call."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from jaxbandit import cli
+from jaxbandit.engine import Batch
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Metric
 from jaxbandit.study import families
@@ -98,3 +99,21 @@ def test_bad_input(given: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput) as error:
         ask()
     assert message in str(error.value)
+
+
+def test_all_budgets_of_a_bisection_share_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    means = {"list": [0.3 + 0.008 * arm for arm in range(50)]}
+    arms = {"kind": "topk/bernoulli", "means": means, "K": 5}
+    cases = [
+        (arms, ("optmai", "sar", "uniform", "lucb"), [50, 700, 5_000]),
+        ({"kind": "extraction/people"}, ("crux", "bfs"), [2, 20, 40]),
+    ]
+    programs: dict[str, set[object]] = {}
+    for problem, kinds, budgets in cases:
+        given = {"problem": problem, "policy": [{"kind": kind} for kind in kinds], "sweep": {"budget": budgets}}
+        planned = reach._roomy(Study.of(given, counted=False), "budget", budgets[-1])
+        for value in budgets:
+            for each in reach._at(planned, "budget", value):
+                (program,) = Batch([(each.problem, each.policy)]).programs([0], runs=256, room=reach._ROOM)
+                programs.setdefault(each.name, set()).add(program.key)
+    assert {name: len(keys) for name, keys in programs.items()} == dict.fromkeys(programs, 1)

@@ -222,6 +222,7 @@ def test_a_study_can_be_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert one.identical(other)
 
 
+@pytest.mark.slow
 def test_the_order_of_a_sweep_does_not_matter(tmp_path: Path) -> None:
     sweeps = {"budget": [5, 30], "odds": [[0.1, 0.2], [0.5, 0.9]]}
     run(Study.of(mapping(runs=20, sweep=sweeps)), tmp_path / "grown")
@@ -240,6 +241,7 @@ def test_policies_and_settings_that_are_gone(tmp_path: Path) -> None:
     assert open_results(tmp_path / "out").equals(run_study(Study.of(mapping(runs=20, **best))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     ["zarr.json", "zarr.json gone", "heads/zarr.json", "budget/c/0", "kind/c/0", "heads gone", "done gone", "a file"],
@@ -371,6 +373,7 @@ def test_bad_checkpoints_and_stops(changes: dict[str, Any], line: str, tmp_path:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_study_stops_when_it_is_sure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = {"metric": "heads", "half_width": 0.005}
     rows = run(Study.of(mapping(runs=10**6, stop_when=rule)), tmp_path / "out")
@@ -669,6 +672,7 @@ def test_both_ends_of_an_interval_that_is_not_symmetric() -> None:
     assert json.loads(render(one, "json")) == one
 
 
+@pytest.mark.slow
 def test_results_say_which_implementation_made_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And a folder holds those of one alone."""
     arms = 'runs = 9\n[problem]\nkind = "topk/bernoulli"\nK = 1\nbudget = 12\nmeans = { list = [0.1, 0.5, 0.9] }\n'

@@ -147,6 +147,7 @@ def compare(oracle: Callable[..., oracles.Result], policy: Callable[..., Any], i
 both = pytest.mark.parametrize("implementation", get_args(Implementation))
 
 
+@pytest.mark.slow
 @both
 def test_uniform_is_its_oracle(implementation: str) -> None:
     compare(oracles.uniform, lambda n, k, budget: uniform(k), implementation)
@@ -161,6 +162,7 @@ READINGS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @both
 def test_optmai_is_its_oracle(implementation: str) -> None:
     """In all its readings."""
@@ -169,6 +171,7 @@ def test_optmai_is_its_oracle(implementation: str) -> None:
         compare(oracle, ours, implementation, 15)
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize(("rule", "ours"), [(oracles.optmai, optmai), (oracles.sar, sar)], ids=["optmai", "sar"])
 def test_equal_gaps_in_random_order(
@@ -187,6 +190,7 @@ def test_printed_optmai_is_its_oracle(implementation: str) -> None:
     assert printed_beta() == oracles.beta_printed()
 
 
+@pytest.mark.slow
 @both
 def test_sar_is_its_oracle(implementation: str) -> None:
     compare(oracles.sar, partial(sar, ties="lowest"), implementation, count=40, most=30)
@@ -214,16 +218,18 @@ CASES = [(1, 60), (2, 33), (3, 60), (5, 17), (8, 40)]
 """K and the budget, of 8 arms."""
 
 
-def same_bits(policies: list[Any], rewards: str) -> None:
-    """Both implementations of policies for ``CASES``: where each reward has an address, they have one result."""
-    budgets = [budget for _, budget in CASES] * (len(policies) // len(CASES))
-    problems = [arms(budget, *LAWS[rewards], on_tape=True, show_chosen=True) for budget in budgets]
-    found, expected = (simulate(problems, policies, runs=24, implementation=each) for each in get_args(Implementation))
+def same_bits(policies: list[tuple[int, Any]], rewards: str) -> None:
+    """Both implementations of policies, each with its budget: where each reward has an address, they have one
+    result."""
+    problems = [arms(budget, *LAWS[rewards], on_tape=True, show_chosen=True) for budget, _ in policies]
+    rules = [rule for _, rule in policies]
+    found, expected = (simulate(problems, rules, runs=24, implementation=each) for each in get_args(Implementation))
     assert found.keys() == expected.keys()
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "rewards", "options"),
     [
@@ -238,14 +244,18 @@ def same_bits(policies: list[Any], rewards: str) -> None:
     ],
 )
 def test_fast_rounds_equal_the_rules(rule: Any, rewards: str, options: list[dict[str, Any]]) -> None:
-    same_bits([rule(8, k, budget, **each) for each in options for k, budget in CASES], rewards)
+    for k, budget in CASES:
+        for each in options:  # one by one, or those that happen to share arrays would run together, in another program
+            same_bits([(budget, rule(8, k, budget, **each))], rewards)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rewards", ["drawn", "records"])
 def test_fast_uniform_equals_the_rule(rewards: str) -> None:
-    same_bits([uniform(k, spread) for spread in (False, True) for k, _ in CASES], rewards)
+    same_bits([(budget, uniform(k, spread)) for spread in (False, True) for k, budget in CASES], rewards)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "rewards"), [("optmai", "drawn"), ("sar", "records")])
 def test_arrays_that_shrink_change_nothing(rule: str, rewards: str) -> None:
     """``simulate`` makes the steps of ``Rounds.advance``; ``record`` asks and tells, and keeps all arms."""
@@ -285,6 +295,7 @@ def agrees(expected: oracles.Result, means: Any, budget: int, rule: Lucb, run: i
     return found
 
 
+@pytest.mark.slow
 @both
 def test_lucb_is_its_oracle(implementation: str) -> None:
     compared = 0
@@ -295,6 +306,7 @@ def test_lucb_is_its_oracle(implementation: str) -> None:
     assert compared > 24
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("divergence", ["hoeffding", "kl"])
 def test_lucb_with_its_own_stopping_is_its_oracle(divergence: str, implementation: str) -> None:
@@ -313,17 +325,22 @@ def test_lucb_with_its_own_stopping_is_its_oracle(divergence: str, implementatio
     assert stopped > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rewards", ["drawn", "records"])
 def test_fast_lucb_equals_the_rule(rewards: str) -> None:
     """Where a last pull has no pair, where records end, and where the rule stops by itself."""
     settings = [("weak", None), ("strong", None), ("skip", None), ("weak", 0.9)]
-    same_bits([lucb(k, odd=odd, epsilon=epsilon) for odd, epsilon in settings for k, _ in CASES], rewards)
+    rules = [(budget, lucb(k, odd=odd, epsilon=epsilon)) for odd, epsilon in settings for k, budget in CASES]
+    same_bits(rules, rewards)
 
 
+@pytest.mark.slow
 def test_fast_kl_lucb_equals_the_rule() -> None:
-    same_bits([lucb(k, epsilon=epsilon, divergence="kl") for epsilon in (None, 0.9) for k, _ in CASES], "drawn")
+    rules = [(budget, lucb(k, epsilon=epsilon, divergence="kl")) for epsilon in (None, 0.9) for k, budget in CASES]
+    same_bits(rules, "drawn")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rewards", ["drawn", "records"])
 def test_lucb_with_checkpoints_gives_the_bits_of_smaller_budgets(rewards: str) -> None:
     """Where a checkpoint cuts a round in two, too; records that end make runs that are stuck."""
@@ -340,6 +357,7 @@ def test_lucb_with_checkpoints_gives_the_bits_of_smaller_budgets(rewards: str) -
     assert curve["pulls"][:, :, -1].max() > 77
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("divergence", "budget"), [("hoeffding", 3000), ("kl", 1500)])
 def test_lucb_does_not_depend_on_blocks_nor_lanes(divergence: str, budget: int) -> None:
     """Nor on how many turns a step makes: no bit may tell when an arm was evaluated, or beside which lanes."""
@@ -376,6 +394,7 @@ def parts_of(thing: Any) -> Iterator[Any]:
         yield from parts_of(each)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILY.policies)
 def test_no_policy_meets_the_truth(name: str) -> None:
     """Neither the means nor the key of the rewards is in what it sees, is told or keeps."""

@@ -159,6 +159,7 @@ def _same(part: Any, leaf: Any) -> bool:
     return not isinstance(leaf, jax.ShapeDtypeStruct) and np.array_equal(np.asarray(part), np.asarray(leaf))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "kind", "name"), CASES)
 def test_no_policy_meets_the_truth(make: Callable[[str, str], Case], kind: str, name: str) -> None:
     case = make(kind, name)

@@ -12,12 +12,13 @@ import pytest
 import jaxbandit
 from jaxbandit import cli
 from jaxbandit.errors import BadInput
-from jaxbandit.registry import Metric
+from jaxbandit.registry import Family, Metric, PolicyKind
 from jaxbandit.space import Choice, Range, domain
 from jaxbandit.study import families
 from jaxbandit.study.spec import Study
 from jaxbandit.tuning.judge import LEAST, Judge
-from jaxbandit.tuning.plan import Plan
+from jaxbandit.tuning.plan import Plan, leaves_open
+from jaxbandit.tuning.search import finalists
 from tests import toy
 
 SPACE = {"share": {"from": 0.0, "to": 1.0}}
@@ -117,12 +118,17 @@ def test_domains() -> None:
     assert {Range(1, 12, log=True, whole=True).at(share) for share in np.linspace(0, 1, 100)} == set(range(1, 13))
     assert Range(0.01, 0.9, log=True).at(1 / 3) == 0.04481
     assert Choice(("a", "b")).at(1.0) == "b"
+    assert 2 in Range(1, 4)
+    assert 5 not in Range(1, 4)
+    assert None in Choice((None,))
+    assert 1 not in Choice((True,))
     wrong = [{"from": 1}, {"from": 2, "to": 1}, {"from": 0, "to": 1, "log": True}, "words", [], {"to": 1, "from": "x"}]
     for given in wrong:
         with pytest.raises(BadInput):
             domain("tune.space.x", given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["grid", "sobol", "halving", "optuna", "gradient"])
 def test_searches_find_the_better_coin(search: str, tmp_path: Path) -> None:
     candidates = 64 if search == "optuna" else 24
@@ -144,7 +150,7 @@ def test_verdicts_are_those_of_the_runs_that_run_makes() -> None:
 
 
 def test_a_killed_tuning_ends_with_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = study(search="halving", within=0.01, candidates=20)
+    given = study(search="halving", within=0.01, candidates=64)
     jaxbandit.tune(given, tmp_path / "whole", progress=False)
     from jaxbandit.study.store import Store
 
@@ -205,6 +211,30 @@ def test_the_same_policy_is_one_candidate() -> None:
     assert found.data.sizes["candidate"] == 3
 
 
+def test_a_candidate_whose_runs_run_out_of_room_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = replace(toy.FAMILY, failed=lambda answers: answers["heads"] > 17)
+    monkeypatch.setitem(families.FAMILIES, "toy", full)
+    found = jaxbandit.tune(study(space={"share": [0.0, 0.1, 1.0]}, within=0.05), progress=False)
+    assert [each["params"]["share"] for each in found.verdict["failed"]] == [1.0]
+    assert found.verdict["chosen"]["params"].get("share", 0.5) < 1
+
+
+def test_a_gradient_that_diverges_is_said_and_leaves_what_was_seen(caplog: pytest.LogCaptureFixture) -> None:
+    plan = Plan.of(Study.of(study(search="gradient"), counted=False))
+    asked: list[int] = []
+
+    def means(points: list[Any], runs: int) -> np.ndarray:
+        asked.append(len(points))
+        values = np.array([each.given["share"] for each in points])
+        return values if len(asked) < 3 else values * np.nan
+
+    found = finalists(plan, means, seed=0)
+    assert "the gradient over share of mixed diverged" in caplog.text
+    assert len(asked) == 3
+    assert 1 < len(found) <= 6
+    assert max(each.given.get("share", 0) for each in found) > 0.5
+
+
 def test_a_lower_metric_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
     tails = Metric("tails", "tails", lambda setting, answers: 1 - answers["heads"] / answers["thrown"], False, True)
     monkeypatch.setitem(families.FAMILIES, "toy", replace(toy.FAMILY, metrics=(*toy.FAMILY.metrics, tails)))
@@ -224,6 +254,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "at 95 %" in told.err
     verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
     assert {"verdict", "chosen", "survivors", "within", "confidence", "runs"} <= set(verdict)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<svg") == 2  # for a screen and for a phone
+    assert "is within 0.05 of the best" in page or "is the best of" in page
+    assert "share of mixed" in page
+    assert (tmp_path / "out" / "tuning.png").read_bytes().startswith(b"\x89PNG")
+    file.write_text(file.read_text() + "speed = [1]\n")
+    assert cli.main(["tune", str(file), "--out", str(tmp_path / "none")]) == 2
+    assert not (tmp_path / "none").exists()
+    capsys.readouterr()
     assert cli.main(["run", str(file), "--out", str(tmp_path / "run")]) == 2
     assert "runs = missing" in capsys.readouterr().err
 
@@ -239,6 +278,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ({"candidates": 10**6}, "tune.candidates = 1000000"),
         ({"most_runs": 200}, "tune.most_runs = 200: at least"),
         ({"space": {}}, "tune.space"),
+        ({"space": "some"}, 'tune.space = some: a table of domains by parameter, or "all"'),
         ({"space": {"speed": [1]}}, "tune.space.speed = [1]: a parameter of a policy"),
         ({"space": {"share": {"from": 0.5, "to": 0.1}}}, "from below to"),
         ({"space": {"share": {"from": 0, "to": 1, "log": True}}}, "tune.space.share.from = 0"),
@@ -258,7 +298,64 @@ def test_a_study_without_a_table_is_searched_over_the_domains_that_policies_decl
     means = [0.9, 0.8, 0.5, 0.4, 0.2]
     problem = {"kind": "topk/bernoulli", "means": {"list": means}, "K": 2, "budget": 100}
     plan = Plan.of(Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "optmai"}, {"kind": "sar"}]}))
-    assert [set(each.axes) for each in plan.policies] == [{"beta"}, set()]
+    assert [set(each.axes) for each in plan.policies] == [{"beta", "inflate", "reuse"}, set()]
+
+
+KINDS = [
+    (family, kind) for family in families.FAMILIES.values() for kind in family.policies.values() if not kind.reference
+]
+
+
+@pytest.mark.parametrize(("family", "kind"), KINDS, ids=[f"{family.name}/{kind.name}" for family, kind in KINDS])
+def test_every_parameter_declares_a_domain_of_values_that_it_takes(family: Family, kind: PolicyKind) -> None:
+    names = {each.name for each in kind.parameters}
+    for each in kind.parameters:
+        if each.name == "path":  # a file, which no search can propose
+            continue
+        assert each.domain is not None, each.name
+        for value in [*each.domain.spread(5), each.domain.at(0), each.domain.at(1)]:
+            each.parse(each.name, value)
+        assert set(each.when) <= names
+        assert str(each.domain) in each.searched
+
+
+def crux(**table: Any) -> Plan:
+    problem = {"kind": "extraction/people", "budget": 5}
+    return Plan.of(Study.of({"problem": problem, "policy": [{"kind": "crux"}], "tune": table}))
+
+
+def test_what_depends_on_another_is_proposed_where_it_matters() -> None:
+    space = {"variance": "all", "estimator": ["chao92", "hwang-shen"], "bootstrap": [0, 10], "gain": "all"}
+    wanted = {("chao92", 10, "delta"), ("chao92", 10, "bootstrap"), ("chao92", 0, None), ("hwang-shen", 10, None)}
+    for search in ("grid", "sobol", "optuna"):
+        plan = crux(space=space, search=search, candidates=64)
+        points = finalists(plan, lambda points, runs: np.arange(len(points), dtype=float), seed=1)
+        assert len({str(point) for point in points}) == len(points)
+        for _, given in points[1:]:
+            assert ("variance" in given) == (given["estimator"] == "chao92" and given["bootstrap"] > 0)
+            assert ("gain" in given) == (given["bootstrap"] > 0)
+        found = {(given["estimator"], given["bootstrap"], given.get("variance")) for _, given in points[1:]}
+        assert wanted <= found or search == "optuna"
+    assert list(plan.policies[0].axes).index("gain") > list(plan.policies[0].axes).index("bootstrap")
+
+
+def test_all_is_the_domain_that_a_parameter_declares() -> None:
+    assert set(crux().policies[0].axes) == {"estimator", "variance_floor", "prior"}
+    every = crux(space="all").policies[0]
+    assert set(every.axes) == set(every.parameters)
+    assert set(crux(search="gradient").policies[0].axes) == {"variance_floor", "prior"}
+    problem = {"kind": "cleaning/synthetic", "entities": 40, "budget": 50}
+    plan = Plan.of(Study.of({"problem": problem, "policy": [{"kind": "ee"}], "tune": {"space": {"tuning": "all"}}}))
+    assert plan.policies[0].axes == {"tuning": Choice(("lemma3", "exact"))}
+
+
+def test_a_parameter_that_cannot_matter_is_no_axis() -> None:
+    problem = {"kind": "cleaning/synthetic", "entities": 40, "budget": 50}
+    given = {"problem": problem, "policy": [{"kind": "ee", "t": 2, "q": 0.5}]}
+    with pytest.raises(BadInput, match=r"tune.space.tuning = searched: .* tuning does where t is left out"):
+        Plan.of(Study.of({**given, "tune": {"space": {"tuning": "all"}}}))
+    assert not leaves_open(Study.of(given, counted=False))
+    assert leaves_open(Study.of({**given, "policy": [{"kind": "ee"}]}, counted=False))
 
 
 def test_what_is_given_together_has_no_default_where_one_of_both_is_searched() -> None:

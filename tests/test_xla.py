@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import Array, lax
 
-from jaxbandit.xla.fence import PLAIN, as_one_kernel, computed_once, lane_by_lane
+from jaxbandit.xla.fence import PLAIN, as_one_kernel, computed_once, lane_by_lane, rarely
 
 
 def test_what_is_computed_once_is_always_computed() -> None:
@@ -74,3 +75,28 @@ def test_lanes_in_turn_compute_the_same() -> None:
     for found, expected, enclosed in zip(in_turn, abreast, around, strict=True):
         np.testing.assert_array_equal(found, expected)
         np.testing.assert_array_equal(enclosed, expected)
+
+
+@pytest.mark.parametrize("way", ["cpu", "default"])
+def test_what_is_rarely_needed_is_computed_for_those_in_need(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 75 lanes none, one, all but two, and all: blocks of lanes side by side. Others would never end."""
+    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, **ways: ways[way](*operands))
+
+    @rarely
+    def halved(x: Array, by: Array, table: Array) -> tuple[Array, Array]:
+        steps, rest = lax.while_loop(
+            lambda state: state[1] != 0, lambda state: (state[0] + 1, state[1] // by), (jnp.int32(0), x)
+        )
+        return table[steps], rest - steps
+
+    x, table = np.arange(1, 76, dtype=np.int32), np.arange(9, dtype=np.int32) ** 2
+    function = jax.jit(jax.vmap(halved, ((0), (0, None), 0, None, None)))
+    for off in (range(75), set(range(75)) - {74}, (0, 41), ()):
+        needed = ~np.isin(np.arange(75), list(off))
+        endless = np.where(needed, x, -1).astype(np.int32)  # -1 // 2 is -1
+        found = function(needed, (-x, np.int32(7)), endless, np.int32(2), table)
+        steps = np.array([int(number).bit_length() for number in x], np.int32)
+        for values, expected in zip(
+            found, (np.where(needed, table[steps], -x), np.where(needed, -steps, 7)), strict=True
+        ):
+            np.testing.assert_array_equal(values, expected)

@@ -5,9 +5,11 @@ in a random order of the user's rows (drawn means are alike in any order), so th
 number gives them to a random arm, and cannot be helped by a table that is sorted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +21,15 @@ from jaxbandit.arms.rewards import Rewards, Scale
 from jaxbandit.contract import Used, brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
-from jaxbandit.laws import Quantiles
 from jaxbandit.random import permuted, words
+from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.stream import Stream, substream
 from jaxbandit.random.trials import UNITS
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.prefix import added, best, highest, in_blocks
+
+if TYPE_CHECKING:
+    from jaxtyping import Int32, Num
 
 MEAN, ORDER, OUTCOME, CHOICE = range(1, 5)
 """What a word is for: the first half of its counter."""
@@ -35,41 +40,54 @@ MOST_ARMS, MOST_PULLS = 1 << 19, 1 << 29
 class Pull(NamedTuple):
     """Pull each of some arms a number of times.
 
-    ``arm``: int32, shape (m,), each arm once; a negative number is no arm. ``first``: how often it was pulled before;
-    ``times``: how often it is now (int32, of shape (m,) or ()); ``used``: int32 scalar, no arm is pulled from entry
-    ``used`` on, and 0 makes it a pull of count 0. ``few`` (static): no arm is
-    pulled more than ``MOST_CHAINED`` times, so that the sampler of larger counts need not be compiled.
+    ``arm``: each arm once; a negative number is no arm. ``first``: how often it was pulled before; ``times``: how often
+    it is now; ``used``: no arm is pulled from entry ``used`` on, and 0 makes it a pull of count 0. ``few`` (static): no
+    arm is pulled more than ``MOST_CHAINED`` times, so that the sampler of larger counts need not be compiled.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import topk
+        >>> pull = topk.Pull(arm=jnp.array([4, 7]), first=jnp.array([0, 3]), times=jnp.int32(5), used=jnp.int32(2))
+        >>> pull.few  # five more pulls each of arm 4, which is new, and of arm 7
+        False
     """
 
-    arm: Array
-    first: Array
-    times: Array
-    used: Array
+    arm: Int32[Array, " m"]
+    first: Int32[Array, " m"] | Int32[Array, ""]
+    times: Int32[Array, " m"] | Int32[Array, ""]
+    used: Int32[Array, ""]
     few: bool = False
 
 
 class Outcome(NamedTuple):
-    """``made``: the pulls that were made, fewer than asked for where a record ends (int32); ``total``: the sum of their
-    rewards (int32 where rewards are 0 or 1, else float32). Both have the shape of ``Pull.arm``; 0 where none was."""
+    """``made``: the pulls that were made, fewer than asked for where a record ends; ``total``: the sum of their rewards
+    (int32 where rewards are 0 or 1, else float32). Both have the shape of ``Pull.arm``; 0 where none was.
 
-    made: Array
-    total: Array
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import topk
+        >>> outcome = topk.Outcome(made=jnp.array([5, 5]), total=jnp.array([4, 2]))
+        >>> (outcome.total / outcome.made).tolist()
+        [0.800000011920929, 0.4000000059604645]
+    """
+
+    made: Int32[Array, "*pulled"]
+    total: Num[Array, "*pulled"]
 
 
 class Single(NamedTuple):
-    """Pull each of some arms once, ``attempt`` others having been made of it (both int32, of one shape)."""
+    """Pull each of some arms once, ``attempt`` others having been made of it."""
 
-    arm: Array
-    attempt: Array
+    arm: Int32[Array, "*pulled"]
+    attempt: Int32[Array, "*pulled"]
 
 
 class Instance(NamedTuple):
-    """One run's own draws. ``means``: int32, shape (arms,), on the scale of ``Arms``; ``rows``: the user's row of each
-    arm (int32, shape (arms,)), where rewards depend on it or the choice is shown; ``outcomes``: the key of the
-    rewards."""
+    """One run's own draws. ``means``: on the scale of ``Arms``; ``rows``: the user's row of each arm, where rewards
+    depend on it or the choice is shown; ``outcomes``: the key of the rewards."""
 
-    means: Array
-    rows: Array | None
+    means: Int32[Array, " arms"]
+    rows: Int32[Array, " arms"] | None
     outcomes: Stream
 
 
@@ -77,24 +95,37 @@ class Instance(NamedTuple):
 class View:
     """What an algorithm knows in one run.
 
-    ``budget``: the pulls that it may make (int32); ``arms``: how many there are (static); ``even``: whether every pull
-    is made as asked (static), which only a record that ends prevents; ``scale``: of the rewards; ``choices``: a stream
-    for random choices of the algorithm's own.
+    ``budget``: the pulls that it may make; ``arms``: how many there are (static); ``even``: whether every pull is made
+    as asked (static), which only a record that ends prevents; ``scale``: of the rewards; ``choices``: a stream for
+    random choices of the algorithm's own.
+
+    Example:
+        >>> import jaxbandit
+        >>> from jaxbandit import random
+        >>> problem = {"kind": "topk/bernoulli", "n": 3, "K": 1, "budget": 60}
+        >>> study = jaxbandit.Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "uniform"}]})
+        >>> (each,) = study.configurations()
+        >>> key = random.stream(0, 0)
+        >>> view = each.problem.view(key, each.problem.draw(key))
+        >>> int(view.budget), view.arms, view.nothing((3,)).tolist()
+        (60, 3, [0, 0, 0])
     """
 
-    budget: Array
+    budget: Int32[Array, ""]
     arms: int
     even: bool
     scale: Scale
     choices: Stream
 
-    def nothing(self, shape: tuple[int, ...]) -> Array:
+    def nothing(self, shape: tuple[int, ...]) -> Num[Array, " ..."]:
         """Totals of no rewards, of the dtype that outcomes have."""
         return jnp.zeros(shape, jnp.int32 if self.scale.whole else jnp.float32)
 
-    def mean(self, total: Array, count: Array, alike: bool = False) -> Array:
-        """Empirical means ``total / count`` as numbers that can be compared and subtracted exactly: int32, linear in
-        the mean, within 2^29 of 0.
+    def mean(
+        self, total: Num[Array, "*some"], count: Int32[Array, "*some"], alike: bool = False
+    ) -> Int32[Array, "*some"]:
+        """Empirical means ``total / count`` as numbers that can be compared and subtracted exactly: linear in the mean,
+        within 2^29 of 0.
 
         ``alike``: all counts are one number, so that totals of rewards 0 and 1 can be compared as they are. Else means
         are in units of 2^-24 of the scale. The mean of no rewards is 0.
@@ -105,12 +136,12 @@ class View:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Given:
-    """Means that are the same in each run: ``means``, int32 in units of 2^-24 of the scale, shape (arms,).
+    """Means that are the same in each run: ``means``, in units of 2^-24 of the scale.
 
     ``shuffled`` (static): whether a run numbers its arms in a random order, else as they are.
     """
 
-    means: Array
+    means: Int32[Array, " arms"]
     shuffled: bool = field(default=True, metadata={"static": True})
 
     @property
@@ -118,7 +149,7 @@ class Given:
         """How many there are."""
         return int(self.means.shape[0])
 
-    def draw(self, key: Stream) -> tuple[Array, Array]:
+    def draw(self, key: Stream) -> tuple[Int32[Array, " arms"], Int32[Array, " arms"]]:
         """The means and the rows of a run's arms."""
         rows = permuted(key, ORDER, self.arms) if self.shuffled else jnp.arange(self.arms, dtype=jnp.int32)
         return self.means[rows], rows
@@ -132,7 +163,7 @@ class Drawn:
     quantiles: Quantiles
     arms: int = field(metadata={"static": True})
 
-    def draw(self, key: Stream) -> tuple[Array, Array]:
+    def draw(self, key: Stream) -> tuple[Int32[Array, " arms"], Int32[Array, " arms"]]:
         """The means and the rows of a run's arms."""
         arms = jnp.arange(self.arms, dtype=jnp.int32)
         fine = self.quantiles.draw(words(key, MEAN, arms)[0])
@@ -142,14 +173,14 @@ class Drawn:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Arms:
-    """A problem of arms. A pytree; ``budget`` (int32) may differ between configurations.
+    """A problem of arms. A pytree; ``budget`` may differ between configurations.
 
     Means are on a scale that is cut into 2^24 units: [0, 1] where rewards are bounded, else as ``rewards`` says.
     ``on_tape`` (static): each reward has a random word of its own, so that the size of a pull changes nothing.
     ``show_chosen`` (static): a run tells which arms it chose (``score``), a byte an arm and run.
     """
 
-    budget: Array
+    budget: Int32[Array, ""]
     means: Given | Drawn
     rewards: Rewards
     on_tape: bool = field(default=False, metadata={"static": True})

@@ -4,8 +4,10 @@ A law draws the sum of any number of rewards of an arm in one go (``total``), or
 own (``tape``). Means are int32 in units of 2^-24 of the law's scale, which is [0, 1] unless the law says otherwise.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,9 @@ from jaxbandit.random.permutation import position
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.random.trials import MOST_CHAINED, UNITS, many_successes, successes
 from jaxbandit.xla.batch import over_lanes
+
+if TYPE_CHECKING:
+    from jaxtyping import Float32, Int32, Num
 
 _LARGE = 2.0**29
 
@@ -145,12 +150,12 @@ class Bernoulli(Rewards):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Gaussian(Rewards):
-    """Normal with standard deviation ``sd``, the same for all arms; means lie on the scale [low, low + width] (all
-    float32). A sum is normal. Words are exact to 6.7 standard deviations."""
+    """Normal with standard deviation ``sd``, the same for all arms; means lie on the scale [low, low + width]. A sum is
+    normal. Words are exact to 6.7 standard deviations."""
 
-    low: Array
-    width: Array
-    sd: Array
+    low: Float32[Array, ""]
+    width: Float32[Array, ""]
+    sd: Float32[Array, ""]
 
     def _mean(self, mean: Array) -> Array:
         return self.low + pinned(self.width * _unit(mean))
@@ -180,7 +185,7 @@ class Gaussian(Rewards):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Bounded(Rewards):
-    """A law on [0, 1] with the arm's mean, of the ``shape`` (static) and its parameter ``spread`` (float32, above 0).
+    """A law on [0, 1] with the arm's mean, of the ``shape`` (static) and its parameter ``spread`` (above 0).
 
     - "beta": Beta(spread m, spread (1 - m)), so ``spread`` is alpha + beta;
     - "uniform": on [m - w, m + w], w being ``spread``, or what of it fits between 0 and 1;
@@ -190,7 +195,7 @@ class Bounded(Rewards):
     Sums have no law that is quick to draw: rewards are drawn one by one.
     """
 
-    spread: Array
+    spread: Float32[Array, ""]
     shape: str = field(metadata={"static": True})
 
     def one(self, key: Stream, arm: Array, row: Array | None, attempt: Array, mean: Array) -> Array:
@@ -243,18 +248,18 @@ def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Replay(Rewards):
-    """Rewards from a record of each row: ``values`` (int32, all 0 or 1, or float32; shape (rewards,)), of which row i
-    has ``length[i]`` from ``offset[i]`` on (int32, shape (rows,)).
+    """Rewards from a record of each row: ``values`` (int32 where all are 0 or 1, else float32), of which row i has
+    ``length[i]`` from ``offset[i]`` on.
 
     ``again`` (static): drawn with replacement, for ever; else each reward of the record is given once, in a random
-    order, and then the arm gives no more. ``low`` and ``width``: the scale of the means (float32).
+    order, and then the arm gives no more. ``low`` and ``width``: the scale of the means.
     """
 
-    values: Array
-    offset: Array
-    length: Array
-    low: Array
-    width: Array
+    values: Num[Array, " rewards"]
+    offset: Int32[Array, " rows"]
+    length: Int32[Array, " rows"]
+    low: Float32[Array, ""]
+    width: Float32[Array, ""]
     again: bool = field(metadata={"static": True})
 
     @property

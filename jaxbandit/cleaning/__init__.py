@@ -8,22 +8,17 @@ from jaxbandit.cleaning.gamma import Tuned, gamma_exact, gamma_printed, tune
 from jaxbandit.cleaning.greedy import Greedy, greedy
 from jaxbandit.cleaning.index import Index, index
 from jaxbandit.cleaning.known_sc import KnownSc, known_sc
-from jaxbandit.cleaning.problem import (
-    Cleaning,
-    Informed,
-    Outcome,
-    Pull,
-    Told,
-    Totals,
-    of_table,
-    synthetic,
-    uniform_false_values,
-)
+from jaxbandit.cleaning.problem import Cleaning, of_table, synthetic, uniform_false_values
+from jaxbandit.cleaning.pulls import Informed, Outcome, Pull, Told, Totals
 from jaxbandit.cleaning.random import Random, random
 from jaxbandit.cleaning.renewal import Removed, expected_removed, expected_removed_of_table
 from jaxbandit.cleaning.stopping import Level, allowed_failures, level_for_budget, stopping_index
+from jaxbandit.cleaning.trained import load as load_score
+from jaxbandit.cleaning.trained import shipped as shipped_score
+from jaxbandit.cleaning.trained import trained
 from jaxbandit.cleaning.view import View
-from jaxbandit.laws import Beta, Histogram, Law, Normal, Uniform, fit_beta
+from jaxbandit.fits import Fit, fit, fit_beta
+from jaxbandit.laws import Beta, Histogram, Law, Mixture, Normal, Uniform
 
 __all__ = [
     "EE",
@@ -31,6 +26,7 @@ __all__ = [
     "Beta",
     "Cleaning",
     "EpsilonGreedy",
+    "Fit",
     "Greedy",
     "Histogram",
     "Index",
@@ -38,6 +34,7 @@ __all__ = [
     "KnownSc",
     "Law",
     "Level",
+    "Mixture",
     "Normal",
     "Outcome",
     "Pull",
@@ -55,6 +52,7 @@ __all__ = [
     "expected_removed",
     "expected_removed_of_table",
     "fast",
+    "fit",
     "fit_beta",
     "gamma_exact",
     "gamma_printed",
@@ -62,11 +60,14 @@ __all__ = [
     "index",
     "known_sc",
     "level_for_budget",
+    "load_score",
     "of_table",
     "random",
     "read_records",
+    "shipped_score",
     "stopping_index",
     "synthetic",
+    "trained",
     "tune",
     "uniform_false_values",
 ]

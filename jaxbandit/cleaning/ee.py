@@ -5,46 +5,64 @@ Each entity is met once, in random order: cleaned up to t times to explore, then
 operations succeeded, to the end. So a run is a walk along a random permutation, and its state is a few numbers.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.cleaning.problem import Outcome, Pull, Totals
+from jaxbandit.cleaning.pulls import Outcome, Pull, Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
 from jaxbandit.random.race import UNLIMITED
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
+
 
 class State(NamedTuple):
     """``place``: of the entity at hand in the run's random order; ``entity``: its number, and ``began``: the false
-    values that it had at first; ``tried`` and ``gained``: operations on it and how many succeeded (int32 each);
-    ``exploiting`` (bool)."""
+    values that it had at first; ``tried`` and ``gained``: operations on it and how many succeeded; ``exploiting``:
+    whether it is cleaned to the end."""
 
-    place: Array
-    entity: Array
-    began: Array
-    tried: Array
-    gained: Array
-    exploiting: Array
+    place: Int32[Array, ""]
+    entity: Int32[Array, ""]
+    began: Int32[Array, ""]
+    tried: Int32[Array, ""]
+    gained: Int32[Array, ""]
+    exploiting: Bool[Array, ""]
     totals: Totals
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class EE:
-    """``t``: operations to explore an entity with (int32, at least 1); ``need``: how many must succeed for it to be
-    exploited, ceil(t q) (int32, 0 to t); ``early_stopping``: whether to leave an entity once it cannot succeed."""
+    """EE: Cheng et al. 2010, Algorithm 2 and section 5.5. ``t``: operations to explore an entity with (at least 1);
+    ``need``: how many must succeed for it to be exploited, ceil(t q) (0 to t); ``early_stopping``: whether to leave an
+    entity once it cannot succeed.
 
-    t: Array
-    need: Array
-    early_stopping: Array
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import cleaning, random
+        >>> problem = cleaning.of_table(budget=9, false_values=np.array([4]), sc_pdf=cleaning.Uniform())
+        >>> key = random.stream(0, 0)
+        >>> view, rule = problem.view(key, problem.draw(key)), cleaning.ee(3, 0.5)
+        >>> state = rule.init(view)
+        >>> state = rule.tell(view, state, rule.ask(view, state), cleaning.Outcome(np.int32(3), removed=np.int32(2)))
+        >>> bool(state.exploiting), int(rule.ask(view, state).cleans)  # 2 of 3 succeeded: the rest goes there
+        (True, 6)
+    """
+
+    t: Int32[Array, ""]
+    need: Int32[Array, ""]
+    early_stopping: Bool[Array, ""]
 
     execution = Execution(masked=True)
 
@@ -93,7 +111,7 @@ class EE:
             totals=state.totals.add(outcome, clean),
         )
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """Lines 3 and 13: the budget is spent; or every entity was met."""
         return (state.totals.spent >= view.budget) | (state.place >= view.entities)
 

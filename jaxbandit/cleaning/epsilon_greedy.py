@@ -2,20 +2,26 @@
 Exploit? Effective Strategies for Disambiguating Large Databases", PVLDB 3(1), 2010, section 4.3 and Algorithm 5.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.cleaning.problem import Outcome, Pull
+from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.records import State
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.random.draws import uniform
 from jaxbandit.random.stream import words
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int32
 
 EXPLORE = 2
 """What a word of the policy's stream is for: the coin of an operation."""
@@ -24,10 +30,21 @@ EXPLORE = 2
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class EpsilonGreedy:
-    """``epsilon``: the share of random operations, 0 to 1 (float32). Estimates are equal if they are as float32: to
-    4,096 operations an entity, if they are."""
+    """epsilon-Greedy: Cheng et al. 2010, section 4.3 and Algorithm 5.
 
-    epsilon: Array
+    ``epsilon``: the share of random operations, 0 to 1. Estimates are equal if they are as float32: to 4,096 operations
+    an entity, if they are.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import cleaning
+        >>> rules = jax.vmap(cleaning.EpsilonGreedy)(jnp.array([0.0, 0.1, 1.0]))  # a pytree: three rules as one
+        >>> jax.tree.map(lambda leaf: leaf[0], rules)  # this one never explores, as Greedy
+        EpsilonGreedy(epsilon=0)
+    """
+
+    epsilon: Float32[Array, ""]
 
     __repr__ = brief
 
@@ -35,7 +52,7 @@ class EpsilonGreedy:
         """Line 1: nothing met."""
         return State.begin(view)
 
-    def _chosen(self, view: View, state: State) -> Array:
+    def _chosen(self, view: View, state: State) -> Int32[Array, ""]:
         """Lines 3 to 7: with probability epsilon any entity with false values left, else one of the highest estimate,
         ties at random."""
         records, spent = state.records, state.totals.spent
@@ -52,7 +69,7 @@ class EpsilonGreedy:
         """Lines 9 to 13: its record, and so its estimate; the false value that was removed, and the budget."""
         return state.after(self._chosen(view, state), pull, outcome)
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """Line 2: the budget is spent, or no false value is left."""
         return state.over(view)
 

@@ -4,15 +4,21 @@ A row of the table claims a value for an entity. An entity with k distinct candi
 table is a CSV file or in an SQLite database; which of them is told from the file's first bytes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jaxbandit.errors import BadInput
 from jaxbandit.tables import columns, whole_cells
+
+if TYPE_CHECKING:
+    from jaxtyping import Int32
 
 
 @dataclass(frozen=True)
@@ -21,15 +27,25 @@ class AmbiguityTable:
 
     Attributes:
         names: what to call each entity; the parts of a composite one are joined by " / ".
-        false_values: int32, shape (entities,): how many there are at each, 0 where there is no ambiguity.
+        false_values: how many there are at each, 0 where there is no ambiguity.
         candidates: the distinct values claimed of each entity, as first written.
         columns: the column that each entity's values stand in.
         rows: of the table.
         empty: cells in which a claim could stand and none does.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import cleaning
+        >>> claims, of = (("7:10", "7:15"), ("8:00",)), ("time", "time")
+        >>> table = cleaning.AmbiguityTable(("a", "b"), np.array([1, 0], np.int32), claims, of, rows=3, empty=0)
+        >>> {name: values for name, values in zip(table.names, table.candidates) if len(values) > 1}
+        {'a': ('7:10', '7:15')}
+        >>> cleaning.of_table(budget=10, false_values=table.false_values, sc_pdf=cleaning.Uniform()).counts.tolist()
+        [1]
     """
 
     names: tuple[str, ...]
-    false_values: NDArray[np.int32]
+    false_values: Int32[NDArray[np.int32], " entities"]
     candidates: tuple[tuple[str, ...], ...]
     columns: tuple[str, ...]
     rows: int

@@ -23,11 +23,14 @@ from jaxbandit.cleaning.known_sc import known_sc
 from jaxbandit.cleaning.problem import Cleaning, capacity_for, of_table, synthetic, uniform_false_values
 from jaxbandit.cleaning.random import Random, random
 from jaxbandit.cleaning.stopping import DELTA, MOST_INDEXED, level_for_budget
+from jaxbandit.cleaning.trained import STATISTICS, USUAL, load, policies, shipped
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput, under
-from jaxbandit.laws import Beta, Law, Uniform, fit_beta
+from jaxbandit.fits import fit_law
+from jaxbandit.laws import Law, Uniform
 from jaxbandit.laws import parse as parse_law
 from jaxbandit.registry import (
+    LEFT_OUT,
     Family,
     Metric,
     Parameter,
@@ -40,6 +43,7 @@ from jaxbandit.registry import (
     text,
     whole,
 )
+from jaxbandit.scores import Score, Trainable
 from jaxbandit.space import Range
 
 Answers = Mapping[str, np.ndarray]
@@ -131,11 +135,13 @@ def _sc_pdf(name: str, value: Any) -> Law:
     return parse_law(name, value)
 
 
-def _fitted(records: Any) -> Beta:
-    keys = ("path", "successes", "attempts")
+def _fitted(records: Any) -> Law:
+    keys = ("path", "successes", "attempts", "components")
     if not isinstance(records, Mapping) or "path" not in records or set(records) - set(keys):
-        raise BadInput("records", records, 'a table { path = "past.csv", successes = ..., attempts = ... }')
-    return fit_beta(*read_records(**{key: text(key, value) for key, value in records.items()}))
+        form = 'a table { path = "past.csv", successes = ..., attempts = ..., components = 1 }'
+        raise BadInput("records", records, form)
+    read = read_records(**{key: text(key, value) for key, value in records.items() if key != "components"})
+    return fit_law(*read, records.get("components", 1))
 
 
 def _false_values(name: str, value: Any) -> np.ndarray:
@@ -291,12 +297,32 @@ def _epsilon_greedy(setting: Setting, epsilon: float) -> tuple[EpsilonGreedy, di
     return epsilon_greedy(epsilon), {"epsilon": epsilon}
 
 
-def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
+def _tabulated(setting: Setting, policy: str) -> None:
+    """Refuses a problem that is too large for a policy with a table of all records."""
     setting.remembered()
     if (most := int(np.flatnonzero(setting.weights).max())) > MOST_INDEXED:
-        raise BadInput("policy.kind", f"index with up to {most} false values", f"at most {MOST_INDEXED} an entity")
+        raise BadInput("policy.kind", f"{policy} with up to {most} false values", f"at most {MOST_INDEXED} an entity")
+
+
+def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
+    _tabulated(setting, "index")
     rule = index(budget=setting.budget, entities=setting.entities, false_values=setting.weights, sc_pdf=setting.sc_pdf)
     return rule, {}
+
+
+def _score(name: str, value: Any) -> Score:
+    return load(text(name, value), name)
+
+
+def _scored(setting: Setting, scores: Sequence[Score]) -> list[Index]:
+    _tabulated(setting, "trained")
+    given = {"budget": setting.budget, "entities": setting.entities}
+    return policies(scores, **given, false_values=setting.weights, sc_pdf=setting.sc_pdf)
+
+
+def _trained(setting: Setting, path: Score | None) -> tuple[Index, dict[str, Any]]:
+    score = path or shipped()
+    return _scored(setting, [score])[0], {"score": score.sha256[:8]}
 
 
 POLICIES = (
@@ -324,12 +350,21 @@ POLICIES = (
             Parameter("q", real(0, 1), "exploitation threshold, 0 to 1; tuned where left out", None,
                       search=Range(0, 1), partner="t"),
             Parameter("tuning", one_of("lemma3", "exact"), "what (t, q) maximise: Gamma as the paper prints it "
-                      "(lemma3), or what is expected at the budget, of the entities that there are (exact)", "exact"),
-            Parameter("delta", real(1e-4, 1), "the grid of q and p in tuning (section 5.4), 0.0001 to 1", DELTA),
-            Parameter("early_stopping", flag, "leave an entity that can no longer pass (section 5.5)", True),
+                      "(lemma3), or what is expected at the budget, of the entities that there are (exact)", "exact",
+                      when={"t": LEFT_OUT}),
+            Parameter("delta", real(1e-4, 1), "the grid of q and p in tuning (section 5.4), 0.0001 to 1", DELTA,
+                      on_request=True, when={"t": LEFT_OUT}),
+            # Without it, operations are spent on entities that are given up all the same.
+            Parameter("early_stopping", flag, "leave an entity that can no longer pass (section 5.5)", True,
+                      on_request=True),
         ), _ee, anytime=True,
     ),
     PolicyKind("index", "optimal stopping by record and false values left (beyond the paper)", (), _index),
+    PolicyKind(
+        "trained", "by a trained score of record and false values left (docs/trained.md)",
+        (Parameter("path", _score, "a score that jaxbandit train wrote; else the one that comes along", None),),
+        _trained,
+    ),
 )  # fmt: skip
 
 
@@ -395,6 +430,7 @@ FAMILY = Family(
     common=("budget",),
     tune=tune,
     describe=_described,
+    trainable=Trainable(STATISTICS, USUAL, _scored),
 )
 
 __all__ = ["FAMILY", "Setting", "tune"]

@@ -6,21 +6,41 @@ Estimates begin at 0 (line 1), so at most one entity ever has a higher one: that
 success.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import jax
 from jax import Array
 
-from jaxbandit.cleaning.problem import Outcome, Pull
+from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.records import State
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Greedy:
-    """It has no parameters."""
+    """Greedy: Cheng et al. 2010, section 4.2 and Algorithm 4. It has no parameters.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> from jaxbandit import cleaning, random
+        >>> problem = cleaning.of_table(budget=9, false_values=np.array([2, 3]), sc_pdf=cleaning.Uniform())
+        >>> key = random.stream(0, 0)
+        >>> view, rule = problem.view(key, problem.draw(key)), cleaning.greedy()
+        >>> state = rule.init(view)
+        >>> pull = rule.ask(view, state)
+        >>> state = rule.tell(view, state, pull, cleaning.Outcome(cleans=jnp.int32(1), removed=jnp.int32(1)))
+        >>> bool(rule.ask(view, state).entity == pull.entity)  # it stays where an operation succeeded
+        True
+    """
 
     __repr__ = brief
 
@@ -28,7 +48,7 @@ class Greedy:
         """Line 1: nothing met."""
         return State.begin(view)
 
-    def _chosen(self, view: View, state: State) -> Array:
+    def _chosen(self, view: View, state: State) -> Int32[Array, ""]:
         """Line 3: an entity of the highest estimate."""
         return state.records.pick(view, *state.records.highest(view), state.totals.spent)
 
@@ -40,7 +60,7 @@ class Greedy:
         """Lines 5 to 9: its record, and so its estimate; the false value that was removed, and the budget."""
         return state.after(self._chosen(view, state), pull, outcome)
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """Line 2: the budget is spent, or no false value is left."""
         return state.over(view)
 

@@ -6,62 +6,81 @@ it, the last one first; then those not tried before, with the most false values 
 where the budget ends: just below the level at which the expected cost of all entities meets it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.cleaning.problem import Outcome, Pull, Totals
+from jaxbandit.cleaning.pulls import Outcome, Pull, Totals
 from jaxbandit.cleaning.stopping import allowed_at_levels
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.laws import Law
 from jaxbandit.random.race import UNLIMITED
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
+
+_TOP = np.int32(0)
+
 
 class Known(NamedTuple):
-    """Entities: their numbers, false values at the beginning, operations and how many succeeded (int32 each)."""
+    """Entities: their numbers, false values at the beginning, operations and how many succeeded."""
 
-    entity: Array
-    began: Array
-    tried: Array
-    gained: Array
+    entity: Int32[Array, " ..."]
+    began: Int32[Array, " ..."]
+    tried: Int32[Array, " ..."]
+    gained: Int32[Array, " ..."]
 
 
 class Search(NamedTuple):
-    """Where the search for the next entity stands (int32): ``stage``, the number of the level; ``r`` and ``place``,
-    the false values, descending, and the place in the random order, of the unmet entity that is looked at next."""
+    """Where the search for the next entity stands: ``stage``, the number of the level; ``r`` and ``place``, the false
+    values, descending, and the place in the random order, of the unmet entity that is looked at next."""
 
-    stage: Array
-    r: Array
-    place: Array
+    stage: Int32[Array, ""]
+    r: Int32[Array, ""]
+    place: Int32[Array, ""]
 
 
 class State(NamedTuple):
-    """``at``: the entity at hand, the ``number``th of the ``met``. By that number, arrays of shape (capacity,):
-    ``known``, records of entities given up; ``level``, at which one is worth its price again, -1 for all others;
-    ``since``, the operations made when it was given up."""
+    """``at``: the entity at hand, the ``number``th of the ``met``. By that number: ``known``, records of entities given
+    up; ``level``, at which one is worth its price again, -1 for all others; ``since``, the operations made when it was
+    given up."""
 
     search: Search
     at: Known
-    number: Array
-    met: Array
+    number: Int32[Array, ""]
+    met: Int32[Array, ""]
     known: Known
-    level: Array
-    since: Array
+    level: Int32[Array, " capacity"]
+    since: Int32[Array, " capacity"]
     totals: Totals
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Index:
-    """``allowed``: int32, shape (levels, R + 1, R), at [k, r, s]: the failures at which an entity that began with r
-    false values and lost s of them is given up at level k."""
+    """index, which is beyond the paper: see ``index``.
 
-    allowed: Array
+    ``allowed``: at [k, r, s]: the failures at which an entity that began with r false values and lost s of them is
+    given up at level k. Tables of several rules may stand in it, one after the other along r, so that they are one
+    program; ``first`` is then the row at which this rule's table begins.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> weights = cleaning.uniform_false_values(1, 3)
+        >>> rule = cleaning.index(budget=100, entities=1_000, false_values=weights, sc_pdf=cleaning.Uniform())
+        >>> rule.allowed[8, 3].tolist()  # at level 8, with 3 false values at first: after 0, 1 and 2 successes
+        [1, 1, 2]
+    """
+
+    allowed: Int32[Array, "levels rows R"]
+    first: Int32[Array, ""] | np.int32 = _TOP
 
     __repr__ = brief
 
@@ -74,9 +93,9 @@ class Index:
 
     def _limit(self, stage: Array, at: Known) -> Array:
         """The failures allowed at a level; at the last one any number."""
-        levels, rows, columns = self.allowed.shape
-        limit = self.allowed[jnp.clip(stage, 0, levels - 1), jnp.clip(at.began, 0, rows - 1),
-                             jnp.clip(at.gained, 0, columns - 1)]  # fmt: skip
+        levels, _, most = self.allowed.shape
+        limit = self.allowed[jnp.clip(stage, 0, levels - 1), self.first + jnp.clip(at.began, 0, most),
+                             jnp.clip(at.gained, 0, most - 1)]  # fmt: skip
         return jnp.where(stage >= levels - 1, UNLIMITED, limit)
 
     def _next(self, view: View, state: State) -> State:
@@ -151,7 +170,7 @@ class Index:
         after: State = jax.tree.map(lambda new, old: jnp.where(leave, new, old), following, told)
         return after
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """The budget is spent, or every entity is clean."""
         return (state.totals.spent >= view.budget) | (state.search.stage >= self.allowed.shape[0])
 

@@ -5,33 +5,51 @@ Entities in descending order of sc-probability, each cleaned to the end before t
 and so its pulls are ``Informed``: they name an entity by its rank.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.cleaning.problem import Informed, Told, Totals
+from jaxbandit.cleaning.pulls import Informed, Told, Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int32
+
 
 class State(NamedTuple):
-    """``rank`` of the entity at hand, with ``tried`` and ``gained`` on it (int32); ``height``: see ``Informed``."""
+    """``rank`` of the entity at hand, with ``tried`` and ``gained`` on it; ``height``: see ``Informed``."""
 
-    rank: Array
-    height: Array
-    tried: Array
-    gained: Array
+    rank: Int32[Array, ""]
+    height: Float32[Array, ""]
+    tried: Int32[Array, ""]
+    gained: Int32[Array, ""]
     totals: Totals
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class KnownSc:
-    """It has no parameters."""
+    """known-sc, the reference that knows every sc-probability: Cheng et al. 2010, section 3.3. It has no parameters.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import cleaning, random
+        >>> known, key = np.array([0.0, 1.0]), random.stream(0, 0)
+        >>> problem = cleaning.of_table(budget=5, false_values=np.array([4, 3]), sc_probabilities=known)
+        >>> instance, rule = problem.draw(key), cleaning.known_sc()
+        >>> view = problem.view(key, instance)
+        >>> pull = rule.ask(view, rule.init(view))
+        >>> state = rule.tell(view, rule.init(view), pull, problem.pull(key, instance, pull))
+        >>> int(state.rank), int(state.totals.removed)  # the entity of rank 0 is clean, and the next one is at hand
+        (1, 3)
+    """
 
     execution = Execution(masked=True)
 
@@ -58,7 +76,7 @@ class KnownSc:
             totals=state.totals.add(outcome, clean),
         )
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """The budget is spent, or every entity is clean."""
         return (state.totals.spent >= view.budget) | (state.rank >= view.entities)
 

@@ -6,6 +6,8 @@ sc-probability p, and costs 1. An algorithm knows every r and the distribution o
 Entities that begin without a false value are none of the model's: the paper assumes r > 0.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,16 +17,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxbandit.cleaning.pulls import Informed, Outcome, Pull, Told
 from jaxbandit.cleaning.view import Drawn, Listed, View
 from jaxbandit.contract import Used, brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
-from jaxbandit.laws import Law, Quantiles, Uniform
+from jaxbandit.laws import Law, Uniform
 from jaxbandit.random import binomial, exponential, thresholds
+from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.race import UNLIMITED, concealed, race_at, race_on_tape
 from jaxbandit.random.stream import Stream, substream, words
 
 if TYPE_CHECKING:
+    from jaxtyping import Float32, Int32, UInt32
+
     from jaxbandit.cleaning.fast.alike import Tables
 
 COUNT, HIDDEN, CHOICE, RANK, PUBLIC = range(1, 6)
@@ -34,101 +40,41 @@ SIZES = (1 << 9, 1 << 11, 1 << 14, *(1 << bits for bits in range(16, 33, 2)))
 """Numbers of entities that a run may remember: each is compiled for."""
 
 
-class Pull(NamedTuple):
-    """Clean one entity until some of its false values are gone, or too many operations failed, or enough were made.
-
-    All int32. ``attempt``: operations on this entity before; ``successes``, ``failures``, ``cleans``: the three limits
-    (``UNLIMITED`` where there is none; a limit of 0 makes the pull one of count 0).
-    """
-
-    entity: Array
-    attempt: Array
-    successes: Array
-    failures: Array
-    cleans: Array
-
-
-class Informed(NamedTuple):
-    """A pull that only one who knows the sc-probabilities can ask for: clean the entity of a rank by them to the end.
-
-    ``rank`` (int32): 0 for the highest sc-probability; ``height`` (float32): what the outcome at the rank before gave,
-    at first 0; ``attempt`` and ``gained`` (int32): operations on the entity before, and how many succeeded; ``cleans``
-    (int32): the most operations.
-    """
-
-    rank: Array
-    height: Array
-    attempt: Array
-    gained: Array
-    cleans: Array
-
-
-class Outcome(NamedTuple):
-    """``cleans``: operations made, at most ``LONGEST_RACE``; ``removed``: how many succeeded (int32 both)."""
-
-    cleans: Array
-    removed: Array
-
-
-class Told(NamedTuple):
-    """The outcome of an ``Informed`` pull. ``cleans`` and ``removed``: as in ``Outcome``; ``clean`` (bool): whether the
-    entity has no false value left; ``height``: for the next rank."""
-
-    cleans: Array
-    removed: Array
-    clean: Array
-    height: Array
-
-
-class Totals(NamedTuple):
-    """What every cleaning policy counts (int32): operations, false values removed, entities cleaned to the end."""
-
-    spent: Array
-    removed: Array
-    finished: Array
-
-    @classmethod
-    def zero(cls) -> "Totals":
-        """Before the first pull."""
-        return cls(jnp.int32(0), jnp.int32(0), jnp.int32(0))
-
-    def add(self, outcome: Outcome | Told, clean: Array) -> "Totals":
-        """After an outcome; ``clean``: whether it removed the entity's last false value."""
-        return Totals(
-            self.spent + outcome.cleans, self.removed + outcome.removed, self.finished + clean.astype(jnp.int32)
-        )
-
-    def answer(self) -> dict[str, Array]:
-        """The totals under the names of the answers."""
-        return {"cleans": self.spent, "removed": self.removed, "finished": self.finished}
-
-
 class Instance(NamedTuple):
-    """One run's own draws. ``entities`` (int32): how many have a false value. The streams of what is ``hidden`` (the
+    """One run's own draws. ``entities``: how many have a false value. The streams of what is ``hidden`` (the
     sc-probabilities and the outcomes), of what is ``public`` (the false values and the random order), and of the
     policy's own ``choices``."""
 
-    entities: Array
+    entities: Int32[Array, ""]
     hidden: Stream
     public: Stream
     choices: Stream
 
 
 @singledispatch
-def outcome_of(pull: Any, problem: "Cleaning", instance: Instance) -> Any:
+def outcome_of(pull: Any, problem: Cleaning, instance: Instance) -> Any:
     """The outcome of a pull of a kind that is registered here; faster implementations of policies have their own."""
     raise TypeError(f"a cleaning problem takes a Pull, not a {type(pull).__name__}")
 
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What all cleaning problems share. A pytree; ``budget`` (int32) and ``sc`` may differ between configurations.
+    """What all cleaning problems share. A pytree; ``budget`` and ``sc`` may differ between configurations.
 
     ``on_tape`` (static): each operation has a random word of its own, so that the size of a pull changes nothing;
     ``capacity`` (static): see ``View``.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> import numpy as np
+        >>> from jaxbandit import cleaning, random
+        >>> small = cleaning.of_table(budget=5, false_values=np.array([0, 2, 3]), sc_pdf=cleaning.Uniform())
+        >>> large = replace(small, budget=np.int32(20))  # one program serves both
+        >>> int(large.budget), large.capacity, int(large.draw(random.stream(0, 0)).entities)
+        (20, 512, 2)
     """
 
-    budget: Array
+    budget: Int32[Array, ""]
     sc: Quantiles
     on_tape: bool = field(metadata={"static": True})
     capacity: int = field(metadata={"static": True})
@@ -149,13 +95,13 @@ class Cleaning:
             return self._informed(key, instance, pull)
         return outcome_of(pull, self, instance)
 
-    def concealed(self, instance: Instance, entity: Array) -> Array:
-        """What no algorithm may know of an entity: its sc-probability, and the outcome of its first operation (uint32,
-        see ``race.concealed``)."""
+    def concealed(self, instance: Instance, entity: Int32[Array, ""]) -> UInt32[Array, ""]:
+        """What no algorithm may know of an entity: its sc-probability, and the outcome of its first operation (see
+        ``race.concealed``)."""
         first, second = words(instance.hidden, entity, 0)
         return concealed(first, self.sc_probability(entity, second))
 
-    def raced(self, instance: Instance, pull: Pull, hidden: Array) -> Outcome:
+    def raced(self, instance: Instance, pull: Pull, hidden: UInt32[Array, ""]) -> Outcome:
         """The outcome of operations that end at the first of three limits."""
         drawn = race_on_tape if self.on_tape else race_at
         address, limits = (pull.entity, pull.attempt), (pull.successes, pull.failures, pull.cleans)
@@ -176,8 +122,10 @@ class Cleaning:
             return None
         return Used(pull.entity, pull.attempt, outcome.cleans, view.entities)
 
-    def best(self, key: Stream, instance: Instance, rank: Array, height: Array) -> tuple[Array, Array, Array]:
-        """The entity of a rank by sc-probability, that sc-probability (uint32, units of 2^-32) and the next height.
+    def best(
+        self, key: Stream, instance: Instance, rank: Int32[Array, ""], height: Float32[Array, ""]
+    ) -> tuple[Int32[Array, ""], UInt32[Array, ""], Float32[Array, ""]]:
+        """The entity of a rank by sc-probability, that sc-probability (units of 2^-32) and the next height.
 
         The greatest of many independent draws come in order by Renyi's representation. So no p is sorted or stored:
         they have the law of a sorted sample, but are not the p that other policies meet in the same run.
@@ -187,16 +135,16 @@ class Cleaning:
         entity = self.public(instance).in_random_order(rank)
         return entity, self.sc.draw_upper(-jnp.expm1(-height)), height
 
-    def count(self, key: Stream) -> Array:
-        """How many entities have a false value in this run (int32)."""
+    def count(self, key: Stream) -> Int32[Array, ""]:
+        """How many entities have a false value in this run."""
         raise NotImplementedError
 
     def public(self, instance: Instance) -> Drawn | Listed:
         """What an algorithm may know of the entities."""
         raise NotImplementedError
 
-    def sc_probability(self, entity: Array, word: Array) -> Array:
-        """The sc-probability of an entity (uint32, units of 2^-32) by its random word."""
+    def sc_probability(self, entity: Int32[Array, ""], word: UInt32[Array, ""]) -> UInt32[Array, ""]:
+        """The sc-probability of an entity (units of 2^-32) by its random word."""
         return self.sc.draw(word)
 
 
@@ -205,19 +153,19 @@ class Cleaning:
 class Synthetic(Cleaning):
     """Entities drawn afresh in each run (section 6): see ``synthetic``. Its memory does not grow with their number.
 
-    ``size``: entities before those without a false value are left out (int32); ``ambiguous``: the share of entities
-    that have one (float32); ``thresholds``: the distribution of r among those (uint32, shape (largest r - 1,));
-    ``tables``: where runs are not paired, what happens to entities that are counted and not held, else None.
+    ``size``: entities before those without a false value are left out; ``ambiguous``: the share of entities that have
+    one; ``thresholds``: the distribution of r among those; ``tables``: where runs are not paired, what happens to
+    entities that are counted and not held, else None.
     """
 
-    size: Array
-    ambiguous: Array
-    thresholds: Array
-    tables: "Tables | None"
+    size: Int32[Array, ""]
+    ambiguous: Float32[Array, ""]
+    thresholds: UInt32[Array, " kinds"]
+    tables: Tables | None
 
     __repr__ = brief
 
-    def count(self, key: Stream) -> Array:
+    def count(self, key: Stream) -> Int32[Array, ""]:
         """Binomial: each entity has a false value or not."""
         return binomial(key, COUNT, 0, self.size, self.ambiguous)
 
@@ -231,14 +179,14 @@ class Synthetic(Cleaning):
 class Table(Cleaning):
     """Entities of a user's table: see ``of_table``.
 
-    ``counts``: the false values of each ambiguous entity (int32, shape (entities,)).
+    ``counts``: the false values of each ambiguous entity.
     """
 
-    counts: Array
+    counts: Int32[Array, " entities"]
 
     __repr__ = brief
 
-    def count(self, key: Stream) -> Array:
+    def count(self, key: Stream) -> Int32[Array, ""]:
         """The rows of the table."""
         return jnp.asarray(self.counts.shape[0], jnp.int32)
 
@@ -252,20 +200,21 @@ class Table(Cleaning):
 class KnownTable(Table):
     """A table whose sc-probabilities are fixed: see ``of_table``.
 
-    ``probabilities``: uint32 in units of 2^-32; ``ranking``: int32, the entities from the highest down, ties by
-    number. Both have the shape of ``counts``.
+    ``probabilities``: in units of 2^-32; ``ranking``: the entities from the highest down, ties by number.
     """
 
-    probabilities: Array
-    ranking: Array
+    probabilities: UInt32[Array, " entities"]
+    ranking: Int32[Array, " entities"]
 
     __repr__ = brief
 
-    def sc_probability(self, entity: Array, word: Array) -> Array:
+    def sc_probability(self, entity: Int32[Array, ""], word: UInt32[Array, ""]) -> UInt32[Array, ""]:
         """As given."""
         return self.probabilities[jnp.clip(entity, 0, self.counts.shape[0] - 1)]
 
-    def best(self, key: Stream, instance: Instance, rank: Array, height: Array) -> tuple[Array, Array, Array]:
+    def best(
+        self, key: Stream, instance: Instance, rank: Int32[Array, ""], height: Float32[Array, ""]
+    ) -> tuple[Int32[Array, ""], UInt32[Array, ""], Float32[Array, ""]]:
         """The ranking is known."""
         entity = self.ranking[jnp.clip(rank, 0, self.counts.shape[0] - 1)]
         return entity, self.sc_probability(entity, rank), height

@@ -3,21 +3,37 @@ and Xie, "Explore or Exploit? Effective Strategies for Disambiguating Large Data
 and Algorithm 3.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import jax
 from jax import Array
 
-from jaxbandit.cleaning.problem import Outcome, Pull
+from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.records import State
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Random:
-    """It has no parameters."""
+    """Random: Cheng et al. 2010, section 4.1 and Algorithm 3. It has no parameters.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import cleaning, random
+        >>> problem = cleaning.of_table(budget=9, false_values=np.array([2, 3, 1]), sc_pdf=cleaning.Uniform())
+        >>> keys, rule = [random.stream(0, run) for run in (0, 3)], cleaning.random()
+        >>> views = [problem.view(key, problem.draw(key)) for key in keys]
+        >>> [int(rule.ask(view, rule.init(view)).entity) for view in views]  # where two runs begin
+        [2, 1]
+    """
 
     __repr__ = brief
 
@@ -25,7 +41,7 @@ class Random:
         """Nothing met."""
         return State.begin(view)
 
-    def _chosen(self, view: View, state: State) -> Array:
+    def _chosen(self, view: View, state: State) -> Int32[Array, ""]:
         """Line 2: any entity with false values left."""
         records = state.records
         return records.pick(view, records.used, records.unmet(view), state.totals.spent)
@@ -38,7 +54,7 @@ class Random:
         """Lines 4 and 5: the false value that was removed, and the budget."""
         return state.after(self._chosen(view, state), pull, outcome)
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """Line 1: the budget is spent, or no false value is left."""
         return state.over(view)
 

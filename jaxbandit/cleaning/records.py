@@ -1,65 +1,73 @@
 """What rules that come back to entities remember: a record of each entity met that has false values left."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.cleaning.problem import Outcome, Pull, Totals
+from jaxbandit.cleaning.pulls import Outcome, Pull, Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.random.draws import below
 from jaxbandit.random.race import UNLIMITED
+from jaxbandit.xla.prefix import highest, marked, nth
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int32
 
 PICK = 1
 """What a word of the policy's stream is for: an entity at random."""
 
 
 class Records(NamedTuple):
-    """Arrays of int32, (capacity,), of which the first ``size`` entries are in use: an entity, the operations on it so
-    far (``tried``) and how many of them succeeded (``gained``). ``met``: how many entities were met (int32)."""
+    """Arrays of which the first ``size`` entries are in use: an entity, the operations on it so far (``tried``) and how
+    many of them succeeded (``gained``). ``met``: how many entities were met."""
 
-    entity: Array
-    tried: Array
-    gained: Array
-    size: Array
-    met: Array
+    entity: Int32[Array, " capacity"]
+    tried: Int32[Array, " capacity"]
+    gained: Int32[Array, " capacity"]
+    size: Int32[Array, ""]
+    met: Int32[Array, ""]
 
     @classmethod
-    def none(cls, view: View) -> "Records":
+    def none(cls, view: View) -> Records:
         """Before the first entity is met."""
         blank, zero = jnp.zeros(view.capacity, jnp.int32), jnp.int32(0)
         return cls(blank, blank, blank, zero, zero)
 
     @property
-    def used(self) -> Array:
-        """Which entries are in use: bool, (capacity,)."""
+    def used(self) -> Bool[Array, " capacity"]:
+        """Which entries are in use."""
         return jnp.arange(self.entity.shape[0], dtype=jnp.int32) < self.size
 
-    def unmet(self, view: View) -> Array:
+    def unmet(self, view: View) -> Int32[Array, ""]:
         """How many entities were not met."""
         return view.entities - self.met
 
-    def estimates(self) -> Array:
-        """The share of operations that succeeded, float32, (capacity,); -1 where no entity is."""
+    def estimates(self) -> Float32[Array, " capacity"]:
+        """The share of operations that succeeded; -1 where no entity is."""
         share = self.gained.astype(jnp.float32) / jnp.maximum(self.tried, 1).astype(jnp.float32)
         return jnp.where(self.used, share, -1)
 
-    def highest(self, view: View) -> tuple[Array, Array]:
+    def highest(self, view: View) -> tuple[Bool[Array, " capacity"], Int32[Array, ""]]:
         """Those of the highest estimate: which entries, and how many unmet entities, whose estimate is 0."""
         estimates = self.estimates()
-        best = jnp.maximum(jnp.max(estimates), 0)
+        best = jnp.maximum(highest(estimates), 0)
         return estimates == best, jnp.where(best == 0, self.unmet(view), 0)
 
-    def pick(self, view: View, entries: Array, unmet: Array, spent: Array) -> Array:
+    def pick(
+        self, view: View, entries: Bool[Array, " capacity"], unmet: Int32[Array, ""], spent: Int32[Array, ""]
+    ) -> Int32[Array, ""]:
         """One of some entries and some unmet entities, each as likely: its entry, or ``size`` for the next unmet one.
 
         ``spent``: the operations so far, which address the random word.
         """
-        before = jnp.cumsum(entries, dtype=jnp.int32)
-        rank = below(view.choices, PICK, spent, jnp.maximum(before[-1] + unmet, 1))
-        return jnp.where(rank < before[-1], jnp.argmax(before > rank).astype(jnp.int32), self.size)
+        some = marked(entries)
+        rank = below(view.choices, PICK, spent, jnp.maximum(some.total + unmet, 1))
+        return jnp.where(rank < some.total, nth(some, rank), self.size)
 
-    def one_operation(self, view: View, entry: Array) -> Pull:
+    def one_operation(self, view: View, entry: Int32[Array, ""]) -> Pull:
         """One operation on the entity of an entry, or on the next unmet one."""
         known = entry < self.size
         fresh = view.in_random_order(jnp.minimum(self.met, view.entities - 1))
@@ -73,7 +81,7 @@ class Records(NamedTuple):
             cleans=jnp.int32(1),
         )
 
-    def after(self, entry: Array, pull: Pull, outcome: Outcome) -> "Records":
+    def after(self, entry: Int32[Array, ""], pull: Pull, outcome: Outcome) -> Records:
         """With the outcome of ``one_operation``. The last entity takes the place of one that is clean."""
         known = entry < self.size
         clean = outcome.removed == pull.successes
@@ -95,15 +103,15 @@ class State(NamedTuple):
     totals: Totals
 
     @classmethod
-    def begin(cls, view: View) -> "State":
+    def begin(cls, view: View) -> State:
         """Nothing met."""
         return cls(Records.none(view), Totals.zero())
 
-    def after(self, entry: Array, pull: Pull, outcome: Outcome) -> "State":
+    def after(self, entry: Int32[Array, ""], pull: Pull, outcome: Outcome) -> State:
         """With the outcome of an operation on the entity of an entry."""
         clean = outcome.removed == pull.successes
         return State(self.records.after(entry, pull, outcome), self.totals.add(outcome, clean))
 
-    def over(self, view: View) -> Array:
-        """Whether the budget is spent, or no false value is left (bool)."""
+    def over(self, view: View) -> Bool[Array, ""]:
+        """Whether the budget is spent, or no false value is left."""
         return (self.totals.spent >= view.budget) | (self.records.size + self.records.unmet(view) <= 0)

@@ -17,8 +17,10 @@ All series are evaluated on a circle of the complex plane, multiplied and divide
 The circle's radius is below 1, so that what lies beyond the budget does not fold back into it.
 """
 
+from __future__ import annotations
+
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +30,9 @@ from jax.typing import ArrayLike
 
 from jaxbandit.cleaning.gamma import Floats, common_shape, midpoints, power_of_two, problem
 from jaxbandit.errors import BadInput
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
 
 _WRAP = 4
 """Points on the circle for each clean of the budget."""
@@ -40,14 +45,21 @@ _NODES = 200
 
 
 class Removed(NamedTuple):
-    """False values removed by a run on each budget 0 to C: float64[..., C + 1] each.
+    """False values removed by a run on each budget 0 to C.
 
     mean: the expected number.
     std: its standard deviation over runs.
+
+    Example:
+        >>> from jaxbandit import cleaning
+        >>> cells, weights = cleaning.Uniform().cells(0.01), cleaning.uniform_false_values(0, 9) / 10
+        >>> removed = cleaning.expected_removed(50, 3, 2, cells, weights)
+        >>> [f"{removed.mean[budget]:.1f} +- {removed.std[budget]:.1f}" for budget in (10, 50)]
+        ['5.7 +- 2.1', '28.0 +- 5.7']
     """
 
-    mean: Floats
-    std: Floats
+    mean: Float64[Floats, "*problems budgets"]
+    std: Float64[Floats, "*problems budgets"]
 
 
 class _Visit(NamedTuple):

@@ -1,13 +1,18 @@
 """What an algorithm may know of a cleaning problem in a run."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.random import categorical, position
 from jaxbandit.random.stream import Stream, words
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32, UInt32
 
 FALSE_VALUES, ORDER = 1, 2
 """What a word is for: the first half of its counter, under the key of what is public."""
@@ -17,17 +22,17 @@ class Drawn(NamedTuple):
     """The public side of entities that are drawn afresh in each run: independent and alike."""
 
     key: Stream
-    thresholds: Array
+    thresholds: UInt32[Array, " kinds"]
 
-    def false_values(self, entity: Array) -> Array:
+    def false_values(self, entity: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
         """Drawn from the distribution given r > 0."""
         return 1 + categorical(words(self.key, FALSE_VALUES, entity)[0], self.thresholds)
 
-    def has_one(self, entity: Array) -> Array:
-        """Whether an entity begins with a single false value (bool): by the first of the thresholds alone."""
+    def has_one(self, entity: Int32[Array, "*some"]) -> Bool[Array, "*some"]:
+        """Whether an entity begins with a single false value: by the first of the thresholds alone."""
         return categorical(words(self.key, FALSE_VALUES, entity)[0], self.thresholds[:1]) == 0
 
-    def in_random_order(self, place: Array) -> Array:
+    def in_random_order(self, place: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
         """Any order of such entities is a uniformly random one."""
         return place
 
@@ -36,17 +41,17 @@ class Listed(NamedTuple):
     """The public side of a table's entities."""
 
     key: Stream
-    counts: Array
+    counts: Int32[Array, " entities"]
 
-    def false_values(self, entity: Array) -> Array:
+    def false_values(self, entity: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
         """As the table has them."""
         return self.counts[jnp.clip(entity, 0, self.counts.shape[0] - 1)]
 
-    def has_one(self, entity: Array) -> Array:
-        """Whether an entity begins with a single false value (bool)."""
+    def has_one(self, entity: Int32[Array, "*some"]) -> Bool[Array, "*some"]:
+        """Whether an entity begins with a single false value."""
         return self.false_values(entity) == 1
 
-    def in_random_order(self, place: Array) -> Array:
+    def in_random_order(self, place: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
         """A keyed permutation of the rows, walked without being stored."""
         return position(self.key, ORDER, place, self.counts.shape[0])
 
@@ -55,21 +60,32 @@ class Listed(NamedTuple):
 class View:
     """What an algorithm knows in one run. Nothing in it tells an sc-probability.
 
-    ``budget``: the units of cost it may spend; ``entities``: how many have a false value (both int32); ``choices``: a
-    stream for the algorithm's own random choices; ``capacity`` (a number of Python): room for all entities that a run
-    can meet, as the size of an array.
+    ``budget``: the units of cost it may spend; ``entities``: how many have a false value; ``choices``: a stream for the
+    algorithm's own random choices; ``capacity`` (a number of Python): room for all entities that a run can meet, as the
+    size of an array.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> from jaxbandit import cleaning, random
+        >>> problem = cleaning.of_table(budget=9, false_values=np.array([2, 3, 5]), sc_pdf=cleaning.Uniform())
+        >>> key = random.stream(0, 0)
+        >>> view = problem.view(key, problem.draw(key))
+        >>> order = view.in_random_order(jnp.arange(3, dtype=jnp.int32))
+        >>> order.tolist(), view.false_values(order).tolist()  # the entities as this run meets them
+        ([2, 0, 1], [5, 2, 3])
     """
 
-    budget: Array
-    entities: Array
+    budget: Int32[Array, ""]
+    entities: Int32[Array, ""]
     choices: Stream
     capacity: int
     _public: Drawn | Listed
 
-    def false_values(self, entity: Array) -> Array:
-        """How many false values an entity begins with: int32, at least 1."""
+    def false_values(self, entity: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
+        """How many false values an entity begins with: at least 1."""
         return self._public.false_values(entity)
 
-    def in_random_order(self, place: Array) -> Array:
-        """The entity at a place, 0 to entities - 1, of a uniformly random order (int32): a walk without memory."""
+    def in_random_order(self, place: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
+        """The entity at a place, 0 to entities - 1, of a uniformly random order: a walk without memory."""
         return self._public.in_random_order(place)

@@ -19,3 +19,10 @@ Plugins = Annotated[
     ),
 ]
 Scheduler = Annotated[str | None, tyro.conf.arg(metavar="ADDRESS", help_behavior_hint="(default: none)")]
+Platform = Annotated[
+    Literal["cpu", "cuda", "rocm", "tpu"] | None,
+    tyro.conf.arg(
+        help="Where to compute; an error if JAX finds no such device. By itself JAX takes an accelerator it finds.",
+        help_behavior_hint="(default: what JAX prefers)",
+    ),
+]

@@ -13,7 +13,12 @@ from jaxbandit.progress import Display
 
 def say(line: str) -> None:
     """Prints a line to stderr, in the program's name."""
-    print(f"jaxbandit: {line}", file=sys.stderr)
+    print(f"jaxbandit: {printable(line)}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """A text whose control characters are replaced. A terminal would obey them, and a user's table may hold any."""
+    return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 @contextlib.contextmanager

@@ -1,14 +1,20 @@
 """``jaxbandit doctor``."""
 
 import collections
+import contextlib
 import os
 import platform
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from jaxbandit.cli.arguments import Platform
 
 if TYPE_CHECKING:
     import jax
@@ -30,22 +36,41 @@ print("hits" if "/jax/compilation_cache/cache_hits" in events else "missed")
 """A program that is compiled or loaded, in a process of its own."""
 
 
+_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin", "jax-rocm60-plugin", "jax-rocm7-plugin", "libtpu")
+
+
 @dataclass(frozen=True)
 class Doctor:
     """Print what there is here: versions, devices, the cache of compiled programs and whether it works, settings."""
 
+    check: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Also run EE for some seconds: its mean against the exact one, its bits, its speed; status 1 if it is wrong."""
+    platform: Platform = None
+
     def __call__(self) -> None:
         """Prints it, a line each."""
-        for name, value in _findings():
-            print(f"{name:10}{value}")
+        for name, value in _findings(self.platform):
+            print(f"{name:10}{value}", flush=True)
+        if not self.check:
+            return
+        from jaxbandit.cli.checkup import checkup
+
+        right = True
+        for name, value, good in checkup():
+            print(f"{name:10}{'right: ' if good else 'WRONG: '}{value}", flush=True)
+            right &= good
+        if not right:
+            raise SystemExit(1)
 
 
-def _findings() -> Iterator[tuple[str, str]]:
+def _findings(platform_asked: str | None) -> Iterator[tuple[str, str]]:
     import jax
     import numpy
     from jaxlib.version import __version__ as jaxlib_version
 
     from jaxbandit import __version__
+    from jaxbandit.devices import use_platform
+    from jaxbandit.xla.options import options_for
 
     yield (
         "versions",
@@ -54,20 +79,37 @@ def _findings() -> Iterator[tuple[str, str]]:
             f"Python {platform.python_version()}, {platform.platform()}"
         ),
     )
+    plugins = _plugins()
+    yield "plugins", ", ".join(f"{name} {version}" for name, version in plugins.items()) or "none"
     yield "cache", _cache()
     if jax.config.values["jax_compilation_cache_dir"]:
-        yield "hits", _hits()  # before JAX starts here and takes the memory of a GPU
+        yield "hits", _hits(platform_asked)  # before JAX starts here and takes the memory of a GPU
+    use_platform(platform_asked)
     kinds = collections.Counter((device.device_kind, _memory(device)) for device in jax.local_devices())
-    yield "devices", "; ".join(f"{count} x {kind}{memory}" for (kind, memory), count in kinds.items())
+    unused = f"; none for {', '.join(plugins)}" if plugins and jax.default_backend() == "cpu" else ""
+    yield "devices", "; ".join(f"{count} x {kind}{memory}" for (kind, memory), count in kinds.items()) + unused
     if hasattr(os, "sysconf"):
         yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / _MIB:,.0f} MiB"
     given = [f"{name}={os.environ[name]}" for name in sorted(os.environ) if name.startswith(("JAX", "XLA_"))]
     yield "settings", " ".join(given) or "none"
+    options = options_for(jax.default_backend()) or {}
+    yield "options", " ".join(f"{name}={value}" for name, value in options.items()) or "none"
+
+
+def _plugins() -> dict[str, str]:
+    """The packages of accelerators that are installed, with their versions."""
+    found = {}
+    for name in _PLUGINS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def _memory(device: "jax.Device") -> str:
     """What an accelerator has of its own."""
-    most = (device.memory_stats() or {}).get("bytes_limit")
+    from jaxbandit.devices import memory
+
+    most = memory(device)
     return f" with {most / _MIB:,.0f} MiB" if most else ""
 
 
@@ -95,10 +137,11 @@ def _cache() -> str:
     return f"{place}{note}: {programs:,} programs; {bounded}"
 
 
-def _hits() -> str:
+def _hits(platform_asked: str | None) -> str:
     """Whether a program that one process has compiled is loaded by another."""
+    environment = os.environ | ({"JAX_PLATFORMS": platform_asked} if platform_asked else {})
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, env=environment)
         if done.returncode:
             return f"not known, as the test failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
     if done.stdout.split()[-1:] == ["hits"]:

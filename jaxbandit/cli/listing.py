@@ -55,7 +55,8 @@ def _entries() -> Iterator[tuple[str, str, list[str]]]:
             own = [f"    metric {metric.name}: {metric.label}" for metric in problem.metrics]
             yield "problems", family.name, [head, *_parameters(problem.parameters), *own]
         for policy in family.policies.values():
-            yield "policies", family.name, [f"policy {policy.name}: {policy.summary}", *_parameters(policy.parameters)]
+            head = f"policy {policy.name}: {policy.summary}"
+            yield "policies", family.name, [head, *_parameters(policy.parameters, searched=not policy.reference)]
         metrics = [f"    {metric.name}: {metric.label}" for metric in family.metrics]
         yield "metrics", family.name, [f"metrics of {family.name}:", *metrics]
     for figure in FIGURES.values():
@@ -63,7 +64,8 @@ def _entries() -> Iterator[tuple[str, str, list[str]]]:
         yield "figures", figure.name.partition("/")[0], [line]
 
 
-def _parameters(parameters: Sequence["Parameter"]) -> Iterator[str]:
+def _parameters(parameters: Sequence["Parameter"], searched: bool = False) -> Iterator[str]:
+    """A line for each, and one more on where ``tune`` looks for its best value, if ``searched``."""
     from jaxbandit.study.summary import show
 
     for parameter in parameters:
@@ -71,3 +73,5 @@ def _parameters(parameters: Sequence["Parameter"]) -> Iterator[str]:
         if isinstance(parameter.default, bool | int | float | str):
             note = f"default {show(parameter.default)}"
         yield f"    {parameter.name} ({note}): {parameter.help}"
+        if searched and parameter.searched:
+            yield f"        {parameter.searched}"

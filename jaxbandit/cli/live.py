@@ -11,11 +11,19 @@ import tyro
 
 from jaxbandit.cli.arguments import Plugins, StudyFile
 from jaxbandit.cli.console import say
-from jaxbandit.errors import BadInput
-
-JournalPlace = Annotated[str, tyro.conf.arg(metavar="PLACE")]
-Json = Annotated[bool, tyro.conf.FlagCreatePairsOff]
-_AGENT = "terminal"
+from jaxbandit.cli.live_agents import Answer, Serve, Sheet
+from jaxbandit.cli.live_common import (
+    AGENT,
+    JournalPlace,
+    Json,
+    Settings,
+    money,
+    opened,
+    printed,
+    question,
+    settings,
+    written,
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,7 @@ class Begin:
     """One of its policies, by kind (ee) or in full ("ee t=3 q=0.667")."""
     journal: JournalPlace
     """Where the journal is to be: a file, or postgresql://user@host/database."""
-    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    set: Settings = ()
     """A parameter of the problem, such as budget=500, where the study has several or another; may be repeated."""
     write_back: Annotated[str, tyro.conf.arg(metavar="TABLE", help_behavior_hint="(default: none)")] = ""
     """A table of the journal's database into which each value goes once it is decided, such as the problem's own."""
@@ -38,16 +46,8 @@ class Begin:
         """Says what was begun."""
         from jaxbandit.live import Session
 
-        given = {}
-        for text in self.set:
-            name, sign, value = text.partition("=")
-            if not sign or not name:
-                raise BadInput("--set", text, "KEY=VALUE, such as budget=500")
-            try:
-                given[name] = json.loads(value)
-            except ValueError:
-                given[name] = value
-        session = Session.begin(self.study, self.policy, self.journal, write_back=self.write_back, **given)
+        session = Session.begin(self.study, self.policy, self.journal, write_back=self.write_back,
+                                **settings(self.set))  # fmt: skip
         shown = session.journal.place
         say(f"a session of {session.case.label} with a budget of {session.budget:g}; `jaxbandit live next --journal "
             f"{shown}` asks the first question")  # fmt: skip
@@ -59,7 +59,7 @@ class Next:
 
     journal: JournalPlace
     """Of the session."""
-    agent: str = _AGENT
+    agent: str = AGENT
     """Who asks."""
     lease: float = 3600.0
     """Seconds for which no other agent gets the question."""
@@ -71,8 +71,8 @@ class Next:
 
     def __call__(self) -> None:
         """Prints it."""
-        found = _open(self.journal).next(self.agent, lease=self.lease, ahead=self.ahead)
-        _print(found, self.json, question)
+        found = opened(self.journal).next(self.agent, lease=self.lease, ahead=self.ahead)
+        printed(found, self.json, question)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Record:
     """One of those that the question allows."""
     journal: JournalPlace
     """Of the session."""
-    agent: str = _AGENT
+    agent: str = AGENT
     """Who answers."""
     cost: Annotated[float | None, tyro.conf.arg(help_behavior_hint="(default: none)")] = None
     """What it really cost, kept beside it."""
@@ -95,9 +95,9 @@ class Record:
 
     def __call__(self) -> None:
         """Prints what is left."""
-        found = _open(self.journal).record(self.id, self.answer, self.agent, self.cost)
-        _print(found, self.json, lambda told: [
-            f"question {told['id']}: {'recorded' if told['recorded'] else 'was recorded before'}; {_money(told)}"
+        found = opened(self.journal).record(self.id, self.answer, self.agent, self.cost)
+        printed(found, self.json, lambda told: [
+            f"question {told['id']}: {'recorded' if told['recorded'] else 'was recorded before'}; {money(told)}"
         ])  # fmt: skip
 
 
@@ -108,18 +108,22 @@ class Status:
     journal: JournalPlace
     """Of the session."""
     forecast: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Whether to simulate the rest of the budget too, some seconds: what it is expected to remove (cleaning)."""
+    """Whether to simulate the rest of the budget too, some seconds: what it is expected to bring."""
+    advice: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Whether to simulate other policies from here on too, up to a minute: would a change be worth it (cleaning)?"""
     json: Json = False
     """As one JSON object."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
         """Prints it."""
-        session = _open(self.journal)
+        session = opened(self.journal)
         found = session.status()
         if self.forecast:
             found["forecast"] = session.forecast()
-        _print(found, self.json, _status)
+        if self.advice:
+            found["advice"] = session.advice()
+        printed(found, self.json, _status)
 
 
 @dataclass(frozen=True)
@@ -134,86 +138,33 @@ class Undo:
 
     def __call__(self) -> None:
         """Prints what was taken back."""
-        _print(_open(self.journal).undo(), self.json, lambda found: [
-            f"question {found['id']}: the answer {found['answer']} is taken back; {_money(found)}"
+        printed(opened(self.journal).undo(), self.json, lambda found: [
+            f"question {found['id']}: the answer {found['answer']} is taken back; {money(found)}"
         ])  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Answer questions one after the other: a person at the terminal, a command, or a service that is called."""
+class Change:
+    """Go on with another policy or other parameters. What was answered stays, and costs nothing again."""
 
+    policy: str
+    """Its kind."""
     journal: JournalPlace
     """Of the session."""
-    agent: str = _AGENT
-    """Who answers."""
-    command: Annotated[str, tyro.conf.arg(help_behavior_hint="(default: none)")] = ""
-    """A shell command that reads a question as JSON and prints an answer."""
-    url: Annotated[str, tyro.conf.arg(help_behavior_hint="(default: none)")] = ""
-    """Of a service that questions are posted to as JSON, and that replies {"answer": ...}."""
-    timeout: float = 60.0
-    """Seconds that a command or a service has."""
-    ahead: int = 0
-    """See next."""
+    set: Settings = ()
+    """A parameter of the policy, such as t=3; may be repeated. What is left out is tuned where the policy is, for the
+    agent as the answers show it."""
+    json: Json = False
+    """As one JSON object."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Until there are no more questions, or the person leaves."""
-        from jaxbandit.live import agents
-
-        if self.command and self.url:
-            raise BadInput("--url", self.url, "none where --command is given")
-        ask: agents.Ask = _person
-        if self.command:
-            ask = agents.command(self.command, self.timeout)
-        if self.url:
-            ask = agents.service(self.url, self.timeout)
-
-        def told(found: dict[str, Any]) -> None:
-            if "refused" in found:
-                if ask is not _person:
-                    raise BadInput("answer", found["refused"], "one of those that the question allows")
-                print(found["refused"])
-
-        session = _open(self.journal)
-        agents.work(session, ask, self.agent, told, self.ahead)
-        say(_money(session.status()))
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Questions as a CSV file to be filled in, or the answers of one that came back."""
-
-    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.csv")]
-    """The file."""
-    journal: JournalPlace
-    """Of the session."""
-    count: int = 20
-    """The most questions."""
-    back: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Whether the file comes back: its column answer is read."""
-    agent: str = "sheet"
-    """Who answers."""
-    lease: float = 7 * 86400.0
-    """Seconds for which no other agent gets the questions."""
-    plugin: Plugins = ()
-
-    def __call__(self) -> None:
-        """Writes the file or reads it."""
-        from jaxbandit.live import agents
-
-        session = _open(self.journal)
-        if self.back:
-            found = agents.read_sheet(session, self.file, self.agent)
-            say(f"{sum(each['recorded'] for each in found)} answers recorded; {_money(session.status())}")
-        elif not self.file.absolute().parent.is_dir():  # before any question is given away
-            raise BadInput("FILE.csv", str(self.file), "a file in a folder that exists")
-        elif self.file.exists():
-            raise BadInput("FILE.csv", str(self.file), "a file that does not exist yet; --back reads its answers")
-        else:
-            text = agents.sheet(session, self.count, self.agent, self.lease)
-            _write("FILE.csv", self.file, text)
-            say(f"{text.count(chr(10)) - 1} questions in {self.file}; fill in the column answer, then: --back")
+        """Prints what it does."""
+        found = opened(self.journal).change(self.policy, **settings(self.set))
+        printed(found, self.json, lambda made: [
+            f"{made['policy']} goes on in place of {made['was']}; it uses {made['answers'] - made['unused']} of "
+            f"{made['answers']} answers so far; {money(made)}"
+        ])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -232,7 +183,7 @@ class Export:
         """Prints the changes, or writes the copy."""
         from jaxbandit.live import agents
 
-        session = _open(self.journal)
+        session = opened(self.journal)
         found = agents.changes(session)
         if self.out is None:
             for each in found:
@@ -241,7 +192,7 @@ class Export:
             say(f"{len(found)} values are decided; --out FILE.csv writes a copy of the table with them")
             return
         text, cells = agents.cleaned(session)
-        _write("--out", self.out, text)
+        written("--out", self.out, text)
         say(f"{cells} cells of {len(found)} values that are decided are changed in {self.out}")
 
 
@@ -259,75 +210,17 @@ class Show:
         """Writes it."""
         from jaxbandit.live.show import page
 
-        _write("--out", self.out, page(_open(self.journal)))
+        written("--out", self.out, page(opened(self.journal)))
         say(f"the session is shown in {self.out}")
-
-
-@dataclass(frozen=True)
-class Serve:
-    """Serve a session over HTTP: a page for a person at /, and JSON for agents (docs/live.md).
-
-    It listens on the loopback alone, unless the environment variable JAXBANDIT_TOKEN has a token that requests bring.
-    """
-
-    journal: JournalPlace
-    """Of the session."""
-    host: str = "127.0.0.1"
-    """The address."""
-    port: int = 8000
-    """The port; 0 for any that is free."""
-    lease: float = 3600.0
-    """Seconds for which a question is an agent's."""
-    ahead: int = 0
-    """See next."""
-    plugin: Plugins = ()
-
-    def __call__(self) -> None:
-        """Until it is interrupted."""
-        import os
-
-        from jaxbandit.live.server import serve
-
-        token = os.environ.get("JAXBANDIT_TOKEN", "")
-        with_token = "; its address for a person ends in #token= and the token" if token else ""
-        serve(
-            _open(self.journal), self.host, self.port, token, self.lease, self.ahead,
-            ready=lambda url: say(f"serving at {url}{with_token}"),
-        )  # fmt: skip
-
-
-def _person(asked: dict[str, Any]) -> str | None:
-    print("\n".join(question(asked)))
-    try:
-        answer = input("> ").strip()
-    except EOFError:
-        return None
-    return answer or None
-
-
-def _write(field: str, path: Path, text: str) -> None:
-    from jaxbandit.study import folder
-
-    try:
-        folder.write(path, text.encode())
-    except OSError as error:
-        raise BadInput(field, str(path), f"a file that can be written ({error.strerror})") from None
-
-
-def _open(place: str) -> Any:
-    from jaxbandit.live import Session
-
-    return Session.open(place)
 
 
 def _status(found: dict[str, Any]) -> list[str]:
     lines = []
     for name, value in found.items():
         if name == "forecast":
-            text = "none for this family" if value is None else (
-                f"the rest of the budget removes {value['removed']:.4g} more ({value['ci_low']:.4g} to "
-                f"{value['ci_high']:.4g} at 95 %; 90 % of {value['runs']} simulated runs from {value['p5']:.4g} to "
-                f"{value['p95']:.4g}); sc-pdf: {value['law']}")  # fmt: skip
+            text = _expected(value)
+        elif name == "advice":
+            text = _advised(value)
         elif name == "arms":
             text = ", ".join(f"{arm}: {own['mean']:.3g} in {own['pulls']}" for arm, own in value.items())
         else:
@@ -336,34 +229,37 @@ def _status(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _money(found: dict[str, Any]) -> str:
-    return f"{found['spent']:g} spent, {found['left']:g} left"
+def _interval(found: dict[str, Any]) -> str:
+    return f"{found['ci_low']:.4g} to {found['ci_high']:.4g} at 95 %"
 
 
-def question(found: dict[str, Any]) -> list[str]:
-    """A question as lines for a person."""
-    if "id" not in found:
-        return [f"nothing is asked any more; {_money(found)}" if found["over"] else
-                f"no question now: {found['open']} are with other agents; {_money(found)}"]  # fmt: skip
-    lines = [f"question {found['id']} ({_money(found)})"]
-    if "entity" in found:
-        lines.append(f"entity {found['entity']}")
-        lines += [f"  #{number}  {value}" for number, value in enumerate(found["values"], 1)]
-    elif "arm" in found:
-        lines.append(f"arm {found['arm']}")
-    else:
-        query = found["query"]
-        but = f", none of {'; '.join(query['exclude'])}" if query["exclude"] else ""
-        lines.append(f"{query['k']} entities of {query['node']}{but}")
-    return [*lines, f"answer: {found['how']}", f"why: {found['why']}"]
+def _expected(found: dict[str, Any]) -> str:
+    if "none" in found:
+        return f"none: {found['none']}"
+    law = f"law {found['law']}"
+    if "metric" in found:
+        what = "regret" if found["metric"] == "regret" else "arms judged wrongly"
+        return (f"{what}: {found['now']:.4g} if it ended now, {found['end']:.4g} at the end; won: {found['gain']:.4g} "
+                f"({_interval(found)}, {found['runs']} simulated runs); {law}")  # fmt: skip
+    name, does = ("removed", "removes") if "removed" in found else ("entities", "buys")
+    return (f"the rest of the budget {does} {found[name]:.4g} more ({_interval(found)}; 90 % of {found['runs']} "
+            f"simulated runs from {found['p5']:.4g} to {found['p95']:.4g}); {law}")  # fmt: skip
 
 
-def _print(found: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]], list[str]]) -> None:
-    sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n" if as_json else "\n".join(lines(found)) + "\n")
+def _advised(found: dict[str, Any]) -> str:
+    if "none" in found:
+        return f"none: {found['none']}"
+    others = "".join(
+        f"\n{'':14} {each['policy']}: {each['more']:+.4g} removed ({_interval(each)})" for each in found["others"]
+    )
+    verdict = f"change to {found['change']}" if found["change"] else f"stay with {found['now']}"
+    now = f"{found['now']} removes {found['removed']:.4g} more in {found['runs']} simulated runs"
+    return f"{verdict}; {now}, and beside it{others}"
 
 
 VERBS: dict[str, Callable[..., Any]] = {
-    verb.__name__.lower(): verb for verb in (Begin, Next, Record, Status, Undo, Answer, Sheet, Serve, Show, Export)
+    verb.__name__.lower(): verb
+    for verb in (Begin, Next, Record, Status, Undo, Change, Answer, Sheet, Serve, Show, Export)
 }
 
 __all__ = ["VERBS"]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from jaxbandit.cli.arguments import Format, Plugins, StudyFile
+from jaxbandit.cli.arguments import Format, Platform, Plugins, StudyFile
 from jaxbandit.cli.console import say
 
 _NONE = "(default: what the study gives)"
@@ -36,6 +36,7 @@ class Plan:
     """Runs of a policy, all values of the parameter together."""
     format: Format = "text"
     """How the table is written."""
+    platform: Platform = None
     plugin: Plugins = ()
 
     def __call__(self) -> None:

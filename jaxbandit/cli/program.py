@@ -18,17 +18,20 @@ from jaxbandit.cli.compare import Compare
 from jaxbandit.cli.console import say
 from jaxbandit.cli.describe import Describe
 from jaxbandit.cli.doctor import Doctor
+from jaxbandit.cli.fit import Fit
 from jaxbandit.cli.listing import List
 from jaxbandit.cli.live import VERBS as LIVE
 from jaxbandit.cli.plan import Plan
 from jaxbandit.cli.reproduce import Reproduce
 from jaxbandit.cli.run import Run
 from jaxbandit.cli.show import Show
+from jaxbandit.cli.train import Train
 from jaxbandit.cli.tune import Tune
 from jaxbandit.errors import BadInput
 
 VERBS: dict[str, Callable[..., Any]] = {
-    verb.__name__.lower(): verb for verb in (Run, Show, Compare, Reproduce, Tune, Plan, Describe, List, Doctor)
+    verb.__name__.lower(): verb
+    for verb in (Run, Show, Compare, Reproduce, Tune, Train, Plan, Fit, Describe, List, Doctor)
 }
 
 
@@ -83,6 +86,17 @@ def _complaint(verb: str, argv: Sequence[str], box: str) -> BadInput:
     return BadInput("arguments", " ".join(argv), usage)
 
 
+def _place(verb: Run | Reproduce | Tune | Train | Plan) -> None:
+    """Has JAX start where the user wants it; where nothing is said, when it is needed."""
+    if verb.platform is not None and getattr(verb, "scheduler", None) is not None:
+        allowed = "no --scheduler beside it: workers compute where their own JAX_PLATFORMS says"
+        raise BadInput("--platform", verb.platform, allowed)
+    if verb.platform is not None or os.environ.get("JAX_PLATFORMS"):
+        from jaxbandit.devices import use_platform
+
+        use_platform(verb.platform)
+
+
 def run(argv: Sequence[str]) -> int:
     """Runs the verb that ``argv`` names; returns the exit status."""
     try:
@@ -92,7 +106,9 @@ def run(argv: Sequence[str]) -> int:
             from jaxbandit.devices import use_all_cores
 
             use_all_cores()  # before a plugin makes an array
-        if isinstance(verb, Run | Reproduce | Tune | Plan | Doctor) or type(verb) in LIVE.values():
+        if isinstance(verb, Run | Reproduce | Tune | Train | Plan):
+            _place(verb)
+        if isinstance(verb, Run | Reproduce | Tune | Train | Plan | Doctor) or type(verb) in LIVE.values():
             from jaxbandit.compilation import cache
 
             cache()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import tyro
 
-from jaxbandit.cli.arguments import Out, Scheduler
+from jaxbandit.cli.arguments import Out, Platform, Scheduler
 from jaxbandit.cli.console import progress_shown, workers
 from jaxbandit.errors import BadInput
 
@@ -29,6 +29,7 @@ class Reproduce:
     """A file or a folder of data, for figures on real data."""
     scheduler: Scheduler = None
     """Address of a Dask scheduler, such as tcp://host:8786, whose workers compute; this machine where left out."""
+    platform: Platform = None
     continues: ClassVar[bool] = True
 
     def __call__(self) -> None:

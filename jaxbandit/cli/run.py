@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from jaxbandit.cli.arguments import Out, Plugins, Scheduler, StudyFile
+from jaxbandit.cli.arguments import Out, Platform, Plugins, Scheduler, StudyFile
 from jaxbandit.cli.console import progress_shown, say, workers
+from jaxbandit.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class Run:
         Literal["fast", "reference"] | None, tyro.conf.arg(help_behavior_hint="(default: the study's, or fast)")
     ] = None
     """How policies are run: by what is fastest, or each as it is written in its rule's file."""
+    platform: Platform = None
+    lanes: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: by the device)")] = None
+    """Runs that advance together on a device; chosen from its memory and cores, and the size of a run's state."""
     plugin: Plugins = ()
     continues: ClassVar[bool] = True
 
@@ -40,6 +44,8 @@ class Run:
         from jaxbandit.study.spec import load
         from jaxbandit.study.table import render
 
+        if self.lanes is not None and not 1 <= self.lanes < 2**31:
+            raise BadInput("--lanes", self.lanes, "a whole number from 1 to 2147483647")
         study = load(self.study)
         if self.implementation is not None:
             study = replace(study, implementation=self.implementation)
@@ -48,7 +54,7 @@ class Run:
         for line in description(study) if reads_files(study) else ():
             say(line)
         with workers(self.scheduler) as (executor, in_flight), progress_shown(self.out) as progress:
-            rows = run(study, self.out, progress, executor=executor, in_flight=in_flight)
+            rows = run(study, self.out, progress, executor=executor, in_flight=in_flight, lanes=self.lanes)
         picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, study.labels_of_axes))
         sys.stdout.write(render(rows))
         sys.stdout.flush()

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from jaxbandit.cli.arguments import Plugins, StudyFile
-from jaxbandit.cli.console import say
+from jaxbandit.cli.arguments import Platform, Plugins, StudyFile
+from jaxbandit.cli.console import say, unwritable
 from jaxbandit.errors import BadInput
 from jaxbandit.progress import Display, Status
 
@@ -35,6 +35,7 @@ class Tune:
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
     """Folder for the results, verdict.json among them; after an interruption the same command goes on."""
 
+    platform: Platform = None
     plugin: Plugins = ()
 
     @property
@@ -48,7 +49,7 @@ class Tune:
         from jaxbandit.study.describe import description, reads_files
         from jaxbandit.study.spec import load
         from jaxbandit.tuning import claimed
-        from jaxbandit.tuning.plan import leaves_open
+        from jaxbandit.tuning.plan import Plan, leaves_open
 
         study = load(self.study, counted=False)
         by_formula = not study.tune and study.family.tune is not None
@@ -56,6 +57,8 @@ class Tune:
         if not by_formula and not by_simulation:
             allowed = "a study with a table [tune], or with policies whose parameters are left open: see docs/tuning.md"
             raise BadInput("STUDY", str(self.study), allowed)
+        if by_simulation:
+            Plan.of(study)  # what is wrong is said before there is a folder
         for line in description(study) if reads_files(study) else ():
             say(line)
         with ExitStack() as held:
@@ -73,10 +76,10 @@ class Tune:
         with Display("tuning", "") as display:
             found = tuned(study, out, display)
         if self.out is not None:
-            from jaxbandit.tuning import picture
+            from jaxbandit.tuning import report
 
-            for number, each in enumerate(found, 1):
-                picture.save(out, number, each)
+            with unwritable(out):
+                report.save(out, found)
         for each in found:
             sys.stdout.write(render(each.leading()))
             for line in each.sentences():

@@ -11,7 +11,10 @@ A small node's clocks are all drawn. In a large node, ``Crowd.slots`` draws are 
 few of them are new, the clocks of all that are left are drawn, which is seldom and costs O(population).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +27,9 @@ from jaxbandit.random import exponential, scale
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.fence import rarely
 
+if TYPE_CHECKING:
+    from jaxtyping import Float32, Int32, UInt32
+
 MODELS = ("proportional", "k-largest")
 
 _DRAW, _CLOCK = range(2)
@@ -35,19 +41,19 @@ _DRAW, _CLOCK = range(2)
 class Crowd:
     """The hidden truth that answers come from. Entities of popularity 0 are never returned, and are not in it.
 
-    ``start``: int32, (N + 1,); ``member``: int32, the entities of node v from ``start[v]`` on, in descending
-    popularity; ``reach``: uint32, of the same shape. Under ``proportional``: a word draws the member i of its node,
-    counted from 0, if it reaches i of the node's entries. Under ``k-largest``: when the node's clocks that began have
-    run for a total time of t ``units`` (int, static), as many have begun as there are entries up to t. ``clock``:
-    float32, (entities,), the mean of an entity's clock, or the time of its begin. ``leaf``: int32, (entities,).
-    ``slots``, ``depth`` (static): how many draws a query makes, and the steps of a search.
+    ``member``: the entities of node v from ``start[v]`` on, in descending popularity. Under ``proportional``: a word
+    draws the member i of its node, counted from 0, if it reaches i of the node's entries of ``reach``. Under
+    ``k-largest``: when the node's clocks that began have run for a total time of t ``units`` (int, static), as many
+    have begun as there are entries up to t. ``clock``: the mean of an entity's clock, or the time of its begin.
+    ``leaf``: where an entity sits. ``slots``, ``depth`` (static): how many draws a query makes, and the steps of a
+    search.
     """
 
-    start: Array
-    member: Array
-    reach: Array
-    clock: Array
-    leaf: Array
+    start: Int32[Array, " nodes+1"]
+    member: Int32[Array, " members"]
+    reach: UInt32[Array, " members"]
+    clock: Float32[Array, " entities"]
+    leaf: Int32[Array, " entities"]
     model: str = field(metadata={"static": True})
     units: int = field(metadata={"static": True})
     slots: int = field(metadata={"static": True})
@@ -101,8 +107,16 @@ def crowd(domain: Domain, model: str, most: int) -> Crowd:
     )
 
 
-def answer(crowd: Crowd, key: Stream, node: Array, k: Array, exclude: Array, most: int, on_tape: bool) -> Array:
-    """The entities that a query returns: int32, (``most``,), -1 from where there are no more.
+def answer(
+    crowd: Crowd,
+    key: Stream,
+    node: Int32[Array, ""],
+    k: Int32[Array, ""],
+    exclude: Int32[Array, " any"],
+    most: int,
+    on_tape: bool,
+) -> Int32[Array, " most"]:
+    """The entities that a query returns, -1 from where there are no more.
 
     Args:
         crowd: who answers.

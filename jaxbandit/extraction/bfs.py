@@ -4,8 +4,10 @@ The children of a node follow if its answer was not empty, in the order of the p
 gave an empty answer that counts is passed over.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,25 +20,39 @@ from jaxbandit.extraction.retrieved import PICK, Retrieved, add, exclude_list
 from jaxbandit.random.draws import integers
 from jaxbandit.registry import one_of
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
+
 DEAR = ("stop", "skip")
 
 
 class State(NamedTuple):
-    """``got``; ``queue``: int32 (N,), the nodes in their order, -1 from where there are no more; ``queued``: bool (N,),
-    which nodes are in it; ``next``: int32, the first place that is not over; ``void``: bool (N,), the nodes at and
-    below those that gave an empty answer that counts."""
+    """``got``; ``queue``: the nodes in their order, -1 from where there are no more; ``queued``: which nodes are in it;
+    ``next``: the first place that is not over; ``void``: the nodes at and below those that gave an empty answer that
+    counts."""
 
     got: Retrieved
-    queue: Array
-    queued: Array
-    next: Array
-    void: Array
+    queue: Int32[Array, " nodes"]
+    queued: Bool[Array, " nodes"]
+    next: Int32[Array, ""]
+    void: Bool[Array, " nodes"]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Bfs:
-    """See ``bfs``. All is static."""
+    """BFS, a baseline of Rekatsinas, Deshpande and Parameswaran 2019: see ``bfs``. All is static.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import extraction, random
+        >>> tree = extraction.Tree(parent=np.array([0, 0, 0]), names=("", "art", "sport"))
+        >>> people = extraction.domain((tree,), np.array([[1], [1], [2]]), popularity=1.0)
+        >>> problem = extraction.extraction(people, 10, configurations=[(5, 0), (10, 2)])
+        >>> view = problem.view(random.stream(0, 0), problem.draw(random.stream(0, 0)))
+        >>> extraction.bfs((10, 2)).configurations(view, np.arange(3)).tolist()  # the number of (10, 2), by node
+        [1, 1, 1]
+    """
 
     configuration: tuple[int, int] | None = field(metadata={"static": True})
     dear: str = field(metadata={"static": True})
@@ -48,7 +64,7 @@ class Bfs:
         root = jnp.arange(view.nodes) == 0
         return State(Retrieved.nothing(view), jnp.where(root, 0, -1), root, jnp.int32(0), root & False)
 
-    def configurations(self, view: View, node: Array) -> Array:
+    def configurations(self, view: View, node: Int32[Array, " some"]) -> Int32[Array, " some"]:
         """What each node is asked with, int32: the configuration that is given, or one that is drawn for it.
 
         Raises:
@@ -88,7 +104,7 @@ class Bfs:
             void=state.void | view.poset.is_below(empty),
         )
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """The queue is at its end, or what comes next is too dear."""
         return ~self.ask(view, state).asked
 

@@ -9,8 +9,10 @@ queries of its node's children become active, and those are removed whose r + si
 ``queries.py`` for sigma and the cost c. ``readings.py`` has what the text leaves open.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,30 +26,41 @@ from jaxbandit.extraction.readings import Readings
 from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, ancestors, exclude_list
 from jaxbandit.registry import real, whole
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int32
+
 
 class State(NamedTuple):
-    """Of C configurations and N nodes. ``got``: what was retrieved; ``active``: bool (C, N), the set Q; ``entered``:
-    bool (N,), the root and the children of nodes asked; ``asked``: int32 (C, N), n_q; ``barren``: bool (N,), the nodes
-    that gave an empty answer that counts; ``samples``: of all nodes; ``r``, ``variance``: float32 (C, N)."""
+    """``got``: what was retrieved; ``active``: the set Q; ``entered``: the root and the children of nodes asked;
+    ``asked``: n_q; ``barren``: the nodes that gave an empty answer that counts; ``samples``: of all nodes; ``r``,
+    ``variance``: r(q) and v_q."""
 
     got: Retrieved
-    active: Array
-    entered: Array
-    asked: Array
-    barren: Array
+    active: Bool[Array, "configurations nodes"]
+    entered: Bool[Array, " nodes"]
+    asked: Int32[Array, "configurations nodes"]
+    barren: Bool[Array, " nodes"]
     samples: Samples
-    r: Array
-    variance: Array
+    r: Float32[Array, "configurations nodes"]
+    variance: Float32[Array, "configurations nodes"]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Crux:
-    """See ``crux``. ``variance_floor``, ``prior``: float32; ``pools``: whether the prior is above 0. Static all but
-    these two."""
+    """CRUX (Rekatsinas, Deshpande and Parameswaran 2019, Algorithms 1 and 2); see ``crux``.
 
-    variance_floor: Array
-    prior: Array
+    ``pools``: whether ``prior`` is above 0. Static all but ``variance_floor`` and ``prior``.
+
+    Example:
+        >>> from jaxbandit import extraction
+        >>> rule = extraction.crux("good-turing", prior=5.0, removal="fresh")
+        >>> rule.pools, rule.readings.estimator, rule.readings.removal, rule.readings.bootstrap
+        (True, 'good-turing', 'fresh', 10)
+    """
+
+    variance_floor: Float32[Array, ""]
+    prior: Float32[Array, ""]
     pools: bool = field(metadata={"static": True})
     readings: Readings = field(metadata={"static": True})
     grow: bool = field(metadata={"static": True})
@@ -126,7 +139,7 @@ class Crux:
         bad = (state.r + sigma < bound) & (self.readings.removal != "none")
         return state._replace(active=state.active & ~bad)
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """No active query is within what is left of the budget."""
         return ~self.ask(view, state).asked
 

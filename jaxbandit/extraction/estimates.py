@@ -5,10 +5,12 @@ replacement from the frequency counts, and resamples are frequency counts again.
 (node, n), so that an estimate stays what it is until the node has another answer.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +35,9 @@ from jaxbandit.extraction.retrieved import LIST, RELIST, RESAMPLE, ranks_without
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.fence import once_in_blocks as once
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int32
+
 PAIRS = 64
 """Pairs (n, K) that a node's logistic curve is fitted to, at most: the last ones."""
 OFTEN = 4
@@ -42,26 +47,25 @@ _COLUMNS = 8
 
 
 class Samples(NamedTuple):
-    """Of some nodes: the frequency counts ``f``, int32 (nodes, V), and the size i that each column counts, ``sizes``,
-    likewise; ``node``: its number, int32 (nodes,); ``elsewhere``: how many entities retrieved at other nodes an exclude
-    list may have, int32 (nodes,); ``past``: of ``new-regr``, float32 (nodes, pairs), and how many ``pairs`` there were,
-    int32 (nodes,)."""
+    """Of some nodes: the frequency counts ``f``, and the size i that each column counts, ``sizes``; ``node``: its
+    number; ``elsewhere``: how many entities retrieved at other nodes an exclude list may have; ``past``: of
+    ``new-regr``, and how many ``pairs`` there were."""
 
-    f: Array
-    sizes: Array
-    node: Array
-    elsewhere: Array
+    f: Int32[Array, "nodes V"]
+    sizes: Int32[Array, "nodes V"]
+    node: Int32[Array, " nodes"]
+    elsewhere: Int32[Array, " nodes"]
     past: Past
-    pairs: Array
+    pairs: Int32[Array, " nodes"]
 
     @classmethod
-    def nothing(cls, nodes: int, columns: int, pairs: int) -> "Samples":
+    def nothing(cls, nodes: int, columns: int, pairs: int) -> Samples:
         """Of all nodes, before the first answer, with columns for sizes from 1 to ``columns``."""
         sizes = jnp.broadcast_to(jnp.arange(1, columns + 1, dtype=jnp.int32), (nodes, columns))
         node, past = jnp.arange(nodes, dtype=jnp.int32), jnp.zeros((nodes, pairs), jnp.float32)
         return cls(0 * sizes, sizes, node, 0 * node, Past(past, past), 0 * node)
 
-    def counted(self, above: Array, times: Array) -> "Samples":
+    def counted(self, above: Array, times: Array) -> Samples:
         """Of all nodes, from what was retrieved.
 
         ``above``: int32 (entities, A), the nodes of each entity, -1 where there are no more; ``times``: int32
@@ -82,12 +86,11 @@ class Samples(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Of resamples: ``mean`` and ``variance`` of each gain, float32 (nodes, C), and ``fits``, bool (nodes,), whether
-    there were columns enough."""
+    """Of resamples: ``mean`` and ``variance`` of each gain, and ``fits``, whether there were columns enough."""
 
-    mean: Array
-    variance: Array
-    fits: Array
+    mean: Float32[Array, "nodes configurations"]
+    variance: Float32[Array, "nodes configurations"]
+    fits: Bool[Array, " nodes"]
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,18 @@ Where an estimator is undefined, its limit is meant. f1 = n, or no K: m f1 / n. 
 No answers (n = 0): 0 as well; what an unseen node may bring is a matter for the policy.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from jaxtyping import Float32
 
 B2 = tuple(2.0 ** (j / 8) for j in range(-8, 9))
 """The exponents b2 that are tried: 1/2 to 2. Bounded by 0 alone, K has no finite estimate."""
@@ -31,10 +36,10 @@ MOST_LOG_K = 60.0
 
 
 class Past(NamedTuple):
-    """Former pairs (n, K) of a node, float32 of shape (..., pairs), n ascending; n = 0 where there is no pair."""
+    """Former pairs (n, K) of a node, n ascending; n = 0 where there is no pair."""
 
-    n: Array
-    k: Array
+    n: Float32[Array, "... pairs"]
+    k: Float32[Array, "... pairs"]
 
 
 class Totals(NamedTuple):

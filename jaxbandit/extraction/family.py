@@ -37,6 +37,7 @@ from jaxbandit.registry import (
     text,
     whole,
 )
+from jaxbandit.space import Choice, Range
 
 Answers = Mapping[str, np.ndarray]
 
@@ -193,9 +194,12 @@ POLICIES = (
         "crux", "Algorithm 1: the highest (gain + sigma) / cost, growing into the hierarchy",
         (
             *parameters(),
-            Parameter("variance_floor", real(0, 1e6), "the least variance of a gain", 0.01),
-            Parameter("prior", real(0, 1e6), "answers that the root's gain counts as at each node", 0.0),
-            Parameter("nodes", whole(1, 1 << 16), "room for active nodes; more is an overflow", 3072, swept=False),
+            Parameter("variance_floor", real(0, 1e6), "the least variance of a gain", 0.01,
+                      search=Range(0.001, 10, log=True)),
+            Parameter("prior", real(0, 1e6), "answers that the root's gain counts as at each node", 0.0,
+                      search=Range(0, 50)),
+            Parameter("nodes", whole(1, 1 << 16), "room for active nodes; more is an overflow", 3072, swept=False,
+                      on_request=True),
         ), _crux,
     ),
     PolicyKind("root-chao", "the root's queries alone, by Chao92 and Shen", (), lambda _: (root_chao(), {})),
@@ -204,7 +208,7 @@ POLICIES = (
                           REACH[0]),), _gs_exact, reference=True),
     PolicyKind("bfs", "one query a node, breadth first, not below an empty answer",
                (Parameter("configuration", _pair, "the pair [k, l] to ask; drawn at each node where left out", None,
-                          swept=False),
+                          swept=False, search=Choice(CONFIGURATIONS), on_request=True),
                 Parameter("dear", one_of("stop", "skip"), f"{_DEAR} the end, or passed over", "stop")), _bfs),
     *(
         PolicyKind(name, f"{what} and a configuration at random",
@@ -288,6 +292,7 @@ FAMILY = Family(
     common=("budget", "answer_model", "cost_model"),
     describe=_described,
     question=_QUESTION,
+    failed=lambda answers: answers["code"] == OVERFLOW,
 )
 
 __all__ = ["FAMILY", "Setting"]

@@ -5,8 +5,10 @@ by cost, with that list, and lets the children of its node in. Bad queries are n
 drop all but the largest gains, whatever they cost. For problems that are ``informed``.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,22 +19,31 @@ from jaxbandit.extraction.problem import InformedView, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import Retrieved, add, ancestors, exclude_lists
 from jaxbandit.registry import one_of
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int32
+
 REACH = ("frontier", "all")
 
 
 class State(NamedTuple):
-    """``got``; ``entered``, ``void``: bool (N,), the nodes to choose from, and those at and below nodes that gave an
-    empty answer that counts."""
+    """``got``; ``entered``, ``void``: the nodes to choose from, and those at and below nodes that gave an empty answer
+    that counts."""
 
     got: Retrieved
-    entered: Array
-    void: Array
+    entered: Bool[Array, " nodes"]
+    void: Bool[Array, " nodes"]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class GsExact:
-    """See ``gs_exact``. All is static."""
+    """GSExact, a reference of Rekatsinas, Deshpande and Parameswaran 2019: see ``gs_exact``. All is static.
+
+    Example:
+        >>> from jaxbandit import extraction
+        >>> extraction.gs_exact(reach="all").informed
+        True
+    """
 
     reach: str = field(metadata={"static": True})
 
@@ -79,7 +90,7 @@ class GsExact:
             state.void | view.poset.is_below((jnp.arange(view.nodes) == pull.node) & empty),
         )
 
-    def done(self, view: InformedView, state: State) -> Array:
+    def done(self, view: InformedView, state: State) -> Bool[Array, ""]:
         """Nothing is within what is left of the budget."""
         return ~jnp.any(self._askable(view, state)[1])
 
@@ -88,11 +99,16 @@ class GsExact:
         return state.got.answer()
 
 
-def gains(view: InformedView, node: Array, lists: Array, known: Array) -> Array:
-    """The true gain of each configuration at some nodes, float32 (nodes, C).
+def gains(
+    view: InformedView,
+    node: Int32[Array, " some"],
+    lists: Int32[Array, "some l_max"],
+    known: Float32[Array, "some sizes"],
+) -> Float32[Array, "some configurations"]:
+    """The true gain of each configuration at some nodes.
 
-    ``node``: int32 (nodes,); ``lists``: int32 (nodes, l_max), whose first l are what a configuration excludes;
-    ``known``: see ``InformedView.expected_gain``.
+    Of each list of ``lists``, the first l are what a configuration excludes; ``known``: see
+    ``InformedView.expected_gain``.
     """
 
     def truth(node: Array, configuration: Array, listed: Array, known: Array) -> Array:

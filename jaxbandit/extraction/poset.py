@@ -4,8 +4,11 @@ Only nodes that hold an entity are there. They are numbered from 0, the root, by
 then by the attributes' tree nodes, so that a node comes after all above it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +19,9 @@ from numpy.typing import NDArray
 
 from jaxbandit.errors import BadInput
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float64, Int32, Int64
+
 _KEYS = 1 << 62
 
 
@@ -23,8 +29,8 @@ _KEYS = 1 << 62
 class Tree:
     """An attribute's values as a tree.
 
-    ``parent``: int32, shape (n,), of each node; node 0 is the wildcard, its own parent, and a parent has a smaller
-    number than its children. ``names``: of the nodes, the wildcard's is "".
+    ``parent``: of each node; node 0 is the wildcard, its own parent, and a parent has a smaller number than its
+    children. ``names``: of the nodes, the wildcard's is "".
 
     Example:
         >>> import numpy as np
@@ -34,19 +40,19 @@ class Tree:
         ('all', 'art', 'sport')
     """
 
-    parent: NDArray[np.int32]
+    parent: Int32[NDArray[np.int32], " n"]
     names: tuple[str, ...]
 
-    def above(self) -> NDArray[np.int32]:
-        """int32, shape (n, height + 1): each node, its parent, and so on to the root; -1 after that."""
+    def above(self) -> Int32[NDArray[np.int32], "n levels"]:
+        """Each node, its parent, and so on to the root; -1 after that."""
         columns = [np.arange(len(self.parent), dtype=np.int32)]
         while (columns[-1] > 0).any():
             last = columns[-1]
             columns.append(np.where(last > 0, self.parent[last], -1).astype(np.int32))
         return np.stack(columns, axis=1)
 
-    def spans(self) -> NDArray[np.int32]:
-        """int32, shape (n, 2): each node's place in a preorder, and how many nodes are at it and below.
+    def spans(self) -> Int32[NDArray[np.int32], "n 2"]:
+        """Each node's place in a preorder, and how many nodes are at it and below.
 
         A node is below another if its place is among those that begin at the other's.
         """
@@ -64,37 +70,47 @@ class Tree:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Poset:
-    """What an algorithm knows of the domain. int32 arrays, all N nodes non-empty.
+    """What an algorithm knows of the domain, all of whose nodes hold an entity.
 
-    ``specificity``: (N,), how many attributes a node fixes; ``ancestors``: (N, A), the node and all above it,
-    ascending, -1 where there are no more; ``child_start`` (N + 1,) and ``child`` (M,): the direct descendants of node v
-    are ``child[child_start[v]:child_start[v + 1]]``, by attribute and then by tree node; ``leaves``: (L,), the nodes
-    without descendants, ascending; ``spans``: (N, attributes, 2), see ``Tree.spans``: a node is below another if it is
-    in each attribute.
+    ``specificity``: how many attributes a node fixes; ``ancestors``: the node and all above it, ascending, -1 where
+    there are no more; ``child_start`` and ``child``: the direct descendants of node v are
+    ``child[child_start[v]:child_start[v + 1]]``, by attribute and then by tree node; ``leaves``: the nodes without
+    descendants, ascending; ``spans``: see ``Tree.spans``: a node is below another if it is in each attribute.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> from jaxbandit import extraction
+        >>> tree = extraction.Tree(parent=np.array([0, 0, 0]), names=("", "art", "sport"))
+        >>> poset = extraction.domain((tree,), np.array([[1], [1], [2]]), popularity=1.0).poset
+        >>> poset.ancestors.tolist(), poset.leaves.tolist()
+        ([[0, -1], [0, 1], [0, 2]], [1, 2])
+        >>> poset.is_child(jnp.int32(0)).tolist()  # of the root
+        [False, True, True]
     """
 
-    specificity: ArrayLike
-    ancestors: ArrayLike
-    child_start: ArrayLike
-    child: ArrayLike
-    leaves: ArrayLike
-    spans: ArrayLike
+    specificity: Int32[ArrayLike, " nodes"]
+    ancestors: Int32[ArrayLike, "nodes A"]
+    child_start: Int32[ArrayLike, " nodes+1"]
+    child: Int32[ArrayLike, " M"]
+    leaves: Int32[ArrayLike, " L"]
+    spans: Int32[ArrayLike, "nodes attributes 2"]
 
-    def is_child(self, node: Array) -> Array:
-        """bool (N,): which nodes are right below ``node``."""
+    def is_child(self, node: Int32[Array, ""]) -> Bool[Array, " nodes"]:
+        """Which nodes are right below ``node``."""
         start, child = jnp.asarray(self.child_start), jnp.asarray(self.child)
         place = jnp.arange(child.shape[0])
         here = (place >= start[node]) & (place < start[node + 1])
         return jnp.zeros(start.shape[0] - 1, bool).at[child].max(here)
 
-    def is_above(self, node: Array) -> Array:
-        """bool (N,): which nodes are above any of some, or among them; ``node``: int32, -1 where there is none."""
+    def is_above(self, node: Int32[Array, " some"]) -> Bool[Array, " nodes"]:
+        """Which nodes are above any of some, or among them; ``node``: -1 where there is none."""
         above = jnp.where((node >= 0)[:, None], jnp.asarray(self.ancestors)[node], -1)
         nodes = np.shape(self.specificity)[0]
         return jnp.zeros(nodes, bool).at[jnp.where(above >= 0, above, nodes)].set(True, mode="drop")
 
-    def is_below(self, some: Array) -> Array:
-        """bool (N,): which nodes are below any of ``some``, bool (N,), or among them."""
+    def is_below(self, some: Bool[Array, " nodes"]) -> Bool[Array, " nodes"]:
+        """Which nodes are below any of ``some``, or among them."""
         above = jnp.asarray(self.ancestors)
         return jnp.any((above >= 0) & some[above], axis=1)
 
@@ -103,16 +119,24 @@ class Poset:
 class Domain:
     """Entities at the leaves of a poset, on the host.
 
-    ``trees``: of each attribute; ``poset``: with NumPy arrays; ``values``: int32, (N, attributes), a node's tree nodes;
-    ``leaf``: int32, (entities,), the node at which an entity sits; ``popularity``: float64, (entities,), at least 0;
-    ``names``: of the entities, empty where they have none.
+    ``trees``: of each attribute; ``poset``: with NumPy arrays; ``values``: a node's tree nodes; ``leaf``: the node at
+    which an entity sits; ``popularity``: at least 0; ``names``: of the entities, empty where they have none.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import extraction
+        >>> tree = extraction.Tree(parent=np.array([0, 0, 0]), names=("", "art", "sport"))
+        >>> people = extraction.domain((tree,), np.array([[1], [1], [2]]), popularity=1.0, names=("Ada", "Bo", "Cy"))
+        >>> start, entity = people.members()
+        >>> {people.name(node): [people.names[i] for i in entity[start[node] : start[node + 1]]] for node in range(3)}
+        {'*': ['Ada', 'Bo', 'Cy'], 'art': ['Ada', 'Bo'], 'sport': ['Cy']}
     """
 
     trees: tuple[Tree, ...]
     poset: Poset
-    values: NDArray[np.int32]
-    leaf: NDArray[np.int32]
-    popularity: NDArray[np.float64]
+    values: Int32[NDArray[np.int32], "nodes attributes"]
+    leaf: Int32[NDArray[np.int32], " entities"]
+    popularity: Float64[NDArray[np.float64], " entities"]
     names: tuple[str, ...] = ()
 
     def name(self, node: int) -> str:
@@ -126,8 +150,8 @@ class Domain:
             paths.append("/".join(reversed(path)) or "*")
         return ", ".join(paths)
 
-    def members(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Start (int64, (N + 1,)) and entity (int32): node v holds ``entity[start[v]:start[v + 1]]``, ascending."""
+    def members(self) -> tuple[Int64[NDArray[np.int64], " nodes+1"], Int32[NDArray[np.int32], " held"]]:
+        """Start and entity: node v holds ``entity[start[v]:start[v + 1]]``, ascending."""
         above = np.asarray(self.poset.ancestors)[self.leaf]
         held = above >= 0
         entity = np.broadcast_to(np.arange(len(self.leaf), dtype=np.int32)[:, None], above.shape)[held]

@@ -4,11 +4,13 @@ A query q^v(k, E) asks a crowd for k distinct entities of node v of the poset, n
 costs what ``costs`` says. An algorithm knows the poset, the costs and its budget, but no entity before it is returned.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +26,9 @@ from jaxbandit.extraction.costs import CONFIGURATIONS, Configurations, checked, 
 from jaxbandit.extraction.poset import Domain, Poset
 from jaxbandit.random.stream import Stream, substream
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int32
+
 OUTCOME, CHOICE = range(1, 3)
 """What a word is for: the first half of its counter. OUTCOME's substream has one for each (node, number of query)."""
 
@@ -33,43 +38,69 @@ MOST_BUDGET = 1 << 30
 class Pull(NamedTuple):
     """One query of the crowd.
 
-    ``node``: int32; ``configuration``: int32, which pair (k, l); ``exclude``: int32, (l_max,), the entities of E, -1
-    where there is none; ``number``: int32, the queries asked before; ``asked``: bool, False is the pull of count 0.
+    ``configuration``: which pair (k, l); ``exclude``: the entities of E, -1 where there is none; ``number``: the
+    queries asked before; ``asked``: False is the pull of count 0.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import extraction
+        >>> tree = extraction.Tree(parent=np.array([0, 0, 0]), names=("", "art", "sport"))
+        >>> people = extraction.domain((tree,), np.array([[1], [1], [2]]), popularity=1.0)
+        >>> problem = extraction.extraction(people, 10, configurations=[(5, 0), (10, 2)])
+        >>> pull = extraction.Pull(node=2, configuration=1, exclude=np.array([0, 1]), number=0, asked=True)
+        >>> int(problem.cost[pull.configuration, people.poset.specificity[pull.node]]) / problem.units  # what it costs
+        2.5
     """
 
-    node: Array
-    configuration: Array
-    exclude: Array
-    number: Array
-    asked: Array
+    node: Int32[Array, ""]
+    configuration: Int32[Array, ""]
+    exclude: Int32[Array, " l_max"]
+    number: Int32[Array, ""]
+    asked: Bool[Array, ""]
 
 
 class Outcome(NamedTuple):
-    """An answer. ``entity``: int32, (k_max,), -1 from where there are no more; ``leaf``: int32, likewise, the node at
-    which each entity sits."""
+    """An answer. ``entity``: -1 from where there are no more; ``leaf``: likewise, the node at which each entity sits.
 
-    entity: Array
-    leaf: Array
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import extraction
+        >>> outcome = extraction.Outcome(entity=np.array([7, 4, -1]), leaf=np.array([2, 1, -1]))  # of k = 3, two
+        >>> outcome.entity[outcome.entity >= 0].tolist()
+        [7, 4]
+    """
+
+    entity: Int32[Array, " k_max"]
+    leaf: Int32[Array, " k_max"]
 
 
 @dataclass(frozen=True)
 class View:
     """What an algorithm knows in one run.
 
-    ``budget``: int32, in units; ``poset``; ``cost``: int32, (configurations, s_max + 1), of a configuration at a
-    specificity, in units; ``shorter``: int32, (configurations, l_max + 1, s_max + 1), likewise, where fewer than l
-    entities are excluded and paid for; ``choices``: a stream for random choices of the algorithm's own. Static:
-    ``configurations``: the pairs (k, l); ``units``: how many make a cost of 1; ``room``: see ``Room``.
+    ``budget``: in units; ``poset``; ``cost``: of a configuration at a specificity, in units; ``shorter``: likewise,
+    where fewer than l entities are excluded and paid for; ``choices``: a stream for random choices of the algorithm's
+    own. Static: ``configurations``: the pairs (k, l); ``units``: how many make a cost of 1; ``room``: see ``Room``.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import extraction, random
+        >>> tree = extraction.Tree(parent=np.array([0, 0, 0]), names=("", "art", "sport"))
+        >>> people = extraction.domain((tree,), np.array([[1], [1], [2]]), popularity=1.0)
+        >>> problem, key = extraction.extraction(people, 10, configurations=[(5, 0), (10, 2)]), random.stream(0, 0)
+        >>> view = problem.view(key, problem.draw(key))
+        >>> view.nodes, view.k_max, view.lengths.tolist(), view.room
+        (3, 10, [0, 2], Room(entities=256, queries=48))
     """
 
-    budget: Array
+    budget: Int32[Array, ""]
     poset: Poset
-    cost: Array
-    shorter: Array
+    cost: Int32[Array, "configurations specificities"]
+    shorter: Int32[Array, "configurations lengths specificities"]
     choices: Stream
     configurations: Configurations
     units: int
-    room: "Room"
+    room: Room
 
     @property
     def k_max(self) -> int:
@@ -82,8 +113,8 @@ class View:
         return max(length for _, length in self.configurations)
 
     @property
-    def lengths(self) -> Array:
-        """l of each configuration, int32 (configurations,)."""
+    def lengths(self) -> Int32[Array, " configurations"]:
+        """l of each configuration."""
         return jnp.array([length for _, length in self.configurations], jnp.int32)
 
     @property
@@ -96,15 +127,27 @@ class View:
 class InformedView(View):
     """What a policy knows that says that it is ``Informed``: the true expected gain of a query too.
 
-    ``truth``: float32, (entities, A, sizes), see ``gain.inclusion``; ``leaf``: int32, (entities,), where each entity
-    sits; ``start``: int32, (nodes + 1,), whose differences are the nodes' populations.
+    ``truth``: see ``gain.inclusion``; ``leaf``: where each entity sits; the differences of ``start`` are the nodes'
+    populations.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> from jaxbandit import extraction, random
+        >>> tree = extraction.Tree(parent=np.array([0, 0, 0]), names=("", "art", "sport"))
+        >>> people = extraction.domain((tree,), np.array([[1], [1], [2]]), popularity=1.0)
+        >>> problem = extraction.extraction(people, 10, configurations=[(1, 0)], informed=True)
+        >>> key = random.stream(0, 0)
+        >>> view = problem.informed_view(key, problem.draw(key))
+        >>> [f"{view.inclusion(jnp.int32(0), jnp.int32(node))[0]:.2f}" for node in range(3)]  # entity 0, of one answer
+        ['0.33', '0.50', '0.00']
     """
 
-    truth: Array
-    leaf: Array
-    start: Array
+    truth: Float32[Array, "entities A sizes"]
+    leaf: Int32[Array, " entities"]
+    start: Int32[Array, " nodes+1"]
 
-    def inclusion(self, entity: Array, node: Array) -> Array:
+    def inclusion(self, entity: Int32[Array, ""], node: Int32[Array, ""]) -> Float32[Array, " sizes"]:
         """The probabilities that the first answers at a node hold an entity.
 
         float32, shape (sizes,), see ``gain.inclusion``; zeros where ``entity`` is -1 or not of the node.
@@ -113,8 +156,14 @@ class InformedView(View):
         here = (above == node) & (entity >= 0)
         return jnp.where(jnp.any(here), self.truth[jnp.maximum(entity, 0), jnp.argmax(here)], 0)
 
-    def expected_gain(self, node: Array, configuration: Array, exclude: Array, known: Array) -> Array:
-        """The true expected number of new entities in a query's answer: float32, see ``gain``.
+    def expected_gain(
+        self,
+        node: Int32[Array, ""],
+        configuration: Int32[Array, ""],
+        exclude: Int32[Array, " l_max"],
+        known: Float32[Array, " sizes"],
+    ) -> Float32[Array, ""]:
+        """The true expected number of new entities in a query's answer: see ``gain``.
 
         Args:
             node, configuration: int32.
@@ -147,18 +196,27 @@ def rounded(most: int) -> int:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Extraction:
-    """A problem of extraction. A pytree; ``budget`` (int32, in units) may differ between configurations of a study.
+    """A problem of extraction. A pytree; ``budget`` (in units) may differ between configurations of a study.
 
     ``inclusion``: see ``gain``, None where no policy may know it. Static: ``room``, of the largest budget; ``on_tape``:
     each entity has a word of its own in each query, see ``answers.answer``.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit import extraction
+        >>> tree = extraction.Tree(parent=np.array([0, 0, 0]), names=("", "art", "sport"))
+        >>> people = extraction.domain((tree,), np.array([[1], [1], [2]]), popularity=1.0)
+        >>> problem = extraction.extraction(people, 10, configurations=[(5, 0), (10, 2)])
+        >>> int(problem.budget), problem.units, problem.cost.tolist()
+        (40, 4, [[1, 5], [6, 10]])
     """
 
-    budget: Array
+    budget: Int32[Array, ""]
     poset: Poset
     crowd: Crowd
-    cost: Array
-    shorter: Array
-    inclusion: Array | None
+    cost: Int32[Array, "configurations specificities"]
+    shorter: Int32[Array, "configurations lengths specificities"]
+    inclusion: Float32[Array, "entities A sizes"] | None
     configurations: Configurations = field(metadata={"static": True})
     units: int = field(metadata={"static": True})
     room: Room = field(metadata={"static": True})

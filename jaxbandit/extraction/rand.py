@@ -1,8 +1,10 @@
 """Rand and RandL: a node, or a leaf, and a configuration at random (baselines of Rekatsinas, Deshpande and
 Parameswaran 2019), all pairs alike."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,9 @@ from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.extraction.retrieved import PICK, Retrieved, add, exclude_list
 from jaxbandit.random.draws import integers
 from jaxbandit.registry import one_of
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool
 
 DEAR = ("avoid", "stop")
 
@@ -26,7 +31,15 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Rand:
-    """See ``rand``. All is static."""
+    """Rand and RandL, baselines of Rekatsinas, Deshpande and Parameswaran 2019: see ``rand``. All is static.
+
+    Example:
+        >>> from jaxbandit import extraction
+        >>> extraction.rand(leaves=True)  # RandL
+        Rand(leaves=True, dear='avoid')
+        >>> extraction.rand(dear="stop") == extraction.Rand(leaves=False, dear="stop")
+        True
+    """
 
     leaves: bool = field(metadata={"static": True})
     dear: str = field(metadata={"static": True})
@@ -56,7 +69,7 @@ class Rand:
         """Add it up."""
         return State(add(view, state.got, pull, outcome)[0])
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """No pair is within what is left, or the one drawn is not."""
         return ~self.ask(view, state).asked
 

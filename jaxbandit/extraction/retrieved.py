@@ -3,9 +3,11 @@
 Also what every policy reports.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +20,9 @@ from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.fence import once
 from jaxbandit.xla.prefix import marked, nth
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
 
 OK, OVERFLOW = range(2)
 """Result codes: OVERFLOW is a run that met more than its capacities hold, and left out what did not fit."""
@@ -32,8 +37,8 @@ _NOBODY = -2
 """No entity's number, nor that of a free row."""
 
 
-def ancestors(poset: Poset, node: Array) -> Array:
-    """int32 (..., A): the nodes above, themselves among them; -1 where there are no more, and for a negative node."""
+def ancestors(poset: Poset, node: Int32[Array, " ..."]) -> Int32[Array, "... A"]:
+    """The nodes above, themselves among them; -1 where there are no more, and for a negative node."""
     above = jnp.asarray(poset.ancestors)[jnp.maximum(node, 0)]
     return jnp.where(node[..., None] >= 0, above, -1)
 
@@ -49,23 +54,23 @@ def contains(span: Array, position: Array) -> Array:
 
 
 class Retrieved(NamedTuple):
-    """int32. ``entity``, ``leaf``, ``times``: (capacity,), of each entity in the order of retrieval: its number, where
-    it sits (-1 in free rows), how often it came; ``position``: (attributes, capacity), the leaf's places in the trees
-    (see ``Tree.spans``; -1 in free rows); ``size``: how many they are; ``spent``: in units of the budget;
-    ``queries``: asked; ``used``: (configurations,), how often each was asked; ``code``: see ``OVERFLOW``."""
+    """``entity``, ``leaf``, ``times``, of each entity in the order of retrieval: its number, where it sits (-1 in free
+    rows), how often it came; ``position``: the leaf's places in the trees (see ``Tree.spans``; -1 in free rows);
+    ``size``: how many they are; ``spent``: in units of the budget; ``queries``: asked; ``used``: how often each was
+    asked; ``code``: see ``OVERFLOW``."""
 
-    entity: Array
-    leaf: Array
-    times: Array
-    position: Array
-    size: Array
-    spent: Array
-    queries: Array
-    used: Array
-    code: Array
+    entity: Int32[Array, " capacity"]
+    leaf: Int32[Array, " capacity"]
+    times: Int32[Array, " capacity"]
+    position: Int32[Array, "attributes capacity"]
+    size: Int32[Array, ""]
+    spent: Int32[Array, ""]
+    queries: Int32[Array, ""]
+    used: Int32[Array, " configurations"]
+    code: Int32[Array, ""]
 
     @classmethod
-    def nothing(cls, view: View, rows: int | None = None) -> "Retrieved":
+    def nothing(cls, view: View, rows: int | None = None) -> Retrieved:
         """Before the first query. ``rows``: for how many entities there is room, if not for all that may come."""
         rows = rows or view.room.entities
         zero, free = jnp.int32(0), jnp.full(rows, -1, jnp.int32)
@@ -73,13 +78,15 @@ class Retrieved(NamedTuple):
         position = jnp.full((np.shape(view.poset.spans)[1], rows), -1, jnp.int32)
         return cls(free, free, jnp.zeros(rows, jnp.int32), position, zero, zero, zero, used, zero)
 
-    def held(self, view: View, node: Array, exclude: Array) -> tuple[Array, Array]:
+    def held(
+        self, view: View, node: Int32[Array, ""], exclude: Int32[Array, " l_max"]
+    ) -> tuple[Bool[Array, ""], Bool[Array, ""]]:
         """Of the entities that a node holds, whether there are any, and whether a list ``exclude`` has them all."""
         here = self.under(view, node)
         return jnp.any(here), jnp.all(~here | jnp.any(self.entity[:, None] == exclude, axis=1))
 
-    def under(self, view: View, node: Array) -> Array:
-        """bool (capacity,): which of them the node holds."""
+    def under(self, view: View, node: Int32[Array, ""]) -> Bool[Array, " capacity"]:
+        """Which of them the node holds."""
         return contains(jnp.asarray(view.poset.spans)[node][:, :, None], self.position)
 
     def answer(self) -> dict[str, Array]:

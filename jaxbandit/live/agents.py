@@ -5,21 +5,22 @@ import io
 import json
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jaxbandit.errors import BadInput
 from jaxbandit.live.session import LEASE, Session
 from jaxbandit.tables import columns
 
+Found = TypeVar("Found")
 Ask = Callable[[dict[str, Any]], str | None]
 """From a question to its answer; None ends the work."""
 
-_MOST_REPLY = 1 << 20
-_WAIT = 0.5
+MOST_REPLY = 1 << 20
+"""Bytes of a service's reply that are read."""
+_WAIT, _TRIES = 0.5, 4
 
 
 def work(session: Session, ask: Ask, agent: str, told: Callable[[dict[str, Any]], None], ahead: int = 0) -> None:
@@ -75,7 +76,7 @@ def command(line: str, timeout: float) -> Ask:
     return ask
 
 
-def service(url: str, timeout: float, tries: int = 4) -> Ask:
+def service(url: str, timeout: float) -> Ask:
     """An agent that is a service: the question is posted to ``url`` as JSON, and the reply is {"answer": ...}. Where it
     does not answer, it is asked again after 1, 2 and 4 seconds.
 
@@ -85,26 +86,37 @@ def service(url: str, timeout: float, tries: int = 4) -> Ask:
     if not url.startswith(("http://", "https://")):
         raise BadInput("--url", url, "http://... or https://...")
 
-    def once(question: dict[str, Any]) -> str:
+    def ask(question: dict[str, Any]) -> str:
         headers = {"Content-Type": "application/json", "Idempotency-Key": str(question["id"])}
         request = urllib.request.Request(url, json.dumps(question).encode(), headers)
-        with urllib.request.urlopen(request, timeout=timeout) as reply:
-            answer = json.loads(reply.read(_MOST_REPLY))["answer"]
-        return answer if isinstance(answer, str) else json.dumps(answer)
 
-    def ask(question: dict[str, Any]) -> str:
-        for number in range(tries):
-            try:
-                return once(question)
-            except (OSError, urllib.error.URLError) as error:
-                why: object = error
-            except (ValueError, KeyError, TypeError):
-                why = 'the reply is not {"answer": ...}'
-            if number + 1 < tries:
-                time.sleep(2**number)
-        raise BadInput("--url", url, f"a service that answers; {tries} tries failed ({why})")
+        def once() -> str:
+            with urllib.request.urlopen(request, timeout=timeout) as reply:
+                answer = json.loads(reply.read(MOST_REPLY))["answer"]
+            return answer if isinstance(answer, str) else json.dumps(answer)
+
+        return patiently("--url", url, 'the reply is not {"answer": ...}', once)
 
     return ask
+
+
+def patiently(field: str, url: str, other: str, call: Callable[[], Found], tries: int = _TRIES) -> Found:
+    """What a service gives, which is asked again after 1, 2 and 4 seconds where it does not answer.
+
+    Raises:
+        BadInput: where it has not answered, or with something else (``other`` says so) each time.
+    """
+    for number in range(tries):
+        try:
+            return call()
+        except OSError as error:  # URLError is one
+            why: object = error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            why = other
+        if number + 1 < tries:
+            time.sleep(2**number)
+    failed = f"; {tries} tries failed" if tries > 1 else ""
+    raise BadInput(field, url, f"a service that answers{failed} ({why})")
 
 
 def sheet(session: Session, count: int, agent: str, lease: float = LEASE) -> str:

@@ -58,9 +58,17 @@ class ArmQuestions:
             raise BadInput("ANSWER", answer, f"a number {span}")
         return value
 
+    def text(self, answer: float) -> str:
+        """The reward."""
+        return f"{answer:g}"
+
     def guess(self, address: Address, answers: Answers) -> float:
         """The lowest reward."""
         return 0 if self._rewards.whole else self._low
+
+    def alike(self, address: Address, one: Any, other: Any) -> bool:
+        """Whether they are equal."""
+        return bool(one == other)
 
     def cost(self, address: Address) -> float:
         """Each pull costs 1."""
@@ -70,11 +78,16 @@ class ArmQuestions:
         """Always."""
         return True
 
-    def _by_row(self, answers: Answers) -> dict[str, Any]:
+    def rewards_by_row(self, answers: Answers) -> dict[int, list[float]]:
+        """The rewards of each arm that has some, by the user's row."""
         rows: dict[int, list[float]] = {}
         for (arm, _), value in answers.items():
             rows.setdefault(int(self.rows[arm]), []).append(value)
-        return {str(row): {"pulls": len(own), "mean": sum(own) / len(own)} for row, own in sorted(rows.items())}
+        return dict(sorted(rows.items()))
+
+    def _by_row(self, answers: Answers) -> dict[str, Any]:
+        rows = self.rewards_by_row(answers)
+        return {str(row): {"pulls": len(own), "mean": sum(own) / len(own)} for row, own in rows.items()}
 
 
 class TopQuestions(ArmQuestions):
@@ -84,13 +97,13 @@ class TopQuestions(ArmQuestions):
 
     def due(self, pull: Pull, answers: Answers) -> list[Address]:
         """All pulls of all arms, in rounds."""
-        arm, first, times = self._asked(pull)
+        arm, first, times = self.asked(pull)
         most = int(times.max(initial=0))
         return [(int(a), int(f) + j) for j in range(most) for a, f, t in zip(arm, first, times, strict=True) if j < t]
 
     def outcome(self, pull: Pull, answers: Answers) -> Outcome:
         """The sums of their rewards."""
-        arm, first, times = self._asked(pull)
+        arm, first, times = self.asked(pull)
         kind = np.int32 if self._rewards.whole else np.float32
         total = np.zeros(arm.shape, kind)
         for place, (a, f, t) in enumerate(zip(arm.tolist(), first.tolist(), times.tolist(), strict=True)):
@@ -98,7 +111,8 @@ class TopQuestions(ArmQuestions):
                 total[place] += kind(answers[a, f + j])
         return Outcome(times, total)  # type: ignore[arg-type]
 
-    def _asked(self, pull: Pull) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def asked(self, pull: Pull) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each entry of a pull: the arm, its pulls before, and how often it is pulled."""
         arm = np.asarray(pull.arm)
         there = (np.arange(arm.size) < pull.used) & (arm >= 0)
         times = np.where(there, np.broadcast_to(pull.times, arm.shape), 0).astype(np.int32)

@@ -8,13 +8,14 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from jaxbandit.errors import BadInput
-from jaxbandit.registry import parse
+from jaxbandit.laws import Beta
+from jaxbandit.registry import Family, parse
 from jaxbandit.study.spec import Configuration, Study, paths
 from jaxbandit.tables import columns, header
 
@@ -45,8 +46,7 @@ class Case:
             wanted = tables or study.policy_tables()
             raise BadInput("--policy", policy, f"one of {', '.join(label for label, _ in wanted)}")
         (label, own), problem = tables[0], dict(study.problem)
-        if study.family.policies[own["kind"]].reference:
-            raise BadInput("--policy", policy, "a policy that does not know the truth: nobody does in a live session")
+        _may_be_live(study.family, own["kind"])
         for name, values in study.sweep.items():
             if name not in given and len(values) > 1:
                 raise BadInput(f"--set {name}", "missing", f"one value, as the study sweeps {name}: {values}")
@@ -63,13 +63,38 @@ class Case:
         table = {"seed": study.seed, "problem": paths("problem", problem, kept), "policy": paths("policy", own, kept)}
         if sum(len(content) for _, content in files.values()) > MOST_BYTES:
             raise BadInput("problem.path", label, f"files of at most {MOST_BYTES >> 20} MiB, which the journal keeps")
-        chosen = _built(table, files)
-        # What is found by tuning is kept, so that no later version tunes otherwise.
-        own = table["policy"]
-        kinds = study.family.policies[own["kind"]].parameters
-        found = {each.name: chosen.params[each.name] for each in kinds if chosen.params.get(each.name) is not None}
-        with_found = {**table, "policy": {**found, **own}}
-        return cls(with_found, files, label, _built(with_found, files))
+        return cls._tuned(table, files, label)
+
+    @classmethod
+    def _tuned(cls, table: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]], label: str = "") -> "Case":
+        """What is found by tuning is kept, so that no later version tunes otherwise. ``label``: made of all parameters
+        where there is none."""
+        own, chosen = table["policy"], _built(table, files)
+        kind = chosen.family.policies[own["kind"]]
+        found = {each.name: chosen.params[each.name] for each in kind.parameters if each.name in chosen.params}
+        with_found = {**table, "policy": {**{name: each for name, each in found.items() if each is not None}, **own}}
+        chosen = _built(with_found, files)
+        return cls(with_found, files, label or chosen.label, chosen)
+
+    def with_policy(self, policy: Mapping[str, Any], sc_pdf: Beta | None = None) -> "Case":
+        """The same problem with another policy (a table of its kind and parameters). ``sc_pdf``: what fits the answers,
+        in place of the study's.
+
+        Raises:
+            BadInput: for one that there is not, and one that knows the truth.
+        """
+        kinds = self.chosen.family.policies
+        if policy["kind"] not in kinds:
+            raise BadInput("--policy", policy["kind"], f"one of {', '.join(kinds)}")
+        _may_be_live(self.chosen.family, policy["kind"])
+        problem = dict(self.table["problem"])
+        if sc_pdf is not None:
+            problem["sc_pdf"] = {"beta": [sc_pdf.alpha, sc_pdf.beta]}
+        return self._tuned({**self.table, "problem": problem, "policy": dict(policy)}, self.files)
+
+    def changed(self, table: Mapping[str, Any], label: str) -> "Case":
+        """The case after a change that a journal has."""
+        return replace(self, table=table, label=label, chosen=_built(table, self.files))
 
     def head(self) -> dict[str, str]:
         """As texts, for a journal."""
@@ -118,6 +143,11 @@ class Case:
                 raise BadInput("problem.path", path, "as it was when the session began (or no such file: it is kept)")
             files[name] = (path, content)
         return cls(table, files, head["label"], _built(table, files))
+
+
+def _may_be_live(family: Family, kind: str) -> None:
+    if family.policies[kind].reference:
+        raise BadInput("--policy", kind, "a policy that does not know the truth: nobody does in a live session")
 
 
 def _read(field: str, path: str) -> bytes:

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 
 from jaxbandit.cleaning.family import Setting
-from jaxbandit.cleaning.problem import Cleaning, Outcome, Pull
+from jaxbandit.cleaning.problem import Cleaning
+from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.errors import BadInput
 from jaxbandit.live.questions import Address, Answers, questions
 from jaxbandit.random.stream import Stream
@@ -111,13 +112,21 @@ class CleaningQuestions:
         found: str = given
         return found
 
+    def text(self, answer: str) -> str:
+        """The value."""
+        return answer
+
     def guess(self, address: Address, answers: Answers) -> str:
-        """Unknown; but a value is ruled out where that is what most answers on this entity did. Else an entity that is
-        worked on to the end would never come to it."""
+        """Unknown; but once a value of the entity was ruled out, another one is. Else an entity that is worked on to
+        the end would never come to it."""
         entity, attempt = address
         left = self.left(entity, answers, attempt)
-        removed = len(self.candidates(entity)) - len(left)
-        return left[-1] if 2 * removed > attempt and len(left) > 1 else self.unknown(entity)
+        return left[-1] if 1 < len(left) < len(self.candidates(entity)) else self.unknown(entity)
+
+    def alike(self, address: Address, one: str, other: str) -> bool:
+        """Whether both rule out a value, or neither."""
+        unknown = self.unknown(address[0])
+        return (one == unknown) == (other == unknown)
 
     def cost(self, address: Address) -> float:
         """Each operation costs 1."""

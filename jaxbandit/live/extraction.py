@@ -33,7 +33,7 @@ class ExtractionQuestions:
         self._names = [self._domain.name(node) for node in range(len(self._domain.values))]
         self._leaves = {self._names[node]: node for node in np.unique(self._domain.leaf).tolist()}
 
-    def _numbers(self, answers: Answers) -> dict[str, int]:
+    def numbers(self, answers: Answers) -> dict[str, int]:
         """The number of each entity, by the queries in order."""
         found: dict[str, int] = {}
         for _, pairs in sorted(answers.items(), key=lambda item: item[0][2]):
@@ -51,7 +51,7 @@ class ExtractionQuestions:
     def outcome(self, pull: Pull, answers: Answers) -> Outcome:
         """The numbers of the entities, and where they sit."""
         entity, leaf = np.full((2, self._view.k_max), -1, np.int32)
-        known = self._numbers({each: pairs for each, pairs in answers.items() if each[2] <= pull.number})
+        known = self.numbers({each: pairs for each, pairs in answers.items() if each[2] <= pull.number})
         for address in self.due(pull, answers):
             for place, (name, node) in enumerate(answers[address]):
                 entity[place], leaf[place] = known[name], node
@@ -61,7 +61,7 @@ class ExtractionQuestions:
         """The node, how many entities are asked for, and which are known."""
         node, configuration, number, exclude = address
         k, _ = self._view.configurations[configuration]
-        names = list(self._numbers(answers))
+        names = list(self.numbers(answers))
         known = [names[each] for each in exclude]
         here = self._names[node] in self._leaves
         form = "NAME; NAME" if here else "NAME @ NODE; NAME @ NODE"
@@ -76,7 +76,7 @@ class ExtractionQuestions:
         """``NAME @ NODE; NAME @ NODE``, a list of {"name", "at"} in JSON, or none."""
         node, configuration, _, exclude = address
         k, _ = self._view.configurations[configuration]
-        names = list(self._numbers(answers))
+        names = list(self.numbers(answers))
         known = {names[each] for each in exclude}
         sits = {name: at for pairs in answers.values() for name, at in pairs}
         found: list[list[Any]] = []
@@ -97,8 +97,16 @@ class ExtractionQuestions:
             raise BadInput("ANSWER", f"{len(found)} entities", f"at most {k}")
         return found
 
+    def text(self, answer: list[list[Any]]) -> str:
+        """The entities, each with its node."""
+        return "; ".join(f"{name} @ {self._names[node]}" for name, node in answer) or _NONE
+
     def guess(self, address: Address, answers: Answers) -> None:
         """Nothing is asked ahead: each query depends on the entities that are known."""
+
+    def alike(self, address: Address, one: Any, other: Any) -> bool:
+        """Whether they are equal."""
+        return bool(one == other)
 
     def cost(self, address: Address) -> float:
         """What the query costs."""
@@ -113,7 +121,7 @@ class ExtractionQuestions:
     def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
         """How many entities were bought, and for what."""
         spent = sum(map(self.cost, answers))
-        return {"entities": len(self._numbers(answers)), "cost": spent, "queries": len(answers)}
+        return {"entities": len(self.numbers(answers)), "cost": spent, "queries": len(answers)}
 
 
 def _pairs(answer: str) -> list[tuple[str, str | None]]:
@@ -121,7 +129,7 @@ def _pairs(answer: str) -> list[tuple[str, str | None]]:
     if text.startswith("["):
         try:
             return [(str(each["name"]).strip(), each.get("at")) for each in json.loads(text)]
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise BadInput("ANSWER", answer, 'JSON as [{"name": "...", "at": "..."}]') from None
     if text == _NONE:
         return []

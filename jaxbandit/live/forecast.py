@@ -2,115 +2,138 @@
 
 The sc-probability of an entity is drawn from what is known of it by then: the sc-pdf, weighted by its record of s
 successes and f failures, p^s (1 - p)^f. The sc-pdf is the study's, until enough answers tell what this agent is like.
+What was answered is not drawn again, and costs nothing where the policy comes to it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.cleaning.problem import HIDDEN, Cleaning, Instance, Outcome, Pull
+from jaxbandit.cleaning.problem import HIDDEN, Cleaning, Instance
+from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.view import View
 from jaxbandit.engine import simulate
+from jaxbandit.fits import fit_beta
 from jaxbandit.grammar import Tree
-from jaxbandit.laws import Beta, fit_beta
+from jaxbandit.laws import Beta, Law
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.play import Play
-from jaxbandit.live.questions import Address
+from jaxbandit.live.questions import Answers
+from jaxbandit.live.rest import Continued, Rest, bought
 from jaxbandit.random import categorical, thresholds
 from jaxbandit.random.race import UNLIMITED, concealed
 from jaxbandit.random.stream import Stream, stream, substream, words
+from jaxbandit.study.spec import Configuration
 
-RUNS, CELLS = 400, 200
+RUNS, FEWEST_RUNS, CELLS = 400, 40, 200
 ENOUGH = 20
-_MOST_ENTITIES = 1 << 20
+MOST_ENTITIES = 1 << 20
+_MOST_WORK = 2e10
 
 
-class Begun(NamedTuple):
-    """The pull that the answers are in the middle of (int32): where it began, and what was answered of it."""
+class Known(NamedTuple):
+    """What was answered, in rows of one entity each, the first of which is that of the entities without answers.
 
-    entity: Array
-    attempt: Array
-    made: Array
-    removed: Array
+    ``row``: int32, by entity, entities beyond it having the first row; ``succeeded``: bool, (rows, the most answers);
+    ``many``: int32, (rows,), how many there are; ``law``: int32, (rows,), which posterior is the entity's.
+    """
+
+    row: Array
+    succeeded: Array
+    many: Array
+    law: Array
+
+    def of(self, entity: Array) -> Array:
+        """The row of an entity."""
+        found: Array = self.row.at[entity].get(mode="fill", fill_value=0)
+        return found
+
+    def taken(self, pull: Pull) -> tuple[Array, Array]:
+        """How many of a pull's operations were answered, and how many of these succeeded (int32 both)."""
+        row, place = self.of(pull.entity), jnp.arange(self.succeeded.shape[1], dtype=jnp.int32)
+        there = (place >= pull.attempt) & (place < self.many[row])
+        hit, miss = there & self.succeeded[row], there & ~self.succeeded[row]
+        won, lost = (jnp.cumsum(each, dtype=jnp.int32) - each for each in (hit, miss))
+        taken = there & (won < pull.successes) & (lost < pull.failures) & (won + lost < pull.cleans)
+        return jnp.sum(taken, dtype=jnp.int32), jnp.sum(taken & hit, dtype=jnp.int32)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Rest:
-    """The problem of the rest of a session. ``records``: int32, by entity, which row of ``posterior`` is its law (the
-    thresholds of the ``CELLS`` cells of [0, 1]); entities beyond it have the first row."""
+class CleaningRest(Rest):
+    """The problem of the rest of a session. ``posterior``: uint32, the laws of ``Known.law`` as thresholds of the
+    ``CELLS`` cells of [0, 1]."""
 
-    problem: Cleaning
     session: Instance
-    begun: Begun
-    records: Array
+    known: Known
     posterior: Array
-
-    @property
-    def budget(self) -> Array:
-        """Of the whole session."""
-        return self.problem.budget
 
     def draw(self, key: Stream) -> Instance:
         """The session's, with outcomes of its own."""
         return self.session._replace(hidden=substream(key, HIDDEN))
 
-    def view(self, key: Stream, instance: Instance) -> View:
-        """The session's."""
-        return self.problem.view(key, instance)
-
     def pull(self, key: Stream, instance: Instance, pull: Pull) -> Outcome:
         """What was answered of it, and the rest drawn."""
-        known = (pull.entity == self.begun.entity) & (pull.attempt == self.begun.attempt)
-        made, removed = (jnp.where(known, part, 0) for part in (self.begun.made, self.begun.removed))
+        made, removed = self.known.taken(pull)
         failures = jnp.where(pull.failures == UNLIMITED, UNLIMITED, pull.failures - (made - removed))
         first, second = words(instance.hidden, pull.entity, 0)
-        record = self.records.at[pull.entity].get(mode="fill", fill_value=0)
-        cell = categorical(second, self.posterior[record])
+        cell = categorical(second, self.posterior[self.known.law[self.known.of(pull.entity)]])
         probability = (cell.astype(jnp.uint32) * 2 + 1) * jnp.uint32(2**31 // CELLS)
         rest = Pull(pull.entity, pull.attempt + made, pull.successes - removed, failures, pull.cleans - made)
         drawn = self.problem.raced(instance, rest, concealed(first, probability))
         return Outcome(drawn.cleans + made, drawn.removed + removed)
 
 
+class Purse(NamedTuple):
+    """The policy's own state, and what was paid and removed since (int32)."""
+
+    inner: Tree
+    paid: Array
+    gained: Array
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Continued:
-    """A policy from a state on."""
+class Paying(Continued):
+    """A policy from a state on, with what money is ``left`` (int32)."""
 
-    policy: Any
-    state: Tree
+    known: Known
+    left: Array
 
-    def init(self, view: View) -> Tree:
+    def init(self, view: View) -> Purse:
         """The state reached."""
-        return self.state
+        return Purse(self.state, jnp.int32(0), jnp.int32(0))
 
-    def ask(self, view: View, state: Tree) -> Pull:
+    def ask(self, view: View, state: Purse) -> Pull:
+        """As the policy does, as far as the money goes."""
+        pull: Pull = self.policy.ask(view, state.inner)
+        made, _ = self.known.taken(pull)
+        return pull._replace(cleans=jnp.minimum(pull.cleans, made + self.left - state.paid))
+
+    def tell(self, view: View, state: Purse, pull: Pull, outcome: Outcome) -> Purse:
         """As the policy does."""
-        return self.policy.ask(view, state)  # type: ignore[no-any-return]
+        made, removed = self.known.taken(pull)
+        inner = self.policy.tell(view, state.inner, pull, outcome)
+        return Purse(inner, state.paid + outcome.cleans - made, state.gained + outcome.removed - removed)
 
-    def tell(self, view: View, state: Tree, pull: Pull, outcome: Outcome) -> Tree:
-        """As the policy does."""
-        return self.policy.tell(view, state, pull, outcome)
+    def done(self, view: View, state: Purse) -> Array:
+        """As the policy does, or once the money is spent."""
+        return self.policy.done(view, state.inner) | (state.paid >= self.left)  # type: ignore[no-any-return]
 
-    def done(self, view: View, state: Tree) -> Array:
-        """As the policy does."""
-        return self.policy.done(view, state)  # type: ignore[no-any-return]
-
-    def answer(self, view: View, state: Tree) -> dict[str, Array]:
-        """As the policy does."""
-        return self.policy.answer(view, state)  # type: ignore[no-any-return]
+    def answer(self, view: View, state: Purse) -> dict[str, Array]:
+        """What was removed from there on."""
+        return {"gained": state.gained}
 
 
-def records_of(asks: CleaningQuestions, told: Mapping[Address, Any]) -> dict[int, tuple[int, int]]:
+def records_of(asks: CleaningQuestions, answers: Answers) -> dict[int, tuple[int, int]]:
     """By entity, how many answers ruled out a value, and how many failed."""
     records: dict[int, tuple[int, int]] = {}
-    for (entity, _), answer in told.items():
+    for (entity, _), answer in answers.items():
         gained, failed = records.get(entity, (0, 0))
         success = answer != asks.unknown(entity)
         records[entity] = gained + success, failed + (not success)
@@ -126,41 +149,68 @@ def fitted(records: Mapping[int, tuple[int, int]]) -> Beta | None:
     return fit_beta(gained, gained + failed)
 
 
-def forecast(asks: CleaningQuestions, play: Play, problem: Any, policy: Any, seed: int) -> dict[str, Any] | None:
+def known(asks: CleaningQuestions, answers: Answers) -> tuple[Known, list[tuple[int, int]]]:
+    """The answers as arrays, and the record that each posterior is of. Sizes are powers of two, as each is compiled
+    for."""
+    records = records_of(asks, answers)
+    kinds: dict[tuple[int, int], int] = {(0, 0): 0}
+    count = np.zeros(_power(len(records) + 1, 256), np.int32)
+    succeeded = np.zeros((count.size, _power(max(map(sum, records.values()), default=1), 32)), bool)
+    law, row = np.zeros_like(count), np.zeros(_power(max(records, default=0) + 1, 1024), np.int32)
+    for place, (entity, record) in enumerate(records.items(), 1):
+        row[entity], count[place], law[place] = place, sum(record), kinds.setdefault(record, len(kinds))
+    for (entity, attempt), answer in answers.items():
+        succeeded[row[entity], attempt] = answer != asks.unknown(entity)
+    return Known(*map(jnp.asarray, (row, succeeded, count, law))), list(kinds)
+
+
+def _power(most: int, least: int) -> int:
+    return max(least, 1 << (most - 1).bit_length())
+
+
+def rest(asks: CleaningQuestions, answers: Answers, problem: Cleaning, law: Law, seed: int) -> CleaningRest:
+    """What is left of a session, in which success has the law ``law``."""
+    there, records = known(asks, answers)
+    middle, prior = (np.arange(CELLS) + 0.5) / CELLS, law.cells(1 / CELLS)
+    gained, failed = np.array(records, np.float64).T[:, :, None]
+    log = gained * np.log(middle) + failed * np.log1p(-middle)
+    weights = np.zeros((_power(len(records), 64), CELLS))
+    weights[:] = prior
+    weights[: len(records)] = prior * np.exp(log - log.max(axis=1, keepdims=True))
+    return CleaningRest(problem, problem.draw(stream(seed, 0)), there, jnp.asarray(thresholds(weights)))
+
+
+def runs_for(play: Play, left: int) -> int:
+    """As many runs as are simulated soon enough: fewer where the policy remembers many entities."""
+    size = sum(leaf.size for leaf in jax.tree.leaves(play.state))
+    return int(np.clip(_MOST_WORK / (size * max(left, 1)), FEWEST_RUNS, RUNS))
+
+
+def gains(problem: CleaningRest, play: Play, policy: Any, left: int, runs: int, seed: int) -> np.ndarray:
+    """What the policy removes from where it stands, with so much money, in each of some runs: float64, (runs,).
+
+    Runs of one number meet the same sc-probabilities whatever the policy, so that policies can be compared in pairs.
+    """
+    if play.over or not left:
+        return np.zeros(runs)
+    continued = Paying(policy, play.state, problem.known, jnp.int32(left))
+    found = simulate(problem, continued, runs=runs, seed=seed, first_run=1, progress=False)
+    return np.asarray(found["gained"][0], np.float64)
+
+
+def forecast(asks: CleaningQuestions, play: Play, chosen: Configuration, left: int, seed: int) -> dict[str, Any]:
     """What the rest of the budget is expected to remove, if the session goes on as it is.
 
     Returns:
         JSON-ready: ``removed``, the mean over ``runs`` simulated runs with its 95 % interval ``ci_low`` to ``ci_high``,
         and ``p5`` and ``p95``, between which 90 % of the runs are; ``law``, the sc-pdf: that of the study, or once it
-        can be told the one that fits the answers. None where too many entities are numbered.
+        can be told the one that fits the answers. Or ``none``: a line that says why there is no forecast.
     """
-    records = records_of(asks, play.told)
+    records = records_of(asks, play.answers)
+    if max(records, default=0) >= MOST_ENTITIES:
+        return {"none": f"entities are numbered above {MOST_ENTITIES:,}"}
     agent = fitted(records)
-    law = agent or asks.setting.sc_pdf
+    problem = rest(asks, play.answers, cast(Cleaning, chosen.problem), agent or asks.setting.sc_pdf, seed)
+    found = gains(problem, play, chosen.policy, left, runs_for(play, left), seed)
     told = "that of the study" if agent is None else f"fitted: beta({agent.alpha:.3g}, {agent.beta:.3g})"
-    if max(records, default=0) >= _MOST_ENTITIES:
-        return None
-    kinds = {(0, 0): 0}
-    row = np.zeros(1 << max(10, max(records, default=0).bit_length()), np.int32)
-    for entity, record in records.items():
-        row[entity] = kinds.setdefault(record, len(kinds))
-    middle = (np.arange(CELLS) + 0.5) / CELLS
-    prior = law.cells(1 / CELLS)
-    gained, failed = np.array(list(kinds), np.float64).T[:, :, None]
-    log = gained * np.log(middle) + failed * np.log1p(-middle)
-    weights = np.zeros((1 << (len(kinds) - 1).bit_length(), CELLS))
-    weights[:] = prior
-    weights[: len(kinds)] = prior * np.exp(log - log.max(axis=1, keepdims=True))
-    key = stream(seed, 0)
-    made, removed, _ = asks.made(play.pull, play.told) if not play.over else (0, 0, True)
-    begun = Begun(*map(jnp.int32, (play.pull.entity, play.pull.attempt, made, removed)))
-    rest = Rest(problem, problem.draw(key), begun, jnp.asarray(row), jnp.asarray(thresholds(weights)))
-    before = int(play.answer()["removed"]) + removed
-    found = simulate(rest, Continued(policy, play.state), runs=RUNS, seed=seed, first_run=1, progress=False)
-    gain = found["removed"][0].astype(np.float64) - before
-    half = 1.96 * gain.std(ddof=1) / RUNS**0.5
-    return {
-        "removed": gain.mean(), "ci_low": gain.mean() - half, "ci_high": gain.mean() + half,
-        "p5": float(np.quantile(gain, 0.05)), "p95": float(np.quantile(gain, 0.95)), "runs": RUNS,
-        "law": told,
-    }  # fmt: skip
+    return {**bought("removed", found), "law": told}

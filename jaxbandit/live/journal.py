@@ -41,6 +41,11 @@ _LEASE = sa.Table(
     sa.Column("agent", sa.Text, nullable=False), sa.Column("until", sa.Float, nullable=False),
 )  # fmt: skip
 
+# Made once: to put a statement together costs more than to run it.
+_NEWS = sa.select(_EVENT).where(_EVENT.c.number > sa.bindparam("last")).order_by(_EVENT.c.number)
+_LEASES, _LEASED = sa.select(_LEASE), sa.insert(_LEASE)
+_RELEASED, _ADDED = sa.delete(_LEASE).where(_LEASE.c.question == sa.bindparam("released")), sa.insert(_EVENT)
+
 
 class Event(NamedTuple):
     """``question``: its number, where the event is about one; ``content``: JSON-ready."""
@@ -137,7 +142,9 @@ class Journal:
         with self._talking(), self._engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(_HEAD).where(_HEAD.c.key == "format").with_for_update())
-            yield Writing(self.place, connection, after, chain)
+            writing = Writing(self.place, connection, after, chain)
+            yield writing
+            writing.flush()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Any]:
@@ -159,11 +166,14 @@ class Journal:
 
 
 class Writing:
-    """What a transaction may do."""
+    """What a transaction may do. What it writes goes to the database at its end, in a few statements."""
 
     def __init__(self, place: str, connection: Any, after: int, chain: str) -> None:
         self._place, self._connection = place, connection
         self._last, self._chain = after, chain
+        self._added: list[dict[str, Any]] = []
+        self._leases: dict[int, Lease] | None = None
+        self._before: dict[int, Lease] = {}
 
     @property
     def connection(self) -> Any:
@@ -176,11 +186,8 @@ class Writing:
         Raises:
             BadInput: where a hash is not right.
         """
-        rows = self._connection.execute(
-            sa.select(_EVENT).where(_EVENT.c.number > self._last).order_by(_EVENT.c.number)
-        ).all()
         found = []
-        for row in rows:
+        for row in self._connection.execute(_NEWS, {"last": self._last}).all():
             own = _chained(self._chain, row.number, row.at, row.kind, row.question, row.content)
             if row.number != self._last + 1 or row.chain != own:
                 raise BadInput("--journal", self._place, f"whole; event {self._last + 1} was changed or lost")
@@ -194,27 +201,43 @@ class Writing:
         text = json.dumps(content, ensure_ascii=False)
         number = self._last + 1
         chain = _chained(self._chain, number, at, kind, question, text)
-        self._connection.execute(
-            sa.insert(_EVENT).values(number=number, at=at, kind=kind, question=question, content=text, chain=chain)
-        )
+        row = {"number": number, "at": at, "kind": kind, "question": question, "content": text, "chain": chain}
+        self._added.append(row)
         self._last, self._chain = number, chain
         return Event(number, at, kind, question, dict(content), chain)
 
     def leases(self) -> dict[int, Lease]:
         """Those that have not expired, by question."""
-        rows = self._connection.execute(sa.select(_LEASE).where(_LEASE.c.until > time.time())).all()
-        return {row.question: Lease(row.agent, row.until) for row in rows}
+        now = time.time()
+        return {number: lease for number, lease in self._all_leases().items() if lease.until > now}
 
     def lease(self, question: int, agent: str, seconds: float) -> Lease:
         """Gives a question to an agent."""
-        self.release(question)
-        lease = Lease(agent, time.time() + seconds)
-        self._connection.execute(sa.insert(_LEASE).values(question=question, agent=agent, until=lease.until))
+        lease = self._all_leases()[question] = Lease(agent, time.time() + seconds)
         return lease
 
     def release(self, question: int) -> None:
         """Ends a question's lease, if there is one."""
-        self._connection.execute(sa.delete(_LEASE).where(_LEASE.c.question == question))
+        self._all_leases().pop(question, None)
+
+    def flush(self) -> None:
+        """Writes what was added, leased and released."""
+        if self._added:
+            self._connection.execute(_ADDED, self._added)
+        now = self._leases or {}
+        if gone := [{"released": each} for each, lease in self._before.items() if now.get(each) != lease]:
+            self._connection.execute(_RELEASED, gone)
+        fresh = [(each, lease) for each, lease in now.items() if self._before.get(each) != lease]
+        if fresh:
+            rows = [{"question": each, "agent": lease.agent, "until": lease.until} for each, lease in fresh]
+            self._connection.execute(_LEASED, rows)
+
+    def _all_leases(self) -> dict[int, Lease]:
+        if self._leases is None:
+            rows = self._connection.execute(_LEASES).all()
+            self._before = {row.question: Lease(row.agent, row.until) for row in rows}
+            self._leases = dict(self._before)
+        return self._leases
 
 
 def _chained(before: str, *parts: Any) -> str:

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ from jax import Array
 from jaxbandit.grammar import Policy, Problem, Tree
 from jaxbandit.live.questions import Address, Questions
 from jaxbandit.random.stream import Stream
+from jaxbandit.xla.options import options_for
 
 
 class Play:
@@ -26,24 +27,34 @@ class Play:
         over: whether it wants no more.
     """
 
-    def __init__(self, problem: Problem, policy: Policy, key: Stream, asks: Questions) -> None:
+    def __init__(
+        self, problem: Problem, policy: Policy, key: Stream, asks: Questions, answers: Mapping[Address, Any]
+    ) -> None:
         self._asks = asks
         leaves, treedef = jax.tree.flatten((problem, policy))
         self._begin = functools.partial(_begin(treedef), leaves, key)
         self._step = functools.partial(_step(treedef), leaves, key)
         self._answer = functools.partial(_answer(treedef), leaves, key)
-        self.restart({})
+        self.restart(answers)
 
     def restart(self, answers: Mapping[Address, Any]) -> None:
         """From the beginning, with other answers."""
         self.answers, self.told = dict(answers), dict[Address, Any]()
         self.steps, self._traces = 0, [b""]
+        self._guesses, self._since = dict[Address, Any](), 1 << 30
         self._take(self._begin())
         self._go_on()
 
     def tell(self, address: Address, value: Any) -> None:
         """An answer more."""
+        self._since += 1
+        guess, later = self._guesses.pop(address, None), list[Address]()
+        if guess is not None and not self._asks.alike(address, guess, value):
+            later = [each for each in self._guesses if not self._asks.ready(each, self.answers)]
         self.answers[address] = value
+        for each in later:
+            if self._asks.ready(each, self.answers):  # but it was foreseen for another answer
+                del self._guesses[each]
         self._fresh.pop(address, None)
         if address in self._waiting:
             self._waiting.remove(address)
@@ -58,14 +69,39 @@ class Play:
         """``wanted`` need not name it any more."""
         self._fresh.pop(address, None)
 
+    def needs(self, address: Address) -> bool:
+        """Whether the present pull waits for its answer."""
+        return address in self._waiting
+
     def wanted(self) -> Iterator[Address]:
         """Questions that the present pull cannot do without and that have no answer, less those that were asked since
         it began."""
         yield from list(self._fresh)
 
-    def ahead(self, most: int) -> Iterator[Address]:
-        """Questions that the policy would ask next if the open ones went as ``Questions.guess`` has it, over at most
-        ``most`` of its pulls. An answer to one of them is told when the policy asks for it, if it ever does."""
+    def foreseen(self, most: int, taken: Container[Address]) -> Iterator[Address]:
+        """Questions that the policy may come to soon, that can be asked now, and that are not ``taken``.
+
+        What was foreseen some answers ago does for a while: it only says which answers may be needed.
+        """
+        if self._since >= most:
+            self._foresee(most)
+        found = False
+        for address in self._askable(taken):
+            found = True
+            yield address
+        if not found and self._since >= max(1, most // 3):
+            self._foresee(most)
+            yield from self._askable(taken)
+
+    def _askable(self, taken: Container[Address]) -> Iterator[Address]:
+        for address in list(self._guesses):
+            if address not in taken and self._asks.ready(address, self.answers):
+                yield address
+
+    def _foresee(self, most: int) -> None:
+        """Goes on for ``most`` pulls in imagination, in which questions without an answer go as ``Questions.guess`` has
+        it. A real answer is told when the policy asks for it, if it ever does."""
+        self._since, self._guesses = 0, {}
         imagined, state, pull, over = dict(self.answers), self._state, self.pull, self.over
         for _ in range(most):
             if over:
@@ -75,10 +111,9 @@ class Play:
                     guess = self._asks.guess(address, imagined)
                     if guess is None:
                         return
-                    imagined[address] = guess
-                    yield address
+                    imagined[address] = self._guesses[address] = guess
             state, pull, over = self._step(state, self._asks.outcome(pull, imagined))
-            pull, over = jax.device_get(pull), bool(over)
+            pull, over = _seen(pull), bool(over)
 
     def answer(self) -> dict[str, np.ndarray]:
         """What the policy answers after the pulls that it was told."""
@@ -92,7 +127,7 @@ class Play:
 
     def _take(self, found: tuple[Tree, Tree, Array]) -> None:
         self._state, pull, over = found
-        self.pull, self.over = jax.device_get(pull), bool(over)
+        self.pull, self.over = _seen(pull), bool(over)
         self._waiting: set[Address] = set()
         self._fresh: dict[Address, None] = {}
 
@@ -112,9 +147,19 @@ class Play:
             self._take(self._step(self._state, outcome))
 
 
+def _seen(pull: Tree) -> Tree:
+    """A pull as arrays of NumPy; ``device_get`` takes four times as long for a few scalars."""
+    return jax.tree.map(np.asarray, pull)
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    """With the engine's options: a step of one run is too short to be divided among threads."""
+    return jax.jit(function, compiler_options=options_for(jax.default_backend()))
+
+
 @functools.cache
 def _begin(treedef: Any) -> Any:
-    @jax.jit
+    @_compiled
     def begin(leaves: list[Any], key: Stream) -> tuple[Tree, Tree, Array]:
         problem, policy = jax.tree.unflatten(treedef, leaves)
         view = problem.view(key, problem.draw(key))
@@ -126,7 +171,7 @@ def _begin(treedef: Any) -> Any:
 
 @functools.cache
 def _step(treedef: Any) -> Any:
-    @jax.jit
+    @_compiled
     def step(leaves: list[Any], key: Stream, state: Tree, outcome: Tree) -> tuple[Tree, Tree, Array]:
         problem, policy = jax.tree.unflatten(treedef, leaves)
         view = problem.view(key, problem.draw(key))
@@ -138,7 +183,7 @@ def _step(treedef: Any) -> Any:
 
 @functools.cache
 def _answer(treedef: Any) -> Any:
-    @jax.jit
+    @_compiled
     def answer(leaves: list[Any], key: Stream, state: Tree) -> dict[str, Array]:
         problem, policy = jax.tree.unflatten(treedef, leaves)
         return policy.answer(problem.view(key, problem.draw(key)), state)  # type: ignore[no-any-return]

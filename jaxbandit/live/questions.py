@@ -43,9 +43,15 @@ class Questions(Protocol):
             BadInput: where it is none that the question allows.
         """
 
+    def text(self, answer: Any) -> str:
+        """An answer that ``parse`` gave, as an agent would write it."""
+
     def guess(self, address: Address, answers: Answers) -> Any:
         """What an open question counts as while questions are asked ahead of its answer: most often a failure. None
         where nothing can be asked ahead."""
+
+    def alike(self, address: Address, one: Any, other: Any) -> bool:
+        """Whether two answers are the same to a policy."""
 
     def cost(self, address: Address) -> float:
         """What an answer costs, in the user's unit."""

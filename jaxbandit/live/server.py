@@ -6,8 +6,9 @@ import json
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import resources
 from typing import Any
 
@@ -27,7 +28,9 @@ MOST_BODY = 1 << 16
 """Bytes of a request."""
 MOST_RATE = 2000
 """Requests a second from one address."""
-_AT_ONCE = 256
+MOST_WAIT = 60.0
+"""Seconds that a request waits for a question."""
+_AT_ONCE, _LOOK = 256, 1.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -36,6 +39,7 @@ _HEADERS = {
 }  # fmt: skip
 
 Call = Callable[[], dict[str, Any]]
+Beside = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class _Desk:
@@ -87,6 +91,47 @@ class _Desk:
                 loop.call_soon_threadsafe(_settle, future, result)
 
 
+class _Line:
+    """Agents that wait for a question. An answer wakes the first of them, and who gets a question wakes the next one,
+    so that an answer does not make all of them look.
+
+    Each looks every ``_LOOK`` seconds too: for leases that ended, and for answers that another process recorded.
+    """
+
+    def __init__(self, desk: _Desk) -> None:
+        self._desk = desk
+        self._waiting: deque[asyncio.Event] = deque()
+
+    def wake(self) -> None:
+        """Lets the first agent look."""
+        if self._waiting:
+            self._waiting.popleft().set()
+
+    async def next(self, ask: Call, wait: float, gone: Callable[[], Awaitable[bool]]) -> dict[str, Any]:
+        """What ``ask`` gives: once it is a question or the end, or after ``wait`` seconds. An agent that is ``gone`` is
+        given no question."""
+        end = time.monotonic() + wait
+        found = await self._desk.call(ask)
+        while not (done := "id" in found or found["over"]) and (left := end - time.monotonic()) > 0:
+            await self._stand(min(left, _LOOK))
+            if await gone():
+                break
+            found = await self._desk.call(ask)
+        if done or wait:
+            self.wake()
+        return found
+
+    async def _stand(self, seconds: float) -> None:
+        """In the line, until it is this one's turn or the time is over."""
+        turn = asyncio.Event()
+        self._waiting.append(turn)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await turn.wait()
+        if not turn.is_set():
+            self._waiting.remove(turn)
+
+
 def _settle(future: "asyncio.Future[Any]", result: Any) -> None:
     if future.cancelled():
         return
@@ -111,19 +156,24 @@ class _Rates:
         return self._seen[address] <= self._most
 
 
-def app(session: Session, token: str = "", lease: float = LEASE, ahead: int = 0, rate: int = MOST_RATE) -> Starlette:
-    """The application: POST /next, /answers and /undo, GET /status and the page at /.
+def app(
+    session: Session, token: str = "", lease: float = LEASE, ahead: int = 0, offers: Beside | None = None,
+    rate: int = MOST_RATE,
+) -> Starlette:  # fmt: skip
+    """The application: POST /next, /answers, /undo and /candidates, GET /status and the page at /.
 
     Args:
         session: whose questions.
         token: what requests have to bring, as ``Authorization: Bearer TOKEN``; "" for none.
         lease: seconds for which a question is an agent's.
         ahead: see ``Session.next``.
+        offers: what a reconciliation service offers beside a question, see ``Offers``.
         rate: requests a second that are taken from one address.
     """
     desk, rates = _Desk(session), _Rates(rate)
+    line = _Line(desk)
 
-    async def guarded(request: Request, handle: Callable[[dict[str, Any]], Call]) -> Response:
+    async def guarded(request: Request, handle: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]) -> Response:
         if not rates.allows(request.client.host if request.client else ""):
             return _refused(429, f"more than {rate} requests a second")
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -138,10 +188,10 @@ def app(session: Session, token: str = "", lease: float = LEASE, ahead: int = 0,
             content = json.loads(body or b"{}")
             if not isinstance(content, dict):
                 raise ValueError
-        except ValueError:
+        except (ValueError, RecursionError):  # the latter for thousands of brackets
             return _refused(400, "body = no JSON object: such as {}")
         try:
-            return JSONResponse(await desk.call(handle(content)), headers=_HEADERS)
+            return JSONResponse(await handle(content), headers=_HEADERS)
         except BadInput as error:
             if error.field == "--journal":
                 return _refused(503, str(error))
@@ -149,25 +199,45 @@ def app(session: Session, token: str = "", lease: float = LEASE, ahead: int = 0,
             return _refused(404 if unknown else 409 if error.field == "ID" else 400, str(error))
 
     async def next_(request: Request) -> Response:
-        return await guarded(request, lambda given: lambda: session.next(
-            _text(given, "agent", ""), lease=lease, ahead=ahead))  # fmt: skip
+        def ask(given: dict[str, Any]) -> Awaitable[dict[str, Any]]:
+            agent, wait = _text(given, "agent", ""), _number(given, "wait", 0)
+            if not 0 <= wait <= MOST_WAIT:
+                raise BadInput("wait", wait, f"seconds from 0 to {MOST_WAIT:g}")
+            more = {} if offers is None else {"offers": True}
+            return line.next(
+                lambda: session.next(agent, lease=lease, ahead=ahead) | more, wait, request.is_disconnected
+            )
+
+        return await guarded(request, ask)
 
     async def answers(request: Request) -> Response:
-        def record(given: dict[str, Any]) -> Call:
+        async def record(given: dict[str, Any]) -> dict[str, Any]:
             answer = given.get("answer")
             text = json.dumps(answer) if isinstance(answer, list | int | float) else _text(given, "answer")
-            number, agent, cost = given.get("id", "missing"), _text(given, "agent", ""), given.get("cost")
-            if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float)):
-                raise BadInput("cost", cost, "a number")
-            return lambda: session.record(number, text, agent, cost)
+            number, agent, cost = given.get("id", "missing"), _text(given, "agent", ""), _number(given, "cost", None)
+            found = await desk.call(lambda: session.record(number, text, agent, cost))
+            line.wake()
+            return found
 
         return await guarded(request, record)
 
     async def undo(request: Request) -> Response:
-        return await guarded(request, lambda given: session.undo)
+        async def take_back(given: dict[str, Any]) -> dict[str, Any]:
+            found = await desk.call(session.undo)
+            line.wake()
+            return found
+
+        return await guarded(request, take_back)
+
+    async def candidates(request: Request) -> Response:
+        async def found(given: dict[str, Any]) -> dict[str, Any]:
+            asked = await desk.call(lambda: session.asked(given.get("id", "missing")))
+            return {"candidates": []} if offers is None else await asyncio.to_thread(offers, asked)
+
+        return await guarded(request, found)
 
     async def status(request: Request) -> Response:
-        return await guarded(request, lambda given: session.status)
+        return await guarded(request, lambda given: desk.call(session.status))
 
     async def page(request: Request) -> Response:
         return HTMLResponse(resources.files(__package__).joinpath("page.html").read_text("utf-8"), headers=_HEADERS)
@@ -184,13 +254,14 @@ def app(session: Session, token: str = "", lease: float = LEASE, ahead: int = 0,
         routes=[
             route("/", page, "GET"), route("/status", status, "GET"), route("/next", next_, "POST"),
             route("/answers", answers, "POST"), route("/undo", undo, "POST"),
+            route("/candidates", candidates, "POST"),
         ], lifespan=lifespan,
     )  # fmt: skip
 
 
 def serve(
     session: Session, host: str = "127.0.0.1", port: int = 8000, token: str = "", lease: float = LEASE, ahead: int = 0,
-    ready: Callable[[str], None] | None = None,
+    offers: Beside | None = None, ready: Callable[[str], None] | None = None,
 ) -> None:  # fmt: skip
     """Serves a session until it is stopped.
 
@@ -200,12 +271,14 @@ def serve(
     if host not in _LOOPBACK and len(token) < 16:
         raise BadInput("--host", host, "127.0.0.1, or a token of at least 16 characters in JAXBANDIT_TOKEN")
     config = uvicorn.Config(
-        app(session, token, lease, ahead), host=host, port=port, log_level="warning", access_log=False,
+        app(session, token, lease, ahead, offers), host=host, port=port, log_level="warning", access_log=False,
         limit_concurrency=1000, timeout_keep_alive=30,
     )  # fmt: skip
     try:
         kind = socket.AF_INET6 if ":" in host else socket.AF_INET
         door = socket.create_server((host, port), family=kind, backlog=2048)
+        # Else the second part of a reply waits 40 ms for the first one to be acknowledged.
+        door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except (OSError, OverflowError) as error:
         raise BadInput("--port", port, f"a port from 0 to 65535 that is free at {host} ({error})") from None
     if ready is not None:
@@ -218,6 +291,13 @@ def _text(given: dict[str, Any], key: str, default: str | None = None) -> str:
     value = given.get(key, default)
     if not isinstance(value, str):
         raise BadInput(key, "missing" if value is None else value, "a text")
+    return value
+
+
+def _number(given: dict[str, Any], key: str, default: Any) -> Any:
+    value = given.get(key, default)
+    if value is not default and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise BadInput(key, value, "a number")
     return value
 
 

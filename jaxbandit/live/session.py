@@ -1,11 +1,11 @@
 """A session: a policy decides what an agent is asked next, and the journal keeps what was asked and answered."""
 
 import json
+import math
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,10 +13,10 @@ from jaxbandit import __version__
 from jaxbandit.errors import BadInput
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
-from jaxbandit.live.forecast import forecast
-from jaxbandit.live.journal import Event, Journal, Lease, Writing
-from jaxbandit.live.play import Play
+from jaxbandit.live.journal import Journal, Lease, Writing
+from jaxbandit.live.ledger import Ledger, Question
 from jaxbandit.live.questions import Address, questions
+from jaxbandit.live.standing import Standing
 from jaxbandit.live.writeback import WriteBack
 from jaxbandit.random.stream import stream
 from jaxbandit.study.spec import Study, load
@@ -25,44 +25,31 @@ LEASE = 3600.0
 """Seconds for which a question is an agent's."""
 
 
-@dataclass
-class _Question:
-    """``asked``: the number of its event. ``state``: open, answered, undone or withdrawn."""
-
-    address: Address
-    asked: int
-    step: int
-    trace: str
-    version: str
-    state: str = "open"
-    answer: Any = None
-    done: int = 0
-
-
-class Session:
+class Session(Standing):
     """A live session: see ``begin`` and ``open``. Several processes may have the same one open, and threads may share
     one object.
 
-    Attributes:
-        case: the problem and the policy.
+    Example:
+        >>> from jaxbandit.live import Session
+        >>> problem = {"kind": "topk/bernoulli", "n": 4, "K": 1, "budget": 12}
+        >>> session = Session.begin({"problem": problem, "policy": [{"kind": "uniform"}]}, "uniform", "arms.db")
+        >>> question = session.next()
+        >>> question["how"], question["left"]
+        ('the reward, 0 or 1', 12.0)
+        >>> session.record(question["id"], "1")["left"]
+        11.0
+        >>> Session.open("arms.db").status()["spent"]
+        1.0
     """
 
     def __init__(self, journal: Journal, case: Case, write_back: str = "") -> None:
-        self.journal, self.case = journal, case
+        self.journal = journal
         self._write_back: WriteBack | None = None
         if write_back:
             with journal.reading() as connection:
                 self._write_back = WriteBack(connection, write_back, case)
-        chosen, key = case.chosen, stream(case.table["seed"], 0)
-        self.asks = questions(chosen.setting, chosen.problem, chosen.policy, key)
-        self.play = Play(chosen.problem, chosen.policy, key, self.asks)
-        self.events: list[Event] = []
-        self._questions: dict[int, _Question] = {}
-        self._open: dict[int, _Question] = {}
-        self._at: dict[Address, int] = {}
-        self._spent = 0.0
-        self._foreseen: list[Address] = []
-        self._seen_at = -1
+        self._ledger = Ledger(case, journal.place)
+        self._nothing = (-1, 0)  # after how many events, and how far ahead, there was nothing to ask
         self._lock, self._current = threading.RLock(), cast(Writing | None, None)
         with self._writing():
             pass  # what is there
@@ -114,24 +101,9 @@ class Session:
         return cls(journal, Case.back(head, own), head["write_back"])
 
     @property
-    def budget(self) -> float:
-        """What all answers together may cost."""
-        return float(self.case.chosen.setting.budget)
-
-    @property
-    def answers(self) -> Mapping[Address, Any]:
-        """By address."""
-        return self.play.answers
-
-    @property
-    def spent(self) -> float:
-        """What the answers cost."""
-        return self._spent
-
-    @property
     def over(self) -> bool:
         """Whether nothing is asked any more, and no question is open."""
-        return not self._open and (self.play.over or next(self._next(0), None) is None)
+        return not self._ledger.open and (self.play.over or next(self._next(0), None) is None)
 
     def next(self, agent: str = "", *, lease: float = LEASE, ahead: int = 0) -> dict[str, Any]:
         """The next question for an agent.
@@ -158,20 +130,33 @@ class Session:
             raise BadInput("ahead", ahead, "a whole number from 0 to 10000")
         with self._writing() as writing:
             held = writing.leases()
-            own = [number for number in self._open if agent and held.get(number, Lease("", 0)).agent == agent]
-            free = [number for number in self._open if number not in held]
+            self._withdraw(writing)
+            own = [number for number in self._ledger.open if agent and held.get(number, Lease("", 0)).agent == agent]
+            free = [number for number in self._ledger.open if number not in held]
             number = next(iter([*own, *free]), None)
             if number is None:
-                address = next(self._next(ahead), None)
+                since = (len(self._ledger.events), ahead)
+                address = None if since == self._nothing else next(self._next(ahead), None)
                 if address is None:
-                    return self._about(None) | {"over": not self._open, "open": len(self._open)}
-                number = len(self._questions) + 1
-                self._take([writing.add("asked", number, {
+                    self._nothing = since
+                    return self._about(None) | {"over": not self._ledger.open, "open": len(self._ledger.open)}
+                number = len(self.questions) + 1
+                self._ledger.take([writing.add("asked", number, {
                     "address": address, "step": self.play.steps, "trace": self.play.trace(self.play.steps),
                     "version": __version__, "about": self.asks.shown(address, self.answers),
                 })])  # fmt: skip
             until = writing.lease(number, agent, lease).until
             return self._about(number) | {"until": until}
+
+    def asked(self, question: int | str) -> dict[str, Any]:
+        """What a question asks, as ``next`` gives it.
+
+        Raises:
+            BadInput: for a question that there is not.
+        """
+        with self._writing():
+            self._found(question)
+            return self._about(int(question))
 
     def record(self, question: int | str, answer: str, agent: str = "", cost: float | None = None) -> dict[str, Any]:
         """Records an answer; the same one again changes nothing.
@@ -189,6 +174,8 @@ class Session:
             BadInput: for a question that there is not, that is answered otherwise or was withdrawn, and an answer that
                 is not allowed. One that comes too late is kept in the journal, and the policy is not told.
         """
+        if cost is not None and not 0 <= cost < math.inf:
+            raise BadInput("cost", cost, "a number, 0 or more")
         late, new = None, False
         with self._writing() as writing:
             asked = self._found(question)
@@ -203,12 +190,12 @@ class Session:
             if asked.state == "answered":
                 if value != asked.answer:
                     late = asked.answer
-                    self._take([writing.add("late", number, content)])
+                    self._ledger.take([writing.add("late", number, content)])
             else:
                 new = True
                 writing.release(number)
                 content |= self._written(writing, asked.address, value)
-                self._take([writing.add("answered", number, content)])
+                self._ledger.take([writing.add("answered", number, content)])
         if late is not None:
             raise BadInput("ID", question, f"a question that is open; this one has the answer {_text(late)}")
         return {"id": number, "answer": value, "recorded": new} | self._money()
@@ -224,18 +211,53 @@ class Session:
             BadInput: where there is no answer.
         """
         with self._writing() as writing:
-            told = {each.done: number for number, each in self._questions.items() if each.state == "answered"}
+            told = {each.done: number for number, each in self.questions.items() if each.state == "answered"}
             if not told:
                 raise BadInput("undo", "no answer", "a session with at least one")
             number = told[max(told)]
-            answer = self._questions[number].answer
-            for each in self._open:
-                writing.release(each)
-            written = self.events[self._questions[number].done - 1].content.get("written")
+            taken = self.questions[number]
+            for each, asked in self._ledger.open.items():
+                if asked.asked > taken.done:
+                    writing.release(each)
+            written = self._ledger.events[taken.done - 1].content.get("written")
             if written and self._write_back is not None:
                 self._write_back.restore(writing.connection, written["column"], written["before"])
-            self._take([writing.add("undone", number, {"answer": answer})])
-        return {"id": number, "answer": answer} | self._money()
+            self._ledger.take([writing.add("undone", number, {"answer": taken.answer})])
+        return {"id": number, "answer": taken.answer} | self._money()
+
+    def change(self, policy: str, **params: Any) -> dict[str, Any]:
+        """Goes on with another policy, or with other parameters of the same one.
+
+        What was answered stays, and is told to the new policy as far as it asks for it: it decides as if it had been
+        there from the start, and what is known by now costs nothing. Open questions stay with the agents that have
+        them; those that nobody has are withdrawn, unless the new policy asks them too.
+
+        Args:
+            policy: its kind.
+            params: its parameters. What is left out is as in a study: tuned where the policy is, and then for the
+                sc-pdf that fits the answers, once that can be told.
+
+        Returns:
+            JSON-ready: ``policy`` and ``was``, their labels; ``unused`` answers, which the new policy has not asked for
+            yet, of ``answers``; ``spent``, ``left``.
+
+        Raises:
+            BadInput: for a policy that there is not or that knows the truth, and for the one that there is.
+        """
+        with self._writing():
+            pass  # what others wrote
+        case = self.case.with_policy({"kind": policy, **params}, self._fitted())
+        with self._writing() as writing:
+            was = self.case.label
+            if case.table["policy"] == self.case.table["policy"]:
+                raise BadInput("--policy", case.label, f"another one than now, or other parameters than {was} has")
+            content = {"table": case.table, "label": case.label, "was": was, "version": __version__}
+            self._ledger.take([writing.add("changed", None, content)])
+            self._withdraw(writing)
+        return {
+            "policy": case.label, "was": was, "answers": len(self.answers),
+            "unused": len(self.answers) - len(self.play.told),
+        } | self._money()  # fmt: skip
 
     def status(self) -> dict[str, Any]:
         """How the session stands.
@@ -249,39 +271,13 @@ class Session:
             pass  # what others wrote
         found = self.asks.found(self.answers, self.play.answer())
         late = Counter(
-            event.content["agent"] or "nobody in particular" for event in self.events if event.kind == "late"
+            event.content["agent"] or "nobody in particular" for event in self._ledger.events if event.kind == "late"
         )
         return {
             "family": self.asks.family, "policy": self.case.label, **found, **self._money(),
-            "answers": len(self.answers), "unused": len(self.answers) - len(self.play.told), "open": len(self._open),
-            "late": late.total(), "over": self.over,
+            "answers": len(self.answers), "unused": len(self.answers) - len(self.play.told),
+            "open": len(self._ledger.open), "late": late.total(), "over": self.over,
         } | ({"contradicted": dict(late)} if late else {})  # fmt: skip
-
-    def forecast(self) -> dict[str, Any] | None:
-        """What the rest of the budget is expected to bring, by simulation from the state that was reached.
-
-        Returns:
-            JSON-ready: see ``live.forecast``; None where the family has no such simulation.
-        """
-        if not isinstance(self.asks, CleaningQuestions):
-            return None
-        chosen = self.case.chosen
-        return forecast(self.asks, self.play, chosen.problem, chosen.policy, self.case.table["seed"])
-
-    def told(self) -> list[dict[str, Any]]:
-        """The answered questions in order: ``id``, what was asked, ``answer``, ``agent``, ``at``."""
-        asked = {event.question: event.content["about"] for event in self.events if event.kind == "asked"}
-        rows = []
-        for event in self.events:
-            number = event.question
-            if event.kind == "answered" and number is not None and self._questions[number].done == event.number:
-                about = {name: value for name, value in asked[number].items() if name not in ("allowed", "how", "why")}
-                rows.append({"id": number, **about, **event.content, "at": event.at})
-        return rows
-
-    def answer_of(self, number: int) -> tuple[Address, Any]:
-        """The address of an answered question, and its answer."""
-        return self._questions[number].address, self._questions[number].answer
 
     def close(self) -> None:
         """Gives the database's connections back."""
@@ -289,20 +285,22 @@ class Session:
 
     def _next(self, ahead: int) -> Iterator[Address]:
         """Questions that can be asked now, within the budget."""
-        left = self.budget - self.spent - sum(self.asks.cost(each.address) for each in self._open.values())
+        ledger, asks, answers = self._ledger, self.asks, self.answers
+        left = self.budget - self.spent - sum(each.cost for each in ledger.open.values())
         for address in self.play.wanted():
-            if address not in self._at and self.asks.cost(address) <= left and self.asks.ready(address, self.answers):
+            if address not in ledger.at and asks.cost(address) <= left and asks.ready(address, answers):
                 yield address
         if ahead:
-            # What was foreseen some steps ago does: it only says which answers may be needed soon.
-            since = self.play.steps - self._seen_at
-            if since > (ahead // 2 if self._foreseen else ahead // 10) or since < 0:
-                self._foreseen, self._seen_at = list(self.play.ahead(ahead)), self.play.steps
-            for address in list(self._foreseen):
-                if address in self._at or address in self.answers:
-                    self._foreseen.remove(address)
-                elif self.asks.cost(address) <= left and self.asks.ready(address, self.answers):
+            for address in self.play.foreseen(ahead, ledger.at):
+                if asks.cost(address) <= left:
                     yield address
+
+    def _withdraw(self, writing: Writing) -> None:
+        """Questions of a policy that was replaced, which nobody is at work on and the new one does not ask."""
+        if any(map(self._ledger.stale, self._ledger.open)):
+            held = writing.leases()
+            for number in [number for number in self._ledger.open if number not in held and self._ledger.stale(number)]:
+                self._ledger.take([writing.add("withdrawn", number, {})])
 
     def _written(self, writing: Writing, address: Address, value: Any) -> dict[str, Any]:
         """Writes back what an answer decides; what the journal keeps of it."""
@@ -316,17 +314,17 @@ class Session:
         before = self._write_back.write(writing.connection, self.asks.name(entity), column, left[0], claimed)
         return {"written": {"column": column, "value": left[0], "before": before}}
 
-    def _found(self, question: int | str) -> _Question:
+    def _found(self, question: int | str) -> Question:
         number = int(question) if str(question).isascii() and str(question).isdigit() else 0
-        if number not in self._questions:
-            last = f"1 to {len(self._questions)}" if self._questions else "`jaxbandit live next` asks the first one"
+        if number not in self.questions:
+            last = f"1 to {len(self.questions)}" if self.questions else "`jaxbandit live next` asks the first one"
             raise BadInput("ID", question, f"a question of this session: {last}")
-        return self._questions[number]
+        return self.questions[number]
 
     def _about(self, number: int | None) -> dict[str, Any]:
         about: dict[str, Any] = {"family": self.asks.family}
         if number is not None:
-            asked = self._questions[number]
+            asked = self.questions[number]
             shown = self.asks.shown(asked.address, self.answers)
             about = {"id": number, **about, **shown, "cost": self.asks.cost(asked.address)}
             if (sources := self.case.sources) and "entity" in shown:
@@ -335,24 +333,21 @@ class Session:
                 }
         return about | self._money()
 
-    def _money(self) -> dict[str, float]:
-        spent = self.spent
-        return {"spent": spent, "left": max(self.budget - spent, 0)}
-
     @contextmanager
     def together(self) -> Iterator[Writing]:
         """Calls in here are one transaction: none of them counts before the end, and it is on disk then."""
         with self._lock:
-            last = self.events[-1] if self.events else None
-            before = len(self.events)
+            last = self._ledger.events[-1] if self._ledger.events else None
+            before = len(self._ledger.events)
             try:
                 with self.journal.writing(last.number if last else 0, last.chain if last else "") as writing:
-                    self._take(writing.news())
-                    before, self._current = len(self.events), writing
+                    self._ledger.take(writing.news())
+                    before, self._current = len(self._ledger.events), writing
                     yield writing
             except BaseException:
-                if len(self.events) > before:  # what is not on disk is not so
-                    self._forget()
+                if len(self._ledger.events) > before:  # what is not on disk is not so
+                    self._ledger.forget()
+                    self._nothing = (-1, 0)
                 raise
             finally:
                 self._current = None
@@ -366,68 +361,6 @@ class Session:
                 return
             with self.together() as writing:
                 yield writing
-
-    def _forget(self) -> None:
-        """As before the first event; the next transaction reads the journal anew."""
-        self.events = []
-        self._questions, self._open, self._at, self._spent, self._foreseen = {}, {}, {}, 0.0, []
-        self._seen_at = -1
-        self.play.restart({})
-
-    def _take(self, events: Sequence[Event]) -> None:
-        """The journal's next events: which questions are open, and what the policy is told."""
-        again = len(events) > 8 or any(event.kind == "undone" for event in events)
-        self.events += events
-        for event in events:
-            number = event.question
-            assert number is not None
-            if event.kind == "asked":
-                address = _address(event.content["address"])
-                content = event.content
-                asked = _Question(address, event.number, content["step"], content["trace"], content["version"])
-                self._questions[number] = self._open[number] = asked
-                self._at[address] = number
-                if not again:
-                    self._check(number, asked)
-                    self.play.asked(address)
-            elif event.kind == "answered":
-                asked = self._questions[number]
-                asked.state, asked.answer, asked.done = "answered", event.content["answer"], event.number
-                del self._open[number]
-                self._spent += self.asks.cost(asked.address)
-                if not again:
-                    self.play.tell(asked.address, asked.answer)
-            elif event.kind == "undone":
-                self._undo(number)
-        if again:
-            live = {number: each for number, each in self._questions.items() if each.state in ("open", "answered")}
-            self.play.restart({each.address: each.answer for each in live.values() if each.state == "answered"})
-            for number, each in live.items():
-                self._check(number, each)
-                self.play.asked(each.address)
-
-    def _undo(self, number: int) -> None:
-        taken = self._questions[number]
-        taken.state, self._foreseen, self._seen_at = "undone", [], -1
-        self._spent -= self.asks.cost(taken.address)
-        del self._at[taken.address]
-        for other, each in list(self._open.items()):
-            if each.asked > taken.done:
-                each.state = "withdrawn"
-                del self._open[other], self._at[each.address]
-
-    def _check(self, number: int, asked: _Question) -> None:
-        """Whether this version decided as the one that asked had."""
-        if asked.step > self.play.steps or self.play.trace(asked.step) != asked.trace:
-            raise BadInput(
-                "--journal", self.journal.place,
-                f"of a version that decides alike: question {number} was asked by {asked.version}, and this one "
-                f"({__version__}) would not have asked it; go on with that version",
-            )  # fmt: skip
-
-
-def _address(value: Any) -> Any:
-    return tuple(map(_address, value)) if isinstance(value, list) else value
 
 
 def _text(answer: Any) -> str:

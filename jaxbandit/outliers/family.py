@@ -160,10 +160,14 @@ PROBLEMS = (
 )  # fmt: skip
 
 
-_DELTA = Parameter("delta", _above(0, 1), "the promise: wrong with at most this probability", 0.1)
-_OWN_K = Parameter("k", _K, "of k-sigma; that of the problem where left out", None)
+# What a rule promises and what it looks for are its user's to say: a search would give them up.
+_DELTA = Parameter("delta", _above(0, 1), "the promise: wrong with at most this probability", 0.1,
+                   search=Range(1e-4, 0.5, log=True), on_request=True)  # fmt: skip
+_OWN_K = Parameter(
+    "k", _K, "of k-sigma; that of the problem where left out", None, search=Range(0.5, 5), on_request=True
+)
 _INTERVAL = Parameter("interval", one_of(*NAMES), "bounded (proved), or for rewards 0 and 1 bernoulli (as printed) or "
-                      "bernoulli-corrected, the default for them", None)  # fmt: skip
+                      "bernoulli-corrected, the default for them", None, on_request=True)  # fmt: skip
 
 
 def _interval(
@@ -244,17 +248,20 @@ POLICIES = (
                (_DELTA, _OWN_K), _nrr),
     PolicyKind(
         "ib", "best arms one by one, by CLUCB, until one is no outlier (Zhuang et al. 2017, section 5.2)",
-        (_DELTA, _OWN_K, Parameter("scale", _above(0, 100), "CLUCB's R, the sub-Gaussian scale of a reward", 0.5)), _ib,
+        (_DELTA, _OWN_K, Parameter("scale", _above(0, 100), "CLUCB's R, the sub-Gaussian scale of a reward", 0.5,
+                                     search=Range(0.05, 5, log=True), on_request=True)), _ib,
     ),
     PolicyKind(
         "gold", "ranks arms by when they come apart from the others (Ban and He 2020, Algorithm 1)",
         (
             _DELTA,
-            Parameter("eps", _EPS, "of (eps, rho)-groups; that of the problem where left out", None),
-            Parameter("rho", _RHO, "of (eps, rho)-groups; that of the problem where left out", None),
+            Parameter("eps", _EPS, "of (eps, rho)-groups; that of the problem where left out", None,
+                      search=Range(0.1, 10, log=True), on_request=True),
+            Parameter("rho", _RHO, "of (eps, rho)-groups; that of the problem where left out", None,
+                      search=Range(0.51, 0.99), on_request=True),
             _INTERVAL,
             Parameter("size", one_of("at-most", "below"), "a community is terminal with at most (1 - rho) n arms, or "
-                      "below that, as printed", "at-most"),
+                      "below that, as printed", "at-most", on_request=True),
             Parameter("at_once", flag, "end as soon as there are enough terminal arms, else with the sweep", False),
         ), _gold,
     ),

@@ -4,10 +4,12 @@ Arms are neighbours until their intervals, b times as wide, first fail to meet. 
 connected component of what is left of the graph, first is small; the time of that is its score.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,9 @@ from jaxbandit.outliers.intervals import Interval
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.outliers.twofold import Twofold, in_float64
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
 
 NEVER = 2**31 - 1
 """The score of an arm that was never terminal."""
@@ -43,32 +48,43 @@ def sizes(n: int, rho: float, terminal: str = "at-most") -> tuple[int, int]:
 
 
 class State(NamedTuple):
-    """``seen``: the record of all pulls; ``arm``: the one that is pulled next (int32); ``members``: the arms of this
-    sweep (bool, (n,)); ``edges``: of the graph (bool, (n, n)); ``scores``: when each arm was terminal first, ``NEVER``
-    before (int32, (n,)); ``ended``: whether there are enough terminal arms (bool)."""
+    """``seen``: the record of all pulls; ``arm``: the one that is pulled next; ``members``: the arms of this sweep;
+    ``edges``: of the graph; ``scores``: when each arm was terminal first, ``NEVER`` before; ``ended``: whether there
+    are enough terminal arms."""
 
     seen: Seen
-    arm: Array
-    members: Array
-    edges: Array
-    scores: Array
-    ended: Array
+    arm: Int32[Array, ""]
+    members: Bool[Array, " arms"]
+    edges: Bool[Array, "arms arms"]
+    scores: Int32[Array, " arms"]
+    ended: Bool[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class GOLD:
-    """GOLD with the intervals ``of`` (see ``intervals.interval``, without k), and ``b``: see ``factor``.
+    """GOLD (Ban and He 2020, Algorithm 1) with the intervals ``of`` (see ``intervals.interval``, without k), and ``b``:
+    see ``factor``.
 
-    ``largest``, ``enough`` (int32): see ``sizes``; ``at_once`` (bool): whether the run ends as soon as there are enough
-    terminal arms, or with the sweep, as the listing does.
+    ``largest``, ``enough``: see ``sizes``; ``at_once``: whether the run ends as soon as there are enough terminal arms,
+    or with the sweep, as the listing does.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import outliers
+        >>> from jaxbandit.outliers.gold import factor, sizes
+        >>> from jaxbandit.outliers.twofold import Twofold
+        >>> most, of = map(jnp.int32, sizes(10, rho=0.8)), outliers.interval("bounded", delta=0.1)
+        >>> rule = outliers.GOLD(of, Twofold.of(factor(1.5)), *most, at_once=jnp.bool_(False))
+        >>> int(rule.enough), rule.init(outliers.View(jnp.int32(1_000), arms=10)).edges.shape
+        (2, (10, 10))
     """
 
     of: Interval
     b: Twofold
-    largest: Array
-    enough: Array
-    at_once: Array
+    largest: Int32[Array, ""]
+    enough: Int32[Array, ""]
+    at_once: Bool[Array, ""]
 
     __repr__ = brief
 
@@ -82,7 +98,7 @@ class GOLD:
         """Lines 6 and 16."""
         return state.seen.next_of(state.arm)
 
-    def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
+    def tell(self, view: View, state: State, pull: Pull, outcome: Int32[Array, ""]) -> State:
         """Lines 18 to 21, and who is next: an arm of this sweep (line 15), or the first one of a new one (line 14).
 
         A score is set once: line 36 as printed would set it anew at each later pull.
@@ -102,15 +118,15 @@ class GOLD:
         return State(seen, following, members, edges, scores, enough & (over | self.at_once))
 
     @in_float64
-    def neighbours(self, seen: Seen, unit: float) -> Array:
-        """Which arms are neighbours (Eq. 2): bool, (n, n)."""
+    def neighbours(self, seen: Seen, unit: float) -> Bool[Array, "arms arms"]:
+        """Which arms are neighbours (Eq. 2)."""
         pulls = jnp.maximum(seen.pulls, 1)
         log_term = self.of.log_term(pulls.shape[0], seen.total)
         y = means_of(pulls, seen.ones, jnp.float64) * unit
         half = self.b.wide() * self.of.radii(pulls, seen.ones, log_term)
         return jnp.abs(y[:, None] - y[None, :]) <= half[:, None] + half[None, :]
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """There are enough terminal arms (line 13), or the budget is spent."""
         return state.ended | (state.seen.total >= view.budget)
 
@@ -120,8 +136,8 @@ class GOLD:
         return answer(state.seen, state.scores != NEVER, state.ended) | {"scores": state.scores}
 
 
-def communities(linked: Array) -> Array:
-    """The lowest arm that each arm is connected with: int32, (n,). ``linked``: bool, (n, n), symmetric."""
+def communities(linked: Bool[Array, "arms arms"]) -> Int32[Array, " arms"]:
+    """The lowest arm that each arm is connected with. ``linked`` is symmetric."""
     n = linked.shape[-1]
 
     def spread(carry: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -7,8 +7,10 @@ fewer pulls is pulled, until the lower bound of the first is not below the upper
 from all pulls made so far, so that one event carries them all.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,25 +22,28 @@ from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.outliers.twofold import Twofold, in_float64
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float64, Int32
+
 
 class State(NamedTuple):
-    """``seen``: the record of all pulls; ``left``: the arms that were not removed (bool, (n,)); ``arm``: the one that
-    is pulled next (int32); ``ended``: whether the arm found is no outlier, or no arm is left (bool)."""
+    """``seen``: the record of all pulls; ``left``: the arms that were not removed; ``arm``: the one that is pulled
+    next; ``ended``: whether the arm found is no outlier, or no arm is left."""
 
     seen: Seen
-    left: Array
-    arm: Array
-    ended: Array
+    left: Bool[Array, " arms"]
+    arm: Int32[Array, ""]
+    ended: Bool[Array, ""]
 
 
 class Move(NamedTuple):
     """What CLUCB does next: which arms are ``left``, the ``arm`` to pull and the ``other`` one of the pair, and whether
     the rule has ``ended``."""
 
-    left: Array
-    arm: Array
-    other: Array
-    ended: Array
+    left: Bool[Array, " arms"]
+    arm: Int32[Array, ""]
+    other: Int32[Array, ""]
+    ended: Bool[Array, ""]
 
 
 @jax.tree_util.register_dataclass
@@ -66,20 +71,20 @@ class IB:
         """The next arm."""
         return state.seen.next_of(state.arm)
 
-    def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
+    def tell(self, view: View, state: State, pull: Pull, outcome: Int32[Array, ""]) -> State:
         """Each arm once at first; then what CLUCB wants."""
         seen = state.seen.after(pull, outcome)
         move, opening = self.move(seen, state.left, view.unit), seen.total < view.arms
         left, ended = jnp.where(opening, state.left, move.left), move.ended & ~opening
         return State(seen, left, jnp.where(opening, pull.arm + 1, move.arm), ended)
 
-    def log_term(self, n: int, total: Array) -> Array:
+    def log_term(self, n: int, total: Int32[Array, ""]) -> Float64[Array, ""]:
         """2 ln(4 n T^3 / delta) after ``total`` pulls: float64, for use ``in_float64``."""
         t = total.astype(jnp.float64)
         return 2 * jnp.log(4 * n * t**3 / self.of.delta.wide())
 
     @in_float64
-    def move(self, seen: Seen, left: Array, unit: float) -> Move:
+    def move(self, seen: Seen, left: Bool[Array, " arms"], unit: float) -> Move:
         """What to do when each arm was pulled; searches that are over without a further pull included."""
         n, pulls = seen.pulls.shape[0], jnp.maximum(seen.pulls, 1)
         arms = jnp.arange(n, dtype=jnp.int32)
@@ -107,7 +112,7 @@ class IB:
         start = Move(left, jnp.int32(0), jnp.int32(1), jnp.bool_(False)), jnp.bool_(True)
         return lax.while_loop(lambda carry: carry[1], search, start)[0]
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """The best arm left is no outlier, or none is left, or the budget is spent."""
         return state.ended | (state.seen.total >= view.budget)
 

@@ -5,10 +5,12 @@ k-sigma rules and n for GOLD. What they need of it is one number, the *log term*
 for Bernoulli ones. The formulas below compute in the type of the log term that they get: a rule decides in float64.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,9 @@ from jax.scipy.special import ndtri
 from jaxbandit.errors import BadInput
 from jaxbandit.outliers.record import Seen, all_equal, means_of
 from jaxbandit.outliers.twofold import Twofold, in_float64
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Float64, Int32
 
 NAMES = ("bounded", "bernoulli", "bernoulli-corrected")
 """Hoeffding and McDiarmid, the only one with a proof; as printed for Bernoulli rewards; and that with the normal
@@ -47,23 +52,32 @@ def width_of_threshold(n: int, k: Any, delta: Any, of: Any = math) -> Any:
 
 
 class Estimates(NamedTuple):
-    """What is estimated from the pulls so far: ``means`` of shape (n,), their population standard deviation ``sigma``,
-    ``radii`` of shape (n,) and the largest one of a threshold, ``theta_radius``. ``overlap``, (n,): how far an arm's
-    interval reaches into that of the threshold; it is active where that is above 0. ``excess``, (n,): how far its mean
-    is beyond the threshold; it is an estimated outlier where that is above 0."""
+    """What is estimated from the pulls so far: ``means``, their population standard deviation ``sigma``, ``radii`` and
+    the largest one of a threshold, ``theta_radius``. ``overlap``: how far an arm's interval reaches into that of the
+    threshold; it is active where that is above 0. ``excess``: how far its mean is beyond the threshold; it is an
+    estimated outlier where that is above 0."""
 
-    means: Array
-    sigma: Array
-    radii: Array
-    theta_radius: Array
-    overlap: Array
-    excess: Array
+    means: Float[Array, " arms"]
+    sigma: Float[Array, ""]
+    radii: Float[Array, " arms"]
+    theta_radius: Float[Array, ""]
+    overlap: Float[Array, " arms"]
+    excess: Float[Array, " arms"]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Interval:
-    """How sure a rule is to be, and of what. Made by ``interval``, which says what each means."""
+    """How sure a rule is to be, and of what. Made by ``interval``, which says what each means. The words are static.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import outliers
+        >>> of = outliers.interval("bounded", delta=0.1, k=1.0)
+        >>> pulls, ones = jnp.array([50, 50, 200]), jnp.array([10, 40, 100])
+        >>> [f"{radius:.3f}" for radius in of.radii(pulls, ones, jnp.float32(8))]  # of four times the pulls, half
+        ['0.283', '0.283', '0.141']
+    """
 
     delta: Twofold
     k: Twofold | None
@@ -71,7 +85,7 @@ class Interval:
     sides: str = field(default="above", metadata={"static": True})
     rule: str = field(default="k-sigma", metadata={"static": True})
 
-    def log_term(self, n: int, total: Array) -> Array:
+    def log_term(self, n: int, total: Int32[Array, ""]) -> Float64[Array, ""]:
         """log(1/delta') for bounded rewards, or z^2, after ``total`` pulls of ``n`` arms: float64, ``in_float64``.
 
         As printed, z is erf^-1(1 - delta'/2) in Zhuang et al., erf^-1(1 - delta') in Ban and He. Two thresholds share
@@ -86,7 +100,9 @@ class Interval:
             return ndtri(jnp.minimum(level / (2 if self.k is None else 4), 0.5)) ** 2 / 2
         return ndtri(jnp.minimum(level / 2, 0.5)) ** 2
 
-    def radii(self, pulls: Array, ones: Array, log_term: Array) -> Array:
+    def radii(
+        self, pulls: Int32[Array, " arms"], ones: Int32[Array, " arms"], log_term: Float[Array, ""]
+    ) -> Float[Array, " arms"]:
         """beta_i of arms that were pulled at least once: of their shape."""
         m = pulls.astype(log_term.dtype)
         if self.name == "bounded":
@@ -94,7 +110,7 @@ class Interval:
         s, half, weight = ones.astype(log_term.dtype), log_term * 0.5, m + log_term
         return _sqrt(log_term * ((s + half) * (m - s + half) / (weight * weight)) / m)
 
-    def estimates(self, seen: Seen, log_term: Array, unit: float = 1.0) -> Estimates:
+    def estimates(self, seen: Seen, log_term: Float[Array, ""], unit: float = 1.0) -> Estimates:
         """Means, thresholds and intervals when each arm was pulled, rewards being in units of ``unit``.
 
         Where all means are equal, sigma is exactly 0, and for Bernoulli rewards the threshold's radius is 0 in place of
@@ -130,13 +146,13 @@ class Interval:
         return (1, -1) if self.sides == "both" else (1,)
 
     @in_float64
-    def active(self, seen: Seen, unit: float) -> Array:
-        """Which arms are active (Eq. 2): bool, (n,)."""
+    def active(self, seen: Seen, unit: float) -> Bool[Array, " arms"]:
+        """Which arms are active (Eq. 2)."""
         return self.estimates(seen, self.log_term(seen.pulls.shape[-1], seen.total), unit).overlap > 0
 
     @in_float64
-    def outliers(self, seen: Seen, unit: float) -> Array:
-        """The estimated outliers (Eq. 3): bool, (n,). None where all means are equal."""
+    def outliers(self, seen: Seen, unit: float) -> Bool[Array, " arms"]:
+        """The estimated outliers (Eq. 3). None where all means are equal."""
         at = self.estimates(seen, jnp.float64(1), unit)  # a mean is above a threshold whatever their radii
         return (at.excess > _TIE) & (at.sigma > 0)
 
@@ -177,7 +193,7 @@ def _median(x: Array) -> Array:
     return (ordered[(n - 1) // 2] + ordered[n // 2]) * 0.5
 
 
-def mean(x: Array) -> Array:
+def mean(x: Float[Array, "... arms"]) -> Float[Array, " ..."]:
     """Of numbers from -1 to 1 along the last axis: as float32 by whole numbers, whose sum has no rounding."""
     n = x.shape[-1]
     if x.dtype == jnp.float64:

@@ -2,10 +2,12 @@
 5.2: all arms in turn, until the estimated set was the same after each of the last 1/delta pulls.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,9 @@ from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.rr import next_arm
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
+
 
 def patience(delta: float) -> int:
     """1/delta as a number of pulls: the smallest that is at least that, delta being the decimal that prints it."""
@@ -24,20 +29,20 @@ def patience(delta: float) -> int:
 
 
 class State(NamedTuple):
-    """``seen``: the record of all pulls; ``arm``: the one that is pulled next (int32); ``found``: the estimated set
-    (bool, (n,)); ``same``: pulls since it changed (int32)."""
+    """``seen``: the record of all pulls; ``arm``: the one that is pulled next; ``found``: the estimated set; ``same``:
+    pulls since it changed."""
 
     seen: Seen
-    arm: Array
-    found: Array
-    same: Array
+    arm: Int32[Array, ""]
+    found: Bool[Array, " arms"]
+    same: Int32[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NRR:
     """NRR with the threshold ``of`` (see ``intervals.interval``, whose intervals it does not need), which ends after
-    ``need`` pulls without a change (int32): see ``patience``.
+    ``need`` pulls without a change: see ``patience``.
 
     Example:
         >>> from jaxbandit import outliers
@@ -46,7 +51,7 @@ class NRR:
     """
 
     of: Interval
-    need: Array
+    need: Int32[Array, ""]
 
     __repr__ = brief
 
@@ -58,14 +63,14 @@ class NRR:
         """The next arm."""
         return state.seen.next_of(state.arm)
 
-    def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
+    def tell(self, view: View, state: State, pull: Pull, outcome: Int32[Array, ""]) -> State:
         """Looks whether the set has changed; it exists once each arm was pulled."""
         seen = state.seen.after(pull, outcome)
         found = self.of.outliers(seen, view.unit)
         changed = (seen.total <= view.arms) | jnp.any(found != state.found)
         return State(seen, next_arm(seen, pull.arm), found, jnp.where(changed, 0, state.same + 1))
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """The set has not changed for long enough, or the budget is spent."""
         return (state.same >= self.need) | (state.seen.total >= view.budget)
 

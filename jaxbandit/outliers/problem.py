@@ -1,7 +1,9 @@
 """Outlier arms as rules meet them: pulls, what a rule may know, and the problem, which alone knows the truth."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,9 @@ from jaxbandit.random import Stream, substream, uniform, words
 from jaxbandit.random.trials import UNITS
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.fence import computed_once
+
+if TYPE_CHECKING:
+    from jaxtyping import Float32, Int32, UInt32
 
 OUTCOME, COIN = 1, OUTLYING + 1
 """What words are for: rewards, and how they are rounded."""
@@ -34,54 +39,75 @@ ZERO_ONE = Bernoulli()
 
 
 class Pull(NamedTuple):
-    """A pull of ``arm``, after ``attempt`` others of it (int32 scalars). The outcome is its reward in units: int32."""
+    """A pull of ``arm``, after ``attempt`` others of it. The outcome is its reward in units (int32).
 
-    arm: Array
-    attempt: Array
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import outliers
+        >>> rule = outliers.RR(outliers.interval("bounded", delta=0.1, k=1.5))
+        >>> view = outliers.View(budget=jnp.int32(100), arms=3)
+        >>> rule.ask(view, rule.init(view))
+        Pull(arm=Array(0, dtype=int32), attempt=Array(0, dtype=int32))
+    """
+
+    arm: Int32[Array, ""]
+    attempt: Int32[Array, ""]
 
 
 class Sums(NamedTuple):
-    """Many pulls, of which the sum of each arm's rewards is wanted: int32, shape (n,). ``counts``: pulls of each arm, 0
-    to ``MOST``; ``attempts``: pulls of it before. int32, shape (n,)."""
+    """Many pulls, of which the sum of each arm's rewards is wanted (int32, shape (n,)). ``counts``: pulls of each arm,
+    0 to ``MOST``; ``attempts``: pulls of it before."""
 
-    counts: Array
-    attempts: Array
+    counts: Int32[Array, " arms"]
+    attempts: Int32[Array, " arms"]
 
 
 class Once(NamedTuple):
     """As ``Sums``, no arm being pulled twice: one word decides a reward, on tape or not."""
 
-    counts: Array
-    attempts: Array
+    counts: Int32[Array, " arms"]
+    attempts: Int32[Array, " arms"]
 
 
 class Singles(NamedTuple):
     """Pulls whose rewards of 0 and 1 are looked at one by one: as ``Sums``, and fewer may be used than were drawn.
-    Reward j of the outcome is bit j of the arm's word: uint32, shape (n,)."""
+    Reward j of the outcome is bit j of the arm's word (uint32, shape (n,))."""
 
-    counts: Array
-    attempts: Array
+    counts: Int32[Array, " arms"]
+    attempts: Int32[Array, " arms"]
 
 
 class Chosen(NamedTuple):
     """Pulls of a few arms, whose rewards are looked at one by one. ``arms``: which, -1 for none; ``attempts``: pulls of
-    each before; ``many``: the most pulls of each that may be used. int32 scalars; the outcome has a uint32 for each
-    arm, as that of ``Singles``."""
+    each before; ``many``: the most pulls of each that may be used. The outcome has a uint32 for each arm, as that of
+    ``Singles``."""
 
-    arms: tuple[Array, ...]
-    attempts: tuple[Array, ...]
-    many: tuple[Array, ...]
+    arms: tuple[Int32[Array, ""], ...]
+    attempts: tuple[Int32[Array, ""], ...]
+    many: tuple[Int32[Array, ""], ...]
 
 
 @dataclass(frozen=True)
 class View:
     """What a rule knows before the first pull.
 
-    ``budget``: the pulls that it may make, at least one of each arm (int32); ``arms``: how many there are; ``unit``:
-    the part of the scale of rewards that they are counted in, 1 where they are 0 or 1.
+    ``budget``: the pulls that it may make, at least one of each arm; ``arms``: how many there are; ``unit``: the part
+    of the scale of rewards that they are counted in, 1 where they are 0 or 1.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import outliers
+        >>> view = outliers.View(budget=jnp.int32(3), arms=3)
+        >>> rule = outliers.RR(outliers.interval("bounded", delta=0.1, k=1.5))
+        >>> state = rule.init(view)
+        >>> for reward in (0, 1, 0):
+        ...     state = rule.tell(view, state, rule.ask(view, state), jnp.int32(reward))
+        ...
+        >>> bool(rule.done(view, state)), state.seen.ones.tolist()  # the budget is spent
+        (True, [0, 1, 0])
     """
 
-    budget: Array
+    budget: Int32[Array, ""]
     arms: int
     unit: float = 1.0
 
@@ -94,8 +120,10 @@ class Instance(NamedTuple):
 
 
 @computed_once
-def few(word: Array, p: Array, count: Array) -> Array:
-    """Successes in ``count`` trials (int32, 0 to ``MOST``) that succeed with probability ``p`` (float32), by inversion.
+def few(
+    word: UInt32[Array, "*arms"], p: Float32[Array, "*arms"], count: Int32[Array, "*arms"]
+) -> Int32[Array, "*arms"]:
+    """Successes in ``count`` trials (0 to ``MOST``) that succeed with probability ``p``, by inversion.
 
     The probability of each number follows from the one before by sums and products, added as integers in units of
     2^-30; what rounding leaves over goes to the mode.
@@ -126,13 +154,22 @@ def _once(high: Array, low: Array, mean: Array, arm: Array, attempt: Array) -> A
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class OutlierArms:
-    """Arms from a ``source``, some of which are outliers. ``budget``: the pulls that a rule may make (int32).
+    """Arms from a ``source``, some of which are outliers. ``budget``: the pulls that a rule may make.
 
     ``on_tape`` (static): each reward has a random word of its own, so that the size of a pull changes nothing.
     ``show_arms`` (static): ``score`` gives what the rule answered of each arm too.
+
+    Example:
+        >>> import jaxbandit
+        >>> from jaxbandit import random
+        >>> problem = {"kind": "outliers/bernoulli", "means": {"list": [0.2, 0.3, 0.2, 0.9]}, "k": 1.2, "budget": 500}
+        >>> (each,) = jaxbandit.Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "rr"}]}).configurations()
+        >>> instance = each.problem.draw(random.stream(0, 0))
+        >>> instance.arms.rows.tolist(), instance.arms.levels.tolist()  # of the arms of this run
+        ([3, 2, 1, 0], [1, 0, 0, 0])
     """
 
-    budget: Array
+    budget: Int32[Array, ""]
     source: Source
     rewards: Rewards = ZERO_ONE
     on_tape: bool = field(metadata={"static": True}, default=False)

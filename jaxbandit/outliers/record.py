@@ -1,6 +1,8 @@
 """What a rule has seen of the arms in a run, and what it answers."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -8,55 +10,65 @@ from jax import Array
 from jaxbandit.outliers.problem import Pull
 from jaxbandit.random.draws import wide_product
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int32
+
 DECIDED, CAPPED, FLAT = range(1, 4)
 """Result codes: the rule's own end; the budget's, with the set estimated by then; the budget's, all means
 being equal."""
 
 
 class Seen(NamedTuple):
-    """The record of a run. ``pulls``, ``ones``: pulls of each arm and the sum of its rewards in units, shape (n,);
-    ``total``: all pulls. int32."""
+    """The record of a run. ``pulls``, ``ones``: pulls of each arm and the sum of its rewards in units; ``total``: all
+    pulls."""
 
-    pulls: Array
-    ones: Array
-    total: Array
+    pulls: Int32[Array, " arms"]
+    ones: Int32[Array, " arms"]
+    total: Int32[Array, ""]
 
     @classmethod
-    def nothing(cls, n: int) -> "Seen":
+    def nothing(cls, n: int) -> Seen:
         """Before the first pull."""
         return cls(jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.int32), jnp.int32(0))
 
-    def add(self, count: Array, ones: Array) -> "Seen":
+    def add(self, count: Int32[Array, " arms"], ones: Int32[Array, " arms"]) -> Seen:
         """After ``count`` pulls of each arm, whose rewards add up to ``ones``."""
         return Seen(self.pulls + count, self.ones + ones, self.total + jnp.sum(count, dtype=jnp.int32))
 
-    def after(self, pull: Pull, reward: Array) -> "Seen":
+    def after(self, pull: Pull, reward: Int32[Array, ""]) -> Seen:
         """After one pull."""
         return Seen(self.pulls.at[pull.arm].add(1), self.ones.at[pull.arm].add(reward), self.total + 1)
 
-    def next_of(self, arm: Array) -> Pull:
+    def next_of(self, arm: Int32[Array, ""]) -> Pull:
         """The next pull of an arm."""
         return Pull(arm, self.pulls[arm])
 
 
-def means_of(pulls: Array, ones: Array, dtype: Any = jnp.float32) -> Array:
+def means_of(
+    pulls: Int32[Array, "*arms"], ones: Int32[Array, "*arms"], dtype: Any = jnp.float32
+) -> Float[Array, "*arms"]:
     """The empirical means, in units, of arms that were pulled at least once."""
     return ones.astype(dtype) / pulls.astype(dtype)
 
 
-def equal_means(pulls: Array, ones: Array, other_pulls: Array, other_ones: Array) -> Array:
+def equal_means(
+    pulls: Int32[Array, " ..."],
+    ones: Int32[Array, " ..."],
+    other_pulls: Int32[Array, " ..."],
+    other_ones: Int32[Array, " ..."],
+) -> Bool[Array, " ..."]:
     """Whether empirical means are equal, decided on integers: s_i m_j = s_j m_i, in 64 bits. Broadcasts."""
     m, s, n, t = (x.astype(jnp.uint32) for x in jnp.broadcast_arrays(pulls, ones, other_pulls, other_ones))
     left, right = wide_product(s, n), wide_product(t, m)
     return (left[0] == right[0]) & (left[1] == right[1])
 
 
-def all_equal(pulls: Array, ones: Array) -> Array:
+def all_equal(pulls: Int32[Array, "... arms"], ones: Int32[Array, "... arms"]) -> Bool[Array, " ..."]:
     """Whether all empirical means are equal."""
     return jnp.all(equal_means(pulls, ones, pulls[..., :1], ones[..., :1]), axis=-1)
 
 
-def answer(seen: Seen, outliers: Array, decided: Array) -> dict[str, Array]:
+def answer(seen: Seen, outliers: Bool[Array, " arms"], decided: Bool[Array, ""]) -> dict[str, Array]:
     """What every rule answers: ``outliers`` (bool, (n,)), ``arm_pulls`` (int32, (n,)), and the result ``code``."""
     stuck = jnp.where(all_equal(jnp.maximum(seen.pulls, 1), seen.ones), FLAT, CAPPED)
     code = jnp.where(decided, DECIDED, stuck).astype(jnp.int32)

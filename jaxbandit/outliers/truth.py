@@ -7,10 +7,12 @@ that are drawn afresh are judged in the lane.
 Units of 2^-24, as in ``jaxbandit.arms``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,24 +20,28 @@ import numpy as np
 from jax import Array
 
 from jaxbandit.arms.problem import MEAN, ORDER, Drawn, Given
-from jaxbandit.laws import Normal, Quantiles
+from jaxbandit.laws import Normal
 from jaxbandit.outliers.definitions import Sizes, k_sigma_outliers, outlier_groups, robust_outliers
 from jaxbandit.outliers.twofold import Twofold, in_float64
 from jaxbandit.random import permuted, words
 from jaxbandit.random.draws import wide_product
+from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.stream import Stream, stream, substream
 from jaxbandit.random.trials import UNITS
+
+if TYPE_CHECKING:
+    from jaxtyping import Float32, Int32
 
 OUTLYING = ORDER + 8
 """What the words are for that choose which arms are outliers: ``arms.problem`` uses none so high."""
 
 
 class Arms(NamedTuple):
-    """The arms of a run: ``means`` in units, ``levels``, and the user's ``rows``. int32, shape (n,)."""
+    """The arms of a run: ``means`` in units, ``levels``, and the user's ``rows``."""
 
-    means: Array
-    levels: Array
-    rows: Array
+    means: Int32[Array, " arms"]
+    levels: Int32[Array, " arms"]
+    rows: Int32[Array, " arms"]
 
 
 class Source(Protocol):
@@ -89,10 +95,10 @@ class Definition:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Labelled:
-    """Arms that are the same in each run. ``levels``: int32, shape (n,), by row."""
+    """Arms that are the same in each run. ``levels``: by row."""
 
     given: Given
-    levels: Array
+    levels: Int32[Array, " arms"]
 
     @property
     def arms(self) -> int:
@@ -158,18 +164,18 @@ def _twice_median(values: Array) -> Array:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Mixture:
-    """Means for k-sigma: most arms normal(0.3, 0.075), and ``outlying`` of them (int32) uniform on [0.8, 1].
+    """Means for k-sigma: most arms normal(0.3, 0.075), and ``outlying`` of them uniform on [0.8, 1].
 
     Zhuang et al. do not say how theirs are drawn. Which arms are outliers is for the definition to say: one of
     [0.8, 1] may be below the threshold.
     """
 
     quantiles: Quantiles
-    outlying: Array
+    outlying: Int32[Array, ""]
     arms: int = field(metadata={"static": True})
 
     @classmethod
-    def of(cls, arms: int, outlying: int) -> "Mixture":
+    def of(cls, arms: int, outlying: int) -> Mixture:
         """``arms`` of which ``outlying`` are far out."""
         return cls(Normal(0.3, variance=0.075**2).quantiles(), jnp.int32(outlying), arms)
 
@@ -196,12 +202,12 @@ class Injected:
     the ``outlying`` arms lie as densely as the normal ones do, just farther than (1 + eps) times the widest gap between
     neighbours on either side. Then all is scaled to [0, 1]: the printed normal arms on [0, 1] leave no room above.
 
-    ``reach``: 1.01 (1 + eps) (float32); ``below``, ``outlying``: int32; ``arms``: static.
+    ``reach``: 1.01 (1 + eps); ``arms``: static.
     """
 
-    reach: Array
-    below: Array
-    outlying: Array
+    reach: Float32[Array, ""]
+    below: Int32[Array, ""]
+    outlying: Int32[Array, ""]
     arms: int = field(metadata={"static": True})
 
     def case(self, number: int) -> Labelled:

@@ -5,15 +5,20 @@ context for it, as no global flag is changed. Their margins are 10^-14 and less,
 decides nothing.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+
+if TYPE_CHECKING:
+    from jaxtyping import Float32, Float64
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,13 +38,13 @@ def in_float64(function: Callable[P, R]) -> Callable[P, R]:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Twofold:
-    """``hi`` + ``lo``: float32 arrays of one shape, |lo| at most half a unit in the last place of hi."""
+    """``hi`` + ``lo``, |lo| at most half a unit in the last place of hi."""
 
-    hi: Array
-    lo: Array
+    hi: Float32[Array, "*numbers"]
+    lo: Float32[Array, "*numbers"]
 
     @classmethod
-    def of(cls, value: float | np.ndarray) -> "Twofold":
+    def of(cls, value: float | np.ndarray) -> Twofold:
         """From float64 on the host."""
         hi = np.asarray(value, np.float64).astype(np.float32)
         lo = (np.asarray(value, np.float64) - hi.astype(np.float64)).astype(np.float32)
@@ -53,6 +58,6 @@ class Twofold:
         """The number as float32 or, ``in_float64``, as float64."""
         return self.wide() if dtype == jnp.float64 else jnp.asarray(self.hi)
 
-    def wide(self) -> Array:
+    def wide(self) -> Float64[Array, "*numbers"]:
         """The number to 48 bits: float64, for use ``in_float64``."""
         return jnp.asarray(self.hi).astype(jnp.float64) + jnp.asarray(self.lo).astype(jnp.float64)

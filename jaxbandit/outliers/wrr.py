@@ -5,10 +5,12 @@ All arms in turn, an active one again and again until it has rho pulls for each 
 more.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,9 @@ from jaxbandit.outliers.intervals import Interval, width_of_threshold
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.rr import next_arm
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
 
 
 def rho_star(n: int, k: float, delta: float) -> float:
@@ -35,14 +40,14 @@ def rho_star(n: int, k: float, delta: float) -> float:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Share:
-    """rho = ``units`` + ``part`` / ``parts``, an exact ratio (int32 each, ``parts`` below 2^24)."""
+    """rho = ``units`` + ``part`` / ``parts``, an exact ratio (``parts`` below 2^24)."""
 
-    units: Array
-    part: Array
-    parts: Array
+    units: Int32[Array, ""]
+    part: Int32[Array, ""]
+    parts: Int32[Array, ""]
 
     @classmethod
-    def of(cls, rho: float) -> "Share":
+    def of(cls, rho: float) -> Share:
         """A float stands for the decimal that prints it, to the nearest ratio of whole numbers below 2^24."""
         ratio = Fraction(repr(float(rho))).limit_denominator(2**24 - 1)
         units = ratio.numerator // ratio.denominator
@@ -50,30 +55,30 @@ class Share:
 
 
 class Counter(NamedTuple):
-    """c_i, rho for each turn: the whole part and what is left, in units of 1 / ``Share.parts`` (int32)."""
+    """c_i, rho for each turn: the whole part and what is left, in units of 1 / ``Share.parts``."""
 
-    units: Array
-    part: Array
+    units: Int32[Array, " arms"]
+    part: Int32[Array, " arms"]
 
-    def after(self, turns: int | Array, share: Share) -> "Counter":
+    def after(self, turns: int | Array, share: Share) -> Counter:
         """Some turns later."""
         part = self.part + turns * share.part
         over = part // share.parts
         return Counter(self.units + turns * share.units + over, part - over * share.parts)
 
-    def ceiling(self) -> Array:
+    def ceiling(self) -> Int32[Array, " arms"]:
         """The fewest pulls that are at least c_i."""
         return self.units + (self.part > 0).astype(jnp.int32)
 
 
 class State(NamedTuple):
-    """``seen``: the record of all pulls; ``arm``: the one that is pulled next (int32); ``counters``: c_i, of shape
-    (n,); ``active``: whether any arm is (bool)."""
+    """``seen``: the record of all pulls; ``arm``: the one that is pulled next; ``counters``: c_i; ``active``: whether
+    any arm is."""
 
     seen: Seen
-    arm: Array
+    arm: Int32[Array, ""]
     counters: Counter
-    active: Array
+    active: Bool[Array, ""]
 
 
 @jax.tree_util.register_dataclass
@@ -101,7 +106,7 @@ class WRR:
         """Line 10."""
         return state.seen.next_of(state.arm)
 
-    def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
+    def tell(self, view: View, state: State, pull: Pull, outcome: Int32[Array, ""]) -> State:
         """Lines 11 to 13: new estimates, and whether the arm is left; and if so, lines 7 and 8 of the next one."""
         seen = state.seen.after(pull, outcome)
         active, opening = self.of.active(seen, view.unit), seen.total < view.arms
@@ -112,7 +117,7 @@ class WRR:
         counters = state.counters.after(turns.astype(jnp.int32), self.share)
         return State(seen, arm, counters, opening | jnp.any(active))
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """No arm is active (line 6), or the budget is spent."""
         return ~state.active | (state.seen.total >= view.budget)
 

@@ -10,7 +10,10 @@ Where a float decides, no product is added to as it is (``pinned``): a compiler 
 does so or not depending on what surrounds them. The same address must give the same count in every program.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +22,9 @@ from jax.typing import ArrayLike
 
 from jaxbandit.random.draws import LARGEST, exponential, probability, saturated, uniform, wide_product
 from jaxbandit.random.stream import Stream, substream, words
+
+if TYPE_CHECKING:
+    from jaxtyping import Int32
 
 _INVERTED = 10.0
 """The mean from which on the rejection's hat is above the law: at most 0.996 of it in 4,000 random laws to 2^31."""
@@ -133,7 +139,7 @@ def _rejected(
     return _until_accepted(todo, jnp.zeros(todo.shape, jnp.int32), attempt)
 
 
-def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
+def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p: ArrayLike) -> Int32[Array, " ..."]:
     """int32, the successes in ``n`` trials of probability ``p``.
 
     Args:
@@ -226,7 +232,9 @@ def _gamma(key: Stream, shape: Array) -> Array:
     return _until_accepted(shape > _FEW, total, attempt)
 
 
-def negative_binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, successes: ArrayLike, p: ArrayLike) -> Array:
+def negative_binomial(
+    key: Stream, purpose: ArrayLike, index: ArrayLike, successes: ArrayLike, p: ArrayLike
+) -> Int32[Array, " ..."]:
     """int32, the failures before success number ``successes`` in trials of probability ``p``, at most 2^31 - 1.
 
     A Poisson variate whose mean is a gamma variate times (1 - p) / p; that mixture is the law exactly, for few

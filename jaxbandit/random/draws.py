@@ -4,6 +4,10 @@ Elementwise: arguments broadcast, and a result has their common shape. What can 
 a word decides the same on every device.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -13,6 +17,9 @@ from jaxbandit.errors import BadInput
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.fence import computed_once
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Float32, Int32, UInt32
+
 LARGEST = 2**31 - 1
 """Counts are int32 and stop here."""
 
@@ -20,7 +27,7 @@ _UNROLLED = 32
 """As many thresholds are compared one by one: XLA's CPU backend makes no vectors of what surrounds a reduction."""
 
 
-def uniform(word: Array) -> Array:
+def uniform(word: UInt32[Array, "*draws"]) -> Float32[Array, "*draws"]:
     """float32, uniform on the 2^23 numbers (k + 1/2) 2^-23, each of them exact: never 0 and never 1.
 
     The top 23 bits of the uint32 ``word`` decide.
@@ -47,7 +54,7 @@ def probability(p: ArrayLike) -> Array:
     return clipped
 
 
-def bernoulli(word: Array, p: ArrayLike) -> Array:
+def bernoulli(word: UInt32[Array, " ..."], p: ArrayLike) -> Bool[Array, " ..."]:
     """bool, true with probability ``p``: a comparison of integers, so the outcome has no rounding.
 
     Args:
@@ -70,7 +77,9 @@ def bernoulli(word: Array, p: ArrayLike) -> Array:
     return jnp.less(word, fixed) | (p >= 1)
 
 
-def wide_product(a: Array, b: Array) -> tuple[Array, Array]:
+def wide_product(
+    a: UInt32[Array, " ..."], b: UInt32[Array, " ..."]
+) -> tuple[UInt32[Array, " ..."], UInt32[Array, " ..."]]:
     """High and low word of the 64-bit product of two uint32 arrays, by halves: 64-bit types are off in JAX."""
     half, mask = jnp.uint32(16), jnp.uint32(0xFFFF)
     a_low, a_high, b_low, b_high = a & mask, a >> half, b & mask, b >> half
@@ -84,7 +93,7 @@ def _bound(bound: ArrayLike) -> tuple[Array, jnp.dtype]:
     return bound.astype(jnp.uint32), jnp.dtype(jnp.uint32 if bound.dtype == jnp.uint32 else jnp.int32)
 
 
-def scale(word: Array, bound: ArrayLike) -> Array:
+def scale(word: UInt32[Array, " ..."], bound: ArrayLike) -> Int32[Array, " ..."] | UInt32[Array, " ..."]:
     """An integer in [0, ``bound``) from one word, where each value's probability is off by less than 2^-32.
 
     That is a relative error of up to ``bound`` / 2^32; ``integers`` has none. Returns uint32 for a uint32 bound,
@@ -101,7 +110,9 @@ def scale(word: Array, bound: ArrayLike) -> Array:
     return wide_product(word, limit)[0].astype(dtype)
 
 
-def integers(key: Stream, purpose: ArrayLike, index: ArrayLike, bound: ArrayLike) -> Array:
+def integers(
+    key: Stream, purpose: ArrayLike, index: ArrayLike, bound: ArrayLike
+) -> Int32[Array, " ..."] | UInt32[Array, " ..."]:
     """An integer in [0, ``bound``), each with the same probability exactly.
 
     Lemire, "Fast random integer generation in an interval", ACM TOMACS 29 (2019). It takes the first word of ``key`` at
@@ -130,7 +141,9 @@ def integers(key: Stream, purpose: ArrayLike, index: ArrayLike, bound: ArrayLike
     return wide_product(word, limit)[0].astype(dtype)
 
 
-def below(key: Stream, purpose: ArrayLike, index: Array, bound: Array) -> Array:
+def below(
+    key: Stream, purpose: ArrayLike, index: Int32[Array, " ..."], bound: Int32[Array, " ..."]
+) -> Int32[Array, " ..."]:
     """A whole number from 0 to bound - 1 (int32), each as likely as the others to within 2^-63.
 
     Both words of the address, as a fraction of 64 bits, times the bound: no rejection, so nothing that loops.
@@ -147,7 +160,7 @@ def _below(high: Array, low: Array, purpose: Array, index: Array, bound: Array) 
     return (top + (carried < middle).astype(jnp.uint32)).astype(jnp.int32)
 
 
-def exponential(word: Array) -> Array:
+def exponential(word: UInt32[Array, "*draws"]) -> Float32[Array, "*draws"]:
     """float32, exponential with mean 1: the quantile at (``word`` + 1/2) / 2^32, to within a relative 2.5e-7.
 
     It is relatively precise in both tails, from 1.2e-10 to 22.9; a logarithm of a float32 uniform would be
@@ -171,7 +184,7 @@ def saturated(x: Array) -> Array:
     return jnp.where(fits, jnp.where(fits, x, 0).astype(jnp.int32), LARGEST)
 
 
-def geometric(word: Array, p: ArrayLike) -> Array:
+def geometric(word: UInt32[Array, " ..."], p: ArrayLike) -> Int32[Array, " ..."]:
     """int32, the failures before the first success in trials of probability ``p``, at most 2^31 - 1.
 
     The integer part of an exponential variate over -log(1 - p). P(G >= g) is off by at most 2^-32, and its
@@ -188,7 +201,7 @@ def geometric(word: Array, p: ArrayLike) -> Array:
     return saturated(exponential(word) / jnp.negative(jnp.log1p(-probability(p))))
 
 
-def thresholds(weights: np.ndarray) -> np.ndarray:
+def thresholds(weights: Float[np.ndarray, "*laws k"]) -> UInt32[np.ndarray, "*laws k-1"]:
     """The cumulative thresholds of ``categorical``, on the host.
 
     Args:
@@ -215,7 +228,7 @@ def thresholds(weights: np.ndarray) -> np.ndarray:
     return np.where(nearly, 2.0**32 - 2, np.minimum(below, 2.0**32 - 1)).astype(np.uint32)
 
 
-def categorical(word: Array, thresholds: ArrayLike) -> Array:
+def categorical(word: UInt32[Array, " ..."], thresholds: ArrayLike) -> Int32[Array, " ..."]:
     """int32, a category from ``thresholds`` (uint32, shape (..., k - 1)): how many of them ``word`` reaches.
 
     ``word`` has the shape of the leading axes, or one that broadcasts with it. The cost is proportional to k.

@@ -1,11 +1,18 @@
 """Random permutations that are not stored: any entry is computed when asked for, in O(1)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxbandit.random.draws import scale
 from jaxbandit.random.stream import Stream, substream
+
+if TYPE_CHECKING:
+    from jaxtyping import Int32
 
 _TURNS = 8
 
@@ -31,7 +38,7 @@ def _turn(x: Array, size: Array, word: Array) -> Array:
     return _add(x, ((word >> half) * size + ((word & jnp.uint32(0xFFFF)) * size >> half)) >> half, size)
 
 
-def position(key: Stream, purpose: ArrayLike, index: ArrayLike, size: ArrayLike) -> Array:
+def position(key: Stream, purpose: ArrayLike, index: ArrayLike, size: ArrayLike) -> Int32[Array, " ..."]:
     """int32, entry number ``index`` of a random permutation of [0, ``size``), keyed by (``key``, ``purpose``).
 
     Args:
@@ -54,13 +61,10 @@ def position(key: Stream, purpose: ArrayLike, index: ArrayLike, size: ArrayLike)
         [0, 1, 2, 3]
     """
     own, n, bits = _named(key, purpose, size)
-    x = jnp.asarray(index).astype(jnp.uint32)
-    for turn in range(_TURNS):
-        x = _mixed(own, n, bits, x, jnp.uint32(turn))
-    return x.astype(jnp.int32)
+    return _all_turns(own, n, bits, jnp.asarray(index))
 
 
-def permuted(key: Stream, purpose: ArrayLike, size: int) -> Array:
+def permuted(key: Stream, purpose: ArrayLike, size: int) -> Int32[Array, " size"]:
     """int32, shape (size,): all entries of the permutation of ``position``, of the same ``key`` and ``purpose``.
 
     By a loop in the place of its eight copies, so that the program is small.
@@ -72,15 +76,25 @@ def permuted(key: Stream, purpose: ArrayLike, size: int) -> Array:
         [0, 1, 2, 3]
     """
     own, n, bits = _named(key, purpose, size)
-    start = jnp.arange(size, dtype=jnp.uint32)
-    found: Array = lax.fori_loop(0, _TURNS, lambda turn, x: _mixed(own, n, bits, x, turn.astype(jnp.uint32)), start)
-    return found.astype(jnp.int32)
+    return _all_turns(own, n, bits, jnp.arange(size))
 
 
 def _named(key: Stream, purpose: ArrayLike, size: ArrayLike) -> tuple[Stream, Array, Array]:
     """The key of a permutation, its size, and the bits of its largest entry (uint32)."""
     n = jnp.asarray(size).astype(jnp.uint32)
     return substream(key, purpose), n, jnp.uint32(32) - lax.clz(n - jnp.uint32(1))
+
+
+def _all_turns(own: Stream, n: Array, bits: Array, index: Array) -> Array:
+    """Entries after all turns (int32), by a loop: of eight copies in one kernel, XLA's CPU backend computes each anew
+    wherever the next one uses it."""
+
+    def one(turn: Array, x: Array) -> Array:
+        return _mixed(own, n, bits, x, turn.astype(jnp.uint32))
+
+    start = jnp.broadcast_to(index, jnp.broadcast_shapes(index.shape, own.high.shape, n.shape)).astype(jnp.uint32)
+    found: Array = lax.fori_loop(0, _TURNS, one, start)
+    return found.astype(jnp.int32)
 
 
 def _mixed(own: Stream, n: Array, bits: Array, x: Array, turn: Array) -> Array:

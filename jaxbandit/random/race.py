@@ -8,11 +8,18 @@ wall of the outcome that is counted cannot be passed because the trials are no m
 The binomial (no wall but trials) and the negative binomial (no wall but successes) are its corners.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.fence import computed_once
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32, Integer, UInt32
 
 LONGEST_RACE = 16
 """The most trials that one word decides."""
@@ -73,7 +80,13 @@ def _doublings(p: Array) -> Array:
     return 127 - (lax.bitcast_convert_type(p, jnp.int32) >> 23)
 
 
-def race(word: Array, probability: Array, successes: Array, failures: Array, trials: Array) -> tuple[Array, Array]:
+def race(
+    word: UInt32[Array, "*races"],
+    probability: UInt32[Array, "*races"],
+    successes: Int32[Array, "*races"],
+    failures: Int32[Array, "*races"],
+    trials: Int32[Array, "*races"],
+) -> tuple[Int32[Array, "*races"], Int32[Array, "*races"]]:
     """Successes and failures when trials end at the first of three walls.
 
     The walls are ``successes`` (> 0), ``failures`` (> 0) and ``min(trials, LONGEST_RACE)``; where one of them is 0
@@ -106,7 +119,7 @@ def race(word: Array, probability: Array, successes: Array, failures: Array, tri
 # j > 0; the second one all trials of a race that begins with attempt j. Index 0 has what is ``concealed``.
 
 
-def concealed(word: Array, probability: Array) -> Array:
+def concealed(word: UInt32[Array, " ..."], probability: UInt32[Array, " ..."]) -> UInt32[Array, " ..."]:
     """What decides an entity's trials, in one number (uint32), so that it is drawn once: the probability of success,
     without the bits that nothing uses, and as the lowest bit whether ``word`` makes attempt 0 a success."""
     both: Array = (probability & jnp.uint32(0xFFFFFF00)) | trial(word, probability).astype(jnp.uint32)
@@ -152,7 +165,7 @@ def _with_trial(high: Array, low: Array, entity: Array, attempt: Array, hidden: 
     return both
 
 
-def trial(word: Array, probability: Array) -> Array:
+def trial(word: UInt32[Array, " ..."], probability: UInt32[Array, " ..."]) -> Bool[Array, " ..."]:
     """bool, whether one trial succeeds: a comparison of integers. Arguments as for ``race``."""
     won: Array = word < ((probability >> jnp.uint32(8)) << jnp.uint32(8)) + jnp.uint32(128)
     return won
@@ -173,8 +186,14 @@ def _trial(key: Stream, entity: Array, attempt: Array, hidden: Array) -> Array:
 
 
 def race_on_tape(
-    key: Stream, entity: Array, attempt: Array, hidden: Array, successes: Array, failures: Array, trials: Array
-) -> tuple[Array, Array]:
+    key: Stream,
+    entity: Integer[Array, "*races"],
+    attempt: Integer[Array, "*races"],
+    hidden: UInt32[Array, "*races"],
+    successes: Int32[Array, "*races"],
+    failures: Int32[Array, "*races"],
+    trials: Int32[Array, "*races"],
+) -> tuple[Int32[Array, "*races"], Int32[Array, "*races"]]:
     """The same race, trial by trial, each by its own word; ``hidden``: see ``concealed``.
 
     ``key``, ``entity`` and ``attempt`` (uint32) are the address of the first trial's word; ``successes``, ``failures``

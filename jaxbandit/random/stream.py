@@ -8,7 +8,9 @@ The block function is threefry2x32 with 20 rounds (Salmon et al., "Parallel rand
 SC 2011), bit-equal to JAX's own, but written out round by round so that XLA fuses it into its surroundings.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +18,27 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+if TYPE_CHECKING:
+    from jaxtyping import UInt32
+
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 
 
 class Stream(NamedTuple):
-    """The key of a stream: two uint32 arrays of one shape (scalars for one lane)."""
+    """The key of a stream; of scalars for one lane.
 
-    high: Array
-    low: Array
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import random
+        >>> keys = random.stream(0, jnp.arange(3))  # of runs 0, 1 and 2
+        >>> alone = random.Stream(keys.high[2], keys.low[2])  # of run 2
+        >>> bool(random.words(alone, 1, 0)[0] == random.words(keys, 1, 0)[0][2])
+        True
+    """
+
+    high: UInt32[Array, "*lanes"]
+    low: UInt32[Array, "*lanes"]
 
 
 def _u32(value: ArrayLike) -> Array | np.ndarray:
@@ -32,7 +46,7 @@ def _u32(value: ArrayLike) -> Array | np.ndarray:
     return (value if isinstance(value, Array) else np.asarray(value)).astype(np.uint32)
 
 
-def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[Array, Array]:
+def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[UInt32[Array, " ..."], UInt32[Array, " ..."]]:
     """Two words of 32 bits at the counter (``high``, ``low``) under ``key``: threefry2x32, 20 rounds.
 
     All arguments are taken as uint32 and broadcast. Returns two uint32 arrays.
@@ -91,7 +105,7 @@ def substream(key: Stream, purpose: ArrayLike, index: ArrayLike = 0) -> Stream:
     return Stream(*block(key, _u32(purpose) | np.uint32(0x80000000), index))
 
 
-def words(key: Stream, purpose: ArrayLike, index: ArrayLike) -> tuple[Array, Array]:
+def words(key: Stream, purpose: ArrayLike, index: ArrayLike) -> tuple[UInt32[Array, " ..."], UInt32[Array, " ..."]]:
     """The pair of uint32 words number ``index`` drawn from ``key`` for ``purpose`` (below 2^31).
 
     Example:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -113,10 +113,14 @@ def encoded(drawing: Mapping[str, Any], format: str) -> bytes:
 def svg(drawing: Mapping[str, Any], narrow: bool = False) -> str:
     """What ``draw`` draws as an SVG element for a page: its text is the page's, black is the page's own colour of text,
     and there is no ground."""
+    return element(lambda: draw(**drawing, narrow=narrow), f"{narrow} {json.dumps(drawing)}")
+
+
+def element(made: Callable[[], Figure], salt: str) -> str:
+    """A figure as an SVG element, as ``svg`` has it; ``salt``: tells its inner names from those of others on a page."""
     buffer = io.StringIO()
-    # Names within the element must be told from those of another on the same page.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"{narrow} {json.dumps(drawing)}"}):
-        draw(**drawing, narrow=narrow).savefig(
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
+        made().savefig(
             buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
         )
     text = buffer.getvalue()

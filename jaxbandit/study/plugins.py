@@ -86,8 +86,13 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
     return decorate
 
 
+def _any(parse: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """The parser without its domain: all numbers of a type are no place to search in."""
+    return lambda name, value: parse(name, value)
+
+
 _PARSERS: dict[Any, Callable[[str, Any], Any]] = {
-    int: whole(-(2**31), 2**31 - 1), float: real(-3e38, 3e38), bool: flag, str: text,
+    int: _any(whole(-(2**31), 2**31 - 1)), float: _any(real(-3e38, 3e38)), bool: flag, str: text,
 }  # fmt: skip
 
 

@@ -63,19 +63,25 @@ def report(out: Path | str) -> str:
     held = folder.read(out / folder.STUDY)
     drawing = folder.read(out / folder.FIGURE) if (out / folder.FIGURE).exists() else None
     title = (drawing or {}).get("title") or out.resolve().name
-    parts = [f"<h1>{html.escape(title)}</h1>", _setup(held)]
+    parts = [f"<h1>{html.escape(title)}</h1>", setup(held)]
     if (out / RESULTS).exists() and not (out / folder.FINISHED).exists():
         parts.append("<p><strong>The study goes on, or was interrupted: this is what it had before.</strong></p>")
     if drawing is not None:
         parts += ["<h2>Picture</h2>", _figure(drawing | {"title": ""}, _explained(drawing))]
-    parts += ["<h2>Results</h2>", _table(rows)]
+    parts += ["<h2>Results</h2>", table(rows)]
     if (out / folder.TIMINGS).exists():
-        parts += ["<h2>Times</h2>", _table(folder.read(out / folder.TIMINGS))]
+        parts += ["<h2>Times</h2>", table(folder.read(out / folder.TIMINGS))]
     parts += _comparisons(out)
-    parts += [
-        "<h2>What was run</h2>",
-        f"<pre>{html.escape(json.dumps(held['study'], indent=1))}</pre>",
-    ]
+    return page(title, [*parts, *what_was_run(held)])
+
+
+def what_was_run(held: Mapping[str, Any]) -> list[str]:
+    """The study of a folder, as its ``study.json`` has it."""
+    return ["<h2>What was run</h2>", f"<pre>{html.escape(json.dumps(held['study'], indent=1))}</pre>"]
+
+
+def page(title: str, parts: Sequence[str]) -> str:
+    """An HTML page of its own: no other file is needed."""
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -84,7 +90,8 @@ def report(out: Path | str) -> str:
     )
 
 
-def _setup(held: dict[str, Any]) -> str:
+def setup(held: Mapping[str, Any]) -> str:
+    """What the study of a folder is about, and what it was computed with."""
     study = held["study"]
     facts = [f"jaxbandit {held.get('jaxbandit')}", f"JAX {held.get('jax')}", str(held.get("device"))]
     if "problem" in study:
@@ -112,13 +119,13 @@ def _comparisons(out: Path) -> list[str]:
     return [
         "<h2>Ranks</h2>",
         '<p class="note">1 is the best. The true ranks are all within their ranges with a probability of 95 %.</p>',
-        _table(order),
+        table(order),
         "<h2>Paired differences</h2>"
         if few
         else f"<h2>The best{beside or ','} and what the runs cannot tell from it</h2>",
         '<p class="note">Runs of one number share their randomness and are compared with each other. The intervals '
         "of differences hold all at once with a probability of 95 %.</p>",
-        _table(differences),
+        table(differences),
         "<h2>Distribution over runs</h2>",
         _figure(*distribution(data, metric)),
     ]
@@ -174,23 +181,27 @@ def _explained(drawing: Mapping[str, Any]) -> str:
 
 def _figure(drawing: Mapping[str, Any], words: str) -> str:
     """A picture with its caption: drawn twice, for screens and for phones, of which a page shows one."""
+    return framed(canvas.svg(drawing), canvas.svg(drawing, narrow=True), words)
+
+
+def framed(wide: str, narrow: str, words: str) -> str:
+    """Two drawings of a picture (SVG elements), for screens and for phones, with their caption."""
     drawn = [
-        canvas.svg(drawing, narrow).replace(
-            "<svg", f'<svg class="{name}" role="img" aria-label="{html.escape(words)}"', 1
-        )
-        for narrow, name in ((False, "screen"), (True, "phone"))
+        svg.replace("<svg", f'<svg class="{name}" role="img" aria-label="{html.escape(words)}"', 1)
+        for svg, name in ((wide, "screen"), (narrow, "phone"))
     ]
     return f"<figure>\n{drawn[0]}\n{drawn[1]}\n<figcaption>{html.escape(words)}</figcaption>\n</figure>"
 
 
-def _table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[Row]) -> str:
+    """Rows as an HTML table, with what all have in common before it."""
     cells, numbers, _ = cells_of(rows, ends=True)
     kinds = [' class="number"' if right else "" for right in numbers]
     head, *lines = [
         [f"<{tag}{kind}>{html.escape(cell)}</{tag}>" for cell, kind in zip(line, kinds, strict=True)]
         for tag, line in zip(["th", *["td"] * (len(cells) - 1)], cells, strict=True)
     ]
-    body = "\n".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+    lower = "\n".join(f"<tr>{''.join(line)}</tr>" for line in lines)
     note = f'<p class="note">{html.escape(caption(rows, ends=True))}</p>'
-    table = f"<table><thead><tr>{''.join(head)}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
-    return f'{note}\n<div class="wide">{table}</div>'
+    body = f"<table><thead><tr>{''.join(head)}</tr></thead>\n<tbody>\n{lower}\n</tbody></table>"
+    return f'{note}\n<div class="wide">{body}</div>'

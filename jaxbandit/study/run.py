@@ -26,7 +26,7 @@ from jaxbandit.study import folder
 from jaxbandit.study.enough import FIRST, following, planned
 from jaxbandit.study.results import described
 from jaxbandit.study.spec import Configuration, Study
-from jaxbandit.study.store import RESULTS, Damaged, Place, Span, Store
+from jaxbandit.study.store import RESULTS, Damaged, Place, Span, Store, check_platform
 from jaxbandit.study.summary import Always, Moments, Row, dumps, identity
 
 _log = logging.getLogger("jaxbandit")
@@ -47,6 +47,7 @@ def run(
     executor: Executor | None = None,
     in_flight: int | None = None,
     max_steps: int | None = None,
+    lanes: int | None = None,
     check: bool = True,
 ) -> list[Row]:
     """Runs a study, or what is missing of it, and writes ``out/summary.json``.
@@ -59,7 +60,7 @@ def run(
         executor: where chunks are computed, such as ``dask.distributed.Client.get_executor()``; this process, on all
             its devices, where None. Which it is changes no bit of the results.
         in_flight: chunks given to the executor at a time; twice its workers, where it tells their number, or else 8.
-        max_steps: see ``jaxbandit.simulate``.
+        max_steps, lanes: see ``jaxbandit.simulate``.
         check: whether problems and policies that are not of this package are looked at first: see ``jaxbandit.check``.
 
     Returns:
@@ -67,8 +68,9 @@ def run(
 
     Raises:
         BadInput: before anything is written: where two configurations are the same, parameters do not go together,
-            ``out`` holds something else, or a check fails. Later, where runs of a policy do not end, or ``stop_when``
-            waits for a metric that a run does not have.
+            ``out`` holds something else, or a check fails. Before results are: where ``out`` has some of another
+            platform. Later, where runs of a policy do not end, or ``stop_when`` waits for a metric that a run does not
+            have.
     """
     if not study.runs:
         raise BadInput("runs", "missing", "how many runs of each configuration; only `jaxbandit tune` does without")
@@ -85,7 +87,10 @@ def run(
             total = rows[0]["runs"] * len(configurations)
             tell(Status(total, total, "done"))
             return rows
-        work = _Work(study, configurations, out / RESULTS, tell, executor, in_flight or _window(executor), max_steps)
+        if executor is None:
+            check_platform(out / RESULTS, platform())
+        window = in_flight or _window(executor)
+        work = _Work(study, configurations, out / RESULTS, tell, executor, window, max_steps, lanes)
         (out / folder.FINISHED).unlink(missing_ok=True)
         rows = work.rows()
         folder.write(out / folder.SUMMARY, dumps(rows))
@@ -135,20 +140,25 @@ def _window(executor: Executor | None) -> int:
     return 2 * workers if isinstance(workers, int) else 8
 
 
-_Task = tuple[list[Problem], list[Policy], int, int, int, list[float], int | None, Implementation]
+_Task = tuple[list[Problem], list[Policy], int, int, int, list[float], int | None, int | None, Implementation]
 
 
 def _compute(
     problems: list[Problem], policies: list[Policy], seed: int, first: int, runs: int, checkpoints: list[float],
-    max_steps: int | None, implementation: Implementation,
-) -> tuple[dict[str, np.ndarray], float]:  # fmt: skip
-    """Answers of a chunk, and the seconds that it took. It runs where the executor says."""
+    max_steps: int | None, lanes: int | None, implementation: Implementation,
+) -> tuple[dict[str, np.ndarray], float, str]:  # fmt: skip
+    """Answers of a chunk, the seconds that it took, and on which platform. It runs where the executor says."""
     start = time.monotonic()
     answers = simulate_pairs(
         list(zip(problems, policies, strict=True)), runs=runs, first_run=first, seed=seed, checkpoints=checkpoints,
-        max_steps=max_steps, implementation=implementation, progress=False,
+        max_steps=max_steps, lanes=lanes, implementation=implementation, progress=False,
     )  # fmt: skip
-    return answers, time.monotonic() - start
+    return answers, time.monotonic() - start, platform()
+
+
+def platform() -> str:
+    """What this process computes on: cpu, gpu or tpu."""
+    return str(jax.local_devices()[0].platform)
 
 
 @dataclass
@@ -260,6 +270,7 @@ class _Work:
     executor: Executor | None
     in_flight: int
     max_steps: int | None
+    lanes: int | None
     _sizes: dict[str, int] = field(default_factory=dict)
     _glances: dict[tuple[int, int], _Glance] = field(default_factory=dict)
     _clock: Clock = field(default_factory=Clock)
@@ -360,7 +371,7 @@ class _Work:
 
     def _compute_here(self, piles: list[_Pile]) -> None:
         """Has this process compute all chunks, pile by pile, while the programs of later piles compile."""
-        study, checkpoints = self.study, list(self.study.checkpoints)
+        study, checkpoints, length = self.study, list(self.study.checkpoints), self._store.length
         batches = [
             Batch(
                 [(each.problem, each.policy) for each in pile.members], checkpoints, self.max_steps,
@@ -372,26 +383,30 @@ class _Work:
         programs = [
             program
             for pile, batch, room in zip(piles, batches, rooms, strict=True)
-            for program in batch.programs(range(len(pile.members)), runs=pile.next(self._store.length), room=room)
+            for program in batch.programs(range(len(pile.members)), runs=pile.next(length), lanes=self.lanes, room=room)
         ]
         with Ahead(programs) as ahead:
             for number, (pile, batch, room) in enumerate(zip(piles, batches, rooms, strict=True), 1):
                 self._before = self._done
                 self._clock.begin(pile.runs, sum(later.runs for later in piles[number:]))
                 running = f"running {pile.members[0].name} ({number} of {len(piles)})"
+                if platform() != "cpu":
+                    width = batch.lanes(range(len(pile.members)), runs=pile.next(length), lanes=self.lanes, room=room)
+                    running += f", {width:,} lanes a device"
 
                 def onward(status: Status, running: str = running) -> None:
                     doing = running if status.doing == "running" else status.doing
                     self._report(status.done, doing, status.idle, ahead.left())
 
                 while pile.spans:
-                    first, stop = pile.take(self._store.length)
+                    first, stop = pile.take(length)
                     start = self._clock.running
                     answers = batch.run(
-                        range(len(pile.members)), runs=stop - first, seed=study.seed, first_run=first, room=room,
-                        progress=onward, ahead=ahead,
+                        range(len(pile.members)), runs=stop - first, seed=study.seed, first_run=first,
+                        lanes=self.lanes, room=room, progress=onward, ahead=ahead,
                     )  # fmt: skip
-                    self._keep(pile, (first, stop), (answers, self._clock.running - start), running, ahead.left())
+                    computed = answers, self._clock.running - start, platform()
+                    self._keep(pile, (first, stop), computed, running, ahead.left())
 
     def _piles(self) -> list[_Pile]:
         found: dict[tuple[str, tuple[Span, ...]], list[Configuration]] = {}
@@ -410,7 +425,8 @@ class _Work:
         problems, policies = [each.problem for each in pile.members], [each.policy for each in pile.members]
         study = self.study
         checkpoints = list(study.checkpoints)
-        return problems, policies, study.seed, first, stop - first, checkpoints, self.max_steps, study.implementation
+        rest = self.max_steps, self.lanes, study.implementation
+        return problems, policies, study.seed, first, stop - first, checkpoints, *rest
 
     def _scatter(self, piles: list[_Pile], executor: Executor) -> None:
         """Has chunks computed elsewhere, some at a time, and stores them in whatever order they come."""
@@ -432,9 +448,11 @@ class _Work:
                 future.cancel()
 
     def _keep(
-        self, pile: _Pile, span: Span, computed: tuple[dict[str, np.ndarray], float], doing: str, compiling: float = 0.0
-    ) -> None:
-        (first, stop), (answers, seconds) = span, computed
+        self, pile: _Pile, span: Span, computed: tuple[dict[str, np.ndarray], float, str], doing: str,
+        compiling: float = 0.0,
+    ) -> None:  # fmt: skip
+        (first, stop), (answers, seconds, where) = span, computed
+        self._store.claim(where)
         if endless := int(answers.pop("endless").sum()):
             of = (stop - first) * len(pile.members)
             raise BadInput("policy", pile.members[0].name, f"one whose runs end; {endless_runs(endless, of)}")

@@ -20,7 +20,7 @@ The configurations are every combination of the sweep, times each policy, times 
 Swept parameters take the order in which the problem or the policy declares them, the last one changing fastest.
 
 A key ``path`` of the problem, at any depth, names an input file, relative to the folder of the study file. Results
-know it by its content, not by its name.
+know it by its content, not by its name. So does a policy's key ``path``.
 """
 
 import itertools
@@ -86,6 +86,7 @@ class Study:
         stop_when: when the runs are enough; None for all of ``runs``.
         family: the family of the problem.
         tune: how ``jaxbandit tune`` searches, see ``jaxbandit.tuning``; ``run`` leaves it aside.
+        train: how ``jaxbandit train`` trains a policy, likewise.
         implementation: of the policies, see ``simulate``.
 
     Example:
@@ -114,6 +115,7 @@ class Study:
     family: Family
     tune: Mapping[str, Any] = field(default_factory=dict)
     implementation: Implementation = "fast"
+    train: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(policy["kind"] for policy in self.policies))
@@ -143,14 +145,14 @@ class Study:
             BadInput: naming the first key that is wrong.
         """
         keys = (
-            "seed", "runs", "problem", "policy", "sweep", "checkpoints", "stop_when", "implementation", "tune",
+            "seed", "runs", "problem", "policy", "sweep", "checkpoints", "stop_when", "implementation", "tune", "train",
         )  # fmt: skip
         given = {key: plain(key, value, nulls=False) for key, value in mapping.items()}
         for key, value in given.items():
             if key not in keys:
                 raise BadInput(key, value, f"no such key; there are {', '.join(keys)}")
         seed = whole(0, MAX_SEED)("seed", given.get("seed", 0))
-        uncounted = "runs" not in given and ("tune" in given or not counted)
+        uncounted = "runs" not in given and ({"tune", "train"} & set(given) or not counted)
         runs = 0 if uncounted else whole(1, MAX_RUNS)("runs", given.get("runs", "missing"))
         words = get_args(Implementation)
         implementation = cast(Implementation, one_of(*words)("implementation", given.get("implementation", words[0])))
@@ -159,7 +161,8 @@ class Study:
             given.get("sweep", {}),
             given.get("policy", "missing"),
         )
-        for name, table in (("problem", problem), ("sweep", sweep), ("tune", given.get("tune", {}))):
+        for name, table in (("problem", problem), ("sweep", sweep), ("tune", given.get("tune", {})),
+                            ("train", given.get("train", {}))):  # fmt: skip
             if not isinstance(table, dict):
                 raise BadInput(name, table, f"a table, [{name}]")
         if not isinstance(policies, list) or not policies or not all(isinstance(policy, dict) for policy in policies):
@@ -173,12 +176,14 @@ class Study:
             return str(folder / path)
 
         problem, sweep = paths("problem", problem, found), paths("sweep", sweep, found)
+        if family is None:  # objects may take a text of that name
+            policies = paths("policy", policies, found)
         if family is None:
             family, kind = lookup("problem.kind", problem.get("kind", "missing"))
             family = replace(family, metrics=(*family.metrics, *kind.metrics))
         study = cls(
             seed, runs, problem, policies, sweep, plain("labels", dict(labels or {})), given.get("checkpoints", []),
-            None, family, given.get("tune", {}), implementation,
+            None, family, given.get("tune", {}), implementation, given.get("train", {}),
         )  # fmt: skip
         study._check()
         if "stop_when" not in given:
@@ -195,7 +200,8 @@ class Study:
             BadInput: where an input file cannot be read.
         """
         return self.identity() | {
-            "runs": self.runs, "policy": list(self.policies), "sweep": paths("sweep", self.sweep, _content),
+            "runs": self.runs, "policy": paths("policy", self.policies, _content),
+            "sweep": paths("sweep", self.sweep, _content),
             "stop_when": asdict(self.stop_when) if self.stop_when else None,
         }  # fmt: skip
 
@@ -228,6 +234,7 @@ class Study:
     def label(self, policy: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         """The name of a policy among the study's: its kind, with the parameters that it is given."""
         names = _declared(self.family.policies[policy["kind"]].parameters, given)
+        given = paths("policy", given, _named)
         return " ".join([policy["kind"], *(f"{name}={exactly(given[name])}" for name in names)])
 
     @property
@@ -418,6 +425,10 @@ def load(path: Path | str, counted: bool = True) -> Study:
 
 def _content(field: str, path: str) -> dict[str, str]:
     return {"sha256": checksum(field, Path(path))}
+
+
+def _named(field: str, path: str) -> str:
+    return f"{Path(path).name}:{checksum(field, Path(path))[:8]}"
 
 
 def _declared(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> list[str]:

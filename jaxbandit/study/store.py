@@ -10,6 +10,7 @@ the length of the chunks are attributes of the group, written before any array. 
 readable as such, the folder is set aside, named, and all is computed again.
 """
 
+import json
 import logging
 import shutil
 import time
@@ -26,6 +27,7 @@ try:
 except ImportError:
     raise ModuleNotFoundError("jaxbandit: stored studies need more packages: pip install 'jaxbandit[lab]'") from None
 
+from jaxbandit.errors import BadInput
 from jaxbandit.study.summary import identity
 
 RESULTS = "results.zarr"
@@ -271,6 +273,16 @@ class Store:
         if new:
             self._group.update_attributes(new)
 
+    def claim(self, platform: str) -> None:
+        """Notes on which platform values are computed, before the first of them is stored.
+
+        Raises:
+            BadInput: see ``check_platform``.
+        """
+        _refuse(self.path, self._group.attrs.get("platform"), platform)
+        if "platform" not in self._group.attrs:
+            self._group.update_attributes({"platform": platform})
+
     @property
     def labels(self) -> dict[str, list[str]]:
         """All labels that the arrays have, as JSON texts, in the order of their places."""
@@ -280,6 +292,25 @@ class Store:
     def length(self) -> int:
         """Runs in a chunk."""
         return self._length
+
+
+def check_platform(path: Path, platform: str) -> None:
+    """Values of two platforms (cpu, gpu, tpu) are not mixed: some round divisions, square roots, exponentials and
+    logarithms of float32 otherwise than others, so that the bits of a run can differ.
+
+    Raises:
+        BadInput: where the group at ``path`` has values of another platform.
+    """
+    held = None
+    with suppress(OSError, ValueError, KeyError):  # no group yet, or a damaged one
+        held = json.loads((path / "zarr.json").read_text())["attributes"].get("platform")
+    _refuse(path, held, platform)
+
+
+def _refuse(path: Path, held: Any, platform: str) -> None:
+    if held not in (None, platform):
+        allowed = f"a folder of results from {platform}; these are from {held}, and bits can differ between the two"
+        raise BadInput("--out", str(path.parent), allowed)
 
 
 def _line(error: Exception) -> str:

@@ -5,6 +5,10 @@ There are lower bounds alone, since both are symmetric: the upper bound of a mea
 the mean. Means are int32 in units of 2^-24 here, all else is float32.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -12,33 +16,42 @@ from jaxbandit.random.counts import pinned
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import real
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int32
+
 RATES = {"hoeffding": (1.25, 4.0), "kl": (405.5, 1.1)}
 """k1 and alpha as published; the guarantee of KL-LUCB asks for k1 > 2e + 1 + e/(alpha - 1) + (e + 1)/(alpha - 1)^2."""
 CONFIDENCE, OVERLAP = real(1e-9, 1 - 1e-6), real(0, 1)
 """The ranges of delta and epsilon."""
 
 
-def exploration(divergence: str, start: Array, alpha: Array, round_: Array) -> Array:
+def exploration(
+    divergence: str, start: Float32[Array, ""], alpha: Float32[Array, ""], round_: Int32[Array, ""]
+) -> Float32[Array, ""]:
     """The exploration rate of a round: sqrt(x / 2) for "hoeffding", x + ln x for "kl", with x = ln(start t^alpha), t
-    being the round's number (int32) and ``start`` k1 n / delta."""
+    being the round's number and ``start`` k1 n / delta."""
     x = jnp.log(start) + alpha * jnp.log(jnp.maximum(round_, 1).astype(jnp.float32))
     return jnp.sqrt(x * jnp.float32(0.5)) if divergence == "hoeffding" else x + jnp.log(x)
 
 
-def stops(divergence: str, epsilon: Array, round_: Array, overlap: Array) -> Array:
+def stops(
+    divergence: str, epsilon: Float32[Array, ""], round_: Int32[Array, ""], overlap: Float32[Array, ""]
+) -> Bool[Array, ""]:
     """Whether bounds overlap by less than epsilon (2012); by at most that much, and not in the first round, for
     KL-LUCB (2013)."""
     return overlap < epsilon if divergence == "hoeffding" else (overlap <= epsilon) & (round_ > 1)
 
 
-def width(divergence: str, pulls: Array) -> Array:
+def width(divergence: str, pulls: Int32[Array, "*arms"]) -> Float32[Array, "*arms"]:
     """What the rate is multiplied by for an arm of so many pulls, 1 / sqrt(pulls) or 1 / pulls."""
     count = jnp.maximum(pulls, 1).astype(jnp.float32)
     found: Array = 1 / (jnp.sqrt(count) if divergence == "hoeffding" else count)
     return found
 
 
-def lower_bound(divergence: str, mean: Array, width: Array, rate: Array) -> Array:
+def lower_bound(
+    divergence: str, mean: Int32[Array, "*arms"], width: Float32[Array, "*arms"], rate: Float32[Array, ""]
+) -> Float32[Array, "*arms"]:
     """The lower confidence bound of a mean.
 
     "hoeffding": mean - rate * width, which is not cut to [0, 1]; "kl": the least q with d(mean, q) <= rate * width.
@@ -49,7 +62,7 @@ def lower_bound(divergence: str, mean: Array, width: Array, rate: Array) -> Arra
     return _kl_lower(unit(mean), rate * width)
 
 
-def unit(mean: Array) -> Array:
+def unit(mean: Int32[Array, "*arms"]) -> Float32[Array, "*arms"]:
     """A mean as float32."""
     found: Array = mean.astype(jnp.float32) * jnp.float32(1 / UNITS)
     return found

@@ -1,7 +1,7 @@
 """The top-K family as study files and the command line see it: problems, policies and metrics, by name."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,16 @@ from jaxbandit.arms.rewards import Gaussian
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.random.trials import UNITS
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, Question, flag, one_of, real, whole
-from jaxbandit.space import Range
+from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, Question, flag, one_of, real, text, whole
+from jaxbandit.scores import Score, Trainable
+from jaxbandit.space import Choice, Range
 from jaxbandit.topk.confidence import CONFIDENCE, OVERLAP, RATES
 from jaxbandit.topk.halving import sequential_halving
 from jaxbandit.topk.lucb import ODD, lucb
 from jaxbandit.topk.optmai import OptMAI, optmai
 from jaxbandit.topk.sar import sar
 from jaxbandit.topk.shares import printed_beta
+from jaxbandit.topk.trained import STATISTICS, USUAL, Trained, load, policies, shipped
 from jaxbandit.topk.uniform import uniform
 
 Answers = Mapping[str, np.ndarray]
@@ -73,17 +75,21 @@ def _beta(name: str, value: Any) -> float | None:
     return float(value)
 
 
+# Where arms are listed by their means, "lowest" knows more than a rule may.
 _TIES = Parameter(
-    "ties", one_of("lowest", "random"), "of equal gaps the lowest arm's goes first, or in a random order", "random"
-)
-_DELTA = Parameter("delta", CONFIDENCE, "confidence, above 0 and below 1", 0.1)
+    "ties", one_of("lowest", "random"), "of equal gaps the lowest arm's goes first, or in a random order", "random",
+    on_request=True,
+)  # fmt: skip
+_DELTA = Parameter("delta", CONFIDENCE, "confidence, above 0 and below 1", 0.1, search=Range(1e-4, 0.9, log=True))
 _READINGS = (
     Parameter("shares", one_of("carry", "floor", "cumulative"), "what becomes of a round's remainder: carried into the "
-              "next round, lost, or an arm's shares added up before they are rounded down", "carry"),
+              "next round, lost, or an arm's shares added up before they are rounded down", "carry", on_request=True),
     Parameter("accept", one_of("rank", "kth", "printed"), "which of the arms that go are accepted: by rank, or all "
-              "with at least the K'-th mean, or as printed the (K'+1)-th", "rank"),
-    Parameter("last", one_of("ar", "uniform"), "the last stage: accept-reject, or uniform sampling (Remark 4.1)", "ar"),
-    Parameter("reduce", flag, "where K >= n/2, look for the n - K worst arms (Theorem 4.5)", False),
+              "with at least the K'-th mean, or as printed the (K'+1)-th", "rank", on_request=True,
+              when={"last": Choice(("ar",))}),
+    Parameter("last", one_of("ar", "uniform"), "the last stage: accept-reject, or uniform sampling (Remark 4.1)", "ar",
+              on_request=True),
+    Parameter("reduce", flag, "where K >= n/2, look for the n - K worst arms (Theorem 4.5)", False, on_request=True),
     _TIES,
 )  # fmt: skip
 
@@ -121,16 +127,32 @@ def _stopping(divergence: str, name: str) -> Any:
 
     k1, alpha = RATES[divergence]
     parameters = (
-        Parameter("epsilon", OVERLAP, "stop when the two bounds overlap by less than this", 0.1),
-        _DELTA,
-        Parameter("k1", real(1e-3, 1e9), "factor in the exploration rate", k1),
-        Parameter("alpha", real(0, 100), "power of the round in the exploration rate", alpha),
-    )
+        # These are the rule's promise: a search would give it up.
+        Parameter("epsilon", OVERLAP, "stop when the two bounds overlap by less than this", 0.1, on_request=True),
+        replace(_DELTA, on_request=True),
+        Parameter("k1", real(1e-3, 1e9), "factor in the exploration rate", k1, search=Range(0.1, 1000, log=True),
+                  on_request=True),
+        Parameter("alpha", real(0, 100), "power of the round in the exploration rate", alpha, search=Range(1, 8),
+                  on_request=True),
+    )  # fmt: skip
     return parameters, build
 
 
 def _halving(setting: Setting, reuse: bool, carry: bool) -> tuple[Any, dict[str, Any]]:
     return sequential_halving(setting.arms, setting.want, setting.budget, reuse=reuse, carry=carry), {}
+
+
+def _score(name: str, value: Any) -> Score:
+    return load(text(name, value), name)
+
+
+def _scored(setting: Setting, scores: Sequence[Score]) -> list[Trained]:
+    return policies(setting.want, scores)
+
+
+def _trained(setting: Setting, path: Score | None) -> tuple[Trained, dict[str, Any]]:
+    score = path or shipped()
+    return _scored(setting, [score])[0], {"score": score.sha256[:8]}
 
 
 POLICIES = (
@@ -152,7 +174,8 @@ POLICIES = (
     PolicyKind("sar", "successive accepts and rejects (Bubeck et al. 2013)", (_TIES,), _sar),
     PolicyKind(
         "lucb", "LUCB run to the budget (Kalyanakrishnan et al. 2012)",
-        (_DELTA, Parameter("odd", one_of(*ODD), "who gets a last pull without a pair", "weak")), _lucb, anytime=True,
+        (_DELTA, Parameter("odd", one_of(*ODD), "who gets a last pull without a pair", "weak",
+                           on_request=True)), _lucb, anytime=True,
     ),
     PolicyKind("lucb-stop", "LUCB with its own stopping rule (2012)", *_stopping("hoeffding", "lucb-stop")),
     PolicyKind(
@@ -165,6 +188,11 @@ POLICIES = (
             Parameter("reuse", flag, "judge by all rewards of an arm, else by those of the round", False),
             Parameter("carry", flag, "what a round leaves goes to the next, else it is lost", False),
         ), _halving,
+    ),
+    PolicyKind(
+        "trained", "rounds shared by a trained score of arms (docs/trained.md)",
+        (Parameter("path", _score, "a score that jaxbandit train wrote; else the one that comes along", None),),
+        _trained,
     ),
 )  # fmt: skip
 
@@ -250,6 +278,7 @@ FAMILY = Family(
     common=("n", "K", "budget"),
     describe=_described,
     question=_QUESTION,
+    trainable=Trainable(STATISTICS, USUAL, _scored),
 )
 
 __all__ = ["FAMILY", "Setting"]

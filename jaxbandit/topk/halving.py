@@ -5,8 +5,10 @@ R = ceil(log2(n / K)) rounds of Q / R pulls, shared equally among the active arm
 least K.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,24 +18,34 @@ from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.topk.empirical import Samples, no_samples, ranks
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
+
 
 class State(NamedTuple):
-    """``active``: bool, shape (arms,); ``round``: how many are over (int32)."""
+    """``active``: the arms that are left; ``round``: how many are over."""
 
-    active: Array
+    active: Bool[Array, " arms"]
     samples: Samples
-    round: Array
+    round: Int32[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class SequentialHalving:
-    """Sequential halving; see ``sequential_halving``. ``want``: K (int32); ``reuse`` (bool); ``share``: the pulls of an
-    active arm in each round (int32)."""
+    """Sequential halving: Karnin, Koren and Somekh 2013; see ``sequential_halving``. ``want``: K; ``reuse``: judge by
+    all rewards; ``share``: the pulls of an active arm in each round (0 after the last).
 
-    want: Array
-    reuse: Array
-    share: Array
+    Example:
+        >>> from jaxbandit import topk
+        >>> rule = topk.sequential_halving(8, 1, 120)
+        >>> [active * int(share) for active, share in zip((8, 4, 2), rule.share)]  # each round has a third of the pulls
+        [40, 40, 40]
+    """
+
+    want: Int32[Array, ""]
+    reuse: Bool[Array, ""]
+    share: Int32[Array, " rounds"]
 
     __repr__ = brief
 
@@ -53,7 +65,7 @@ class SequentialHalving:
         active = state.active & (ranks(state.active, samples.mean(view)) < keep)
         return State(active, samples, state.round + 1)
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """K arms are left."""
         return jnp.sum(state.active) == self.want
 

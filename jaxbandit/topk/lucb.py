@@ -9,8 +9,10 @@ two and is raised later (``simulate``'s checkpoints), the round's second pull co
 Ties go to the lower arm, at the cut as among bounds: a random order, drawn once a run (``Given.shuffled``).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,43 +25,54 @@ from jaxbandit.registry import one_of
 from jaxbandit.topk.confidence import CONFIDENCE, OVERLAP, RATES, exploration, lower_bound, stops, width
 from jaxbandit.topk.empirical import largest
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int32, Num
+
 ODD = ("weak", "strong", "skip")
 
 
 class Round(NamedTuple):
     """``number``: t, from 1, or 0 while arms get their first pull; ``weak`` and ``strong``: its two arms; ``overlap``:
-    by how much their bounds overlap (float32); ``before``: pulls made when it began. All others are int32."""
+    by how much their bounds overlap; ``before``: pulls made when it began."""
 
-    number: Array
-    weak: Array
-    strong: Array
-    overlap: Array
-    before: Array
+    number: Int32[Array, ""]
+    weak: Int32[Array, ""]
+    strong: Int32[Array, ""]
+    overlap: Float32[Array, ""]
+    before: Int32[Array, ""]
 
 
 class State(NamedTuple):
-    """``total``, ``pulls``: the sum of an arm's rewards and how often it was pulled, shape (arms,); ``spent``: pulls
-    asked for (int32); ``stuck``: a round's pulls gave nothing, as where records end (bool)."""
+    """``total``, ``pulls``: the sum of an arm's rewards and how often it was pulled; ``spent``: pulls asked for;
+    ``stuck``: a round's pulls gave nothing, as where records end."""
 
-    total: Array
-    pulls: Array
-    spent: Array
+    total: Num[Array, " arms"]
+    pulls: Int32[Array, " arms"]
+    spent: Int32[Array, ""]
     round: Round
-    stuck: Array
+    stuck: Bool[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Lucb:
-    """LUCB and KL-LUCB; see ``lucb``. ``want``: K (int32); ``delta``, ``k1``, ``alpha``: float32; ``epsilon``: float32,
-    -inf to go on to the budget; ``odd``: the number of a word of ``ODD`` (int32); ``divergence``: static."""
+    """LUCB (Kalyanakrishnan et al. 2012) and KL-LUCB (Kaufmann and Kalyanakrishnan 2013); see ``lucb``. ``want``: K;
+    ``epsilon``: -inf to go on to the budget; ``odd``: the number of a word of ``ODD``; ``divergence``: static.
 
-    want: Array
-    delta: Array
-    k1: Array
-    alpha: Array
-    epsilon: Array
-    odd: Array
+    Example:
+        >>> from jaxbandit import topk
+        >>> topk.lucb(10, delta=0.05)  # it goes on to the budget
+        Lucb(want=10, delta=0.05, k1=1.25, alpha=4, epsilon=-inf, odd=0, divergence='hoeffding')
+        >>> topk.lucb(10, delta=0.05, epsilon=0.1, divergence="kl").k1.item()  # of the exploration rate
+        405.5
+    """
+
+    want: Int32[Array, ""]
+    delta: Float32[Array, ""]
+    k1: Float32[Array, ""]
+    alpha: Float32[Array, ""]
+    epsilon: Float32[Array, ""]
+    odd: Int32[Array, ""]
     divergence: str = field(metadata={"static": True})
 
     __repr__ = brief
@@ -109,12 +122,12 @@ class Lucb:
         overlap = (1 - above[strong]) - lower[weak]
         return Round(number, weak, strong, overlap, jnp.sum(pulls, dtype=jnp.int32))
 
-    def over(self, view: View, spent: Array, round_: Array) -> Array:
+    def over(self, view: View, spent: Int32[Array, ""], round_: Int32[Array, ""]) -> Bool[Array, ""]:
         """Whether the budget is spent, or there is nothing to choose."""
         skipped = (self.odd == ODD.index("skip")) & (round_ > 0)
         return (view.budget - spent <= skipped.astype(jnp.int32)) | (self.want >= view.arms)
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """The budget is spent, the bounds are close enough, or nothing is left to tell apart."""
         close = stops(self.divergence, self.epsilon, state.round.number, state.round.overlap)
         return self.over(view, state.spent, state.round.number) | close | state.stuck

@@ -6,9 +6,11 @@ largest empirical gaps goes, each arm accepted or rejected (AR, Algorithm 3). Th
 before the run, and with them all shares (``shares.py``).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,30 +22,39 @@ from jaxbandit.errors import BadInput
 from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, ranks, tie_order
 from jaxbandit.topk.shares import optmai_shares
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
+
 
 class State(NamedTuple):
-    """``active`` (S) and ``accepted`` (T): bool, shape (arms,); ``round``: r (int32)."""
+    """Which arms are ``active`` (S) and which ``accepted`` (T); ``round``: r."""
 
-    active: Array
-    accepted: Array
+    active: Bool[Array, " arms"]
+    accepted: Bool[Array, " arms"]
     samples: Samples
-    round: Array
+    round: Int32[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class OptMAI:
-    """OptMAI; see ``optmai``.
+    """OptMAI: Zhou, Chen and Li 2014, Algorithms 1 to 3; see ``optmai``.
 
-    ``want``: K (int32); ``worst``: look for the K worst, and choose the others (bool); ``reuse``: judge by all rewards,
-    else by those of the last round that had any (bool); ``share``: the pulls of an active arm in each round (int32).
-    Static: ``accept``, ``last`` and ``ties``.
+    ``want``: K; ``worst``: look for the K worst, and choose the others; ``reuse``: judge by all rewards, else by those
+    of the last round that had any; ``share``: the pulls of an active arm in each round. Static: ``accept``, ``last``
+    and ``ties``.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> rule = topk.optmai(16, 2, 400)
+        >>> [int(share) for share in rule.share if share]  # fewer arms are active in each round, and get more pulls
+        [5, 6, 7, 8, 10, 10, 12]
     """
 
-    want: Array
-    worst: Array
-    reuse: Array
-    share: Array
+    want: Int32[Array, ""]
+    worst: Bool[Array, ""]
+    reuse: Bool[Array, ""]
+    share: Int32[Array, " rounds"]
     accept: str = field(metadata={"static": True})
     last: str = field(metadata={"static": True})
     ties: str = field(metadata={"static": True})
@@ -95,7 +106,7 @@ class OptMAI:
         """K', how many arms are still to be accepted."""
         return self.want - jnp.sum(state.accepted)
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """K arms are accepted, or all active ones are needed."""
         need = self._need(state)
         return (need <= 0) | (need == jnp.sum(state.active))

@@ -5,9 +5,11 @@ Phase k of n - 1 pulls each active arm up to n_k = ceil((Q - n) / (logbar(n) (n 
 arm of the largest empirical gap away: into the choice if its rank is at most the number still wanted.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,25 +20,36 @@ from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, ranks, tie_order
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32
+
 _DIGITS = 60
 
 
 class State(NamedTuple):
-    """``active`` and ``accepted``: bool, shape (arms,); ``phase``: how many are over (int32)."""
+    """Which arms are ``active`` and which ``accepted``; ``phase``: how many are over."""
 
-    active: Array
-    accepted: Array
+    active: Bool[Array, " arms"]
+    accepted: Bool[Array, " arms"]
     samples: Samples
-    phase: Array
+    phase: Int32[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sar:
-    """SAR; see ``sar``. ``want``: K (int32); ``share``: the pulls of an active arm in each phase (int32)."""
+    """SAR: Bubeck, Wang and Viswanathan 2013; see ``sar``. ``want``: K; ``share``: the pulls of an active arm in each
+    phase; ``ties``: static.
 
-    want: Array
-    share: Array
+    Example:
+        >>> from jaxbandit import topk
+        >>> rule = topk.sar(4, 2, 60)
+        >>> rule.share.tolist(), sum(active * int(share) for active, share in zip((4, 3, 2), rule.share))
+        ([9, 3, 6], 57)
+    """
+
+    want: Int32[Array, ""]
+    share: Int32[Array, " phases"]
     ties: str = field(metadata={"static": True})
 
     __repr__ = brief
@@ -62,7 +75,7 @@ class Sar:
     def _need(self, state: State) -> Array:
         return self.want - jnp.sum(state.accepted)
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """K arms are accepted, or all active ones are needed."""
         need = self._need(state)
         return (need <= 0) | (need == jnp.sum(state.active))

@@ -3,8 +3,10 @@
 It does not plan for its budget, so one run gives its answers at smaller budgets too (``simulate``'s checkpoints).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,24 +16,37 @@ from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.topk.empirical import largest
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int32, Num
+
 
 class State(NamedTuple):
-    """``total``: the sum of an arm's rewards; ``pulls``: how often it was pulled (int32); both of shape (arms,).
-    ``spent``: the budget whose pulls were asked for (int32)."""
+    """``total``: the sum of an arm's rewards; ``pulls``: how often it was pulled; ``spent``: the budget whose pulls
+    were asked for."""
 
-    total: Array
-    pulls: Array
-    spent: Array
+    total: Num[Array, " arms"]
+    pulls: Int32[Array, " arms"]
+    spent: Int32[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Uniform:
-    """Uniform sampling. ``want``: K (int32); ``spread``: whether the Q mod n pulls that are left over go to one arm
-    each, else nobody gets them (bool)."""
+    """Uniform sampling (Zhou, Chen and Li 2014, section 6). ``want``: K; ``spread``: whether the Q mod n pulls that are
+    left over go to one arm each, else nobody gets them.
 
-    want: Array
-    spread: Array
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import random, topk
+        >>> from jaxbandit.arms.problem import View
+        >>> from jaxbandit.arms.rewards import Scale
+        >>> view = View(jnp.int32(10), arms=4, even=True, scale=Scale(whole=True), choices=random.stream(0, 0))
+        >>> [rule.ask(view, rule.init(view)).times.tolist() for rule in (topk.uniform(2), topk.uniform(2, spread=True))]
+        [[2, 2, 2, 2], [3, 3, 2, 2]]
+    """
+
+    want: Int32[Array, ""]
+    spread: Bool[Array, ""]
 
     __repr__ = brief
 
@@ -54,7 +69,7 @@ class Uniform:
         """The rewards are added up."""
         return State(state.total + outcome.total, state.pulls + outcome.made, view.budget)
 
-    def done(self, view: View, state: State) -> Array:
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
         """Every arm was pulled its share."""
         return state.spent >= view.budget
 

@@ -1,7 +1,8 @@
 """Tuning with a certified answer: which policy, with which parameters, and how sure that is.
 
 ``plan.py`` reads what is asked, ``search.py`` proposes candidates, ``judge.py`` compares them on runs that the search
-did not use, ``values.py`` has these runs computed and stored, ``run.py`` is the whole of it.
+did not use, ``values.py`` has these runs computed and stored, ``run.py`` is the whole of it. ``train.py`` finds the
+weights of a trained policy.
 """
 
 import tempfile
@@ -16,7 +17,9 @@ from jaxbandit.study import folder
 from jaxbandit.study.results import column
 from jaxbandit.study.run import facts
 from jaxbandit.study.spec import Study
+from jaxbandit.tuning.plan import Plan
 from jaxbandit.tuning.run import Tuned, record, tuned
+from jaxbandit.tuning.train import Trained, train
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -64,6 +67,7 @@ def tune(
     if not isinstance(study, Study):
         study = Study.of(study, counted=False)
     study = replace(study, tune={**study.tune, **table})
+    Plan.of(study)  # what is wrong is said before there is a folder
     with ExitStack() as held:
         tell = held.enter_context(shown(progress, "tuning", ""))
         place = Path(out if out is not None else held.enter_context(tempfile.TemporaryDirectory()))
@@ -99,4 +103,4 @@ def _dataset(found: list[Tuned]) -> "xr.Dataset":
     return data
 
 
-__all__ = ["Tuned", "Tuning", "claimed", "tune", "tuned"]
+__all__ = ["Trained", "Tuned", "Tuning", "claimed", "train", "tune", "tuned"]

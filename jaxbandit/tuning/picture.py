@@ -1,130 +1,166 @@
 """Pictures of a tuning: the metric over each parameter, over two at once, over all, and what was left to judge."""
 
+import itertools
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from jaxbandit.space import Range
+from jaxbandit.space import Domain, Range
 from jaxbandit.study.canvas import Drawn
+from jaxbandit.study.summary import show
 from jaxbandit.tuning.run import Tuned
 
-_COLOURS = {"eliminated": "#999999", "survivor": "#56B4E9", "chosen": "#D55E00", "failed": "#000000"}
+_COLOURS = {"eliminated": "#999999", "survivor": "#0072B2", "chosen": "#D55E00", "failed": "#000000"}
 _MARKS = {"eliminated": ".", "survivor": "o", "chosen": "*", "failed": "x"}
-_PANEL = (4.0, 3.2)
-_ACROSS = 3
+_WORDS = {
+    "eliminated": "surely worse than another", "survivor": "not surely worse", "chosen": "chosen", "failed": "no value",
+}  # fmt: skip
+_PANEL = (4.2, 3.2)
+EXPLAINED = (
+    "A mark is a candidate: its mean over the runs that it was given, with the 95 % interval. Where a policy has "
+    "several parameters, marks at one place differ in the others. Grey candidates are surely worse than another one. "
+    "The last panel says how many candidates were left after how many runs of each."
+)
+"""What the panels show, for who sees them the first time."""
 
 
-def save(out: Path, number: int, tuned: Tuned) -> Path:
-    """Writes the picture of problem ``number`` of a study, from 1, and says where it is."""
-    path = out / ("tuning.png" if number == 1 else f"tuning-{number}.png")
-    draw(tuned).savefig(path, dpi=150)
-    return path
-
-
-def draw(tuned: Tuned) -> Drawn:
-    """A panel for each parameter that was searched, one for each two of a policy's, and one for the runs."""
+def draw(tuned: Tuned, narrow: bool = False) -> Drawn:
+    """A panel for each parameter that was searched, for each two ranges of a policy, for all of three or more, and for
+    the runs; ``narrow``: one below the other, for a phone."""
     searched = [(each.kind, each.axes) for each in tuned.plan.policies if each.axes]
-    slices = [(kind, name, axis) for kind, axes in searched for name, axis in axes.items()]
-    maps = [(kind, list(axes)) for kind, axes in searched if len(axes) == 2]
-    lines = [(kind, list(axes)) for kind, axes in searched if len(axes) > 2]
-    count = len(slices) + len(maps) + len(lines) + 1
-    rows = -(-count // _ACROSS)
-    columns = min(count, _ACROSS)
-    figure = Drawn(figsize=(columns * _PANEL[0], rows * _PANEL[1] + 0.4), layout="constrained")
+    panels: list[Any] = []
+    for kind, axes in searched:
+        panels += [(_slice, kind, name, axis) for name, axis in axes.items()]
+        ranges = [name for name, axis in axes.items() if isinstance(axis, Range)]
+        panels += [(_map, kind, pair, axes) for pair in itertools.combinations(ranges, 2)]
+        panels += [(_parallel, kind, axes)] if len(axes) > 2 else []
+    panels.append((_left,))
+    across = 1 if narrow else min(2, len(panels))
+    rows = -(-len(panels) // across)
+    figure = Drawn(figsize=(across * _PANEL[0], rows * _PANEL[1] + 0.5), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = iter(figure.subplots(rows, columns, squeeze=False).ravel())
-    for kind, name, axis in slices:
-        _slice(next(panels), tuned, kind, name, isinstance(axis, Range) and axis.log)
-    for kind, names in maps:
-        _map(figure, next(panels), tuned, kind, names)
-    for kind, names in lines:
-        _parallel(next(panels), tuned, kind, names)
-    _left(next(panels), tuned)
-    for rest in panels:
-        rest.set_axis_off()
+    places = figure.subplots(rows, across, squeeze=False).ravel()
+    for place, (panel, *given) in zip(places, panels, strict=False):
+        place.spines[["top", "right"]].set_visible(False)
+        panel(place, tuned, *given)
+    for place in places[len(panels) :]:
+        place.set_axis_off()
     fates = list(dict.fromkeys(tuned.fate(number) for number in range(len(tuned.candidates))))
-    handles = [figure.axes[0].plot([], [], _MARKS[fate], color=_COLOURS[fate])[0] for fate in fates]
-    figure.legend(handles, fates, loc="outside upper left", ncols=len(fates), frameon=False, fontsize=9)
+    handles = [places[0].plot([], [], _MARKS[fate], color=_COLOURS[fate])[0] for fate in fates]
+    figure.legend(
+        handles, [_WORDS[fate] for fate in fates], loc="outside upper left", ncols=2 if narrow else 4, frameon=False,
+        fontsize=9,
+    )  # fmt: skip
     return figure
 
 
 def _of(tuned: Tuned, kind: str) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Fate, parameters and row of each candidate of a policy."""
+    """Fate, parameters and row of each candidate of a policy that has a mean, the chosen one last, on top."""
     rows = tuned.rows()
-    return [
+    found = [
         (tuned.fate(number), each.params, rows[number])
         for number, each in enumerate(tuned.candidates)
         if each.name == kind and rows[number]["mean"] is not None
     ]
+    return sorted(found, key=lambda each: list(_MARKS).index(each[0]))
 
 
-def _slice(axes: Any, tuned: Tuned, kind: str, name: str, log: bool) -> None:
-    for fate, params, row in _of(tuned, kind):
-        if params.get(name) is None:
-            continue
-        low, high = row["ci_low"] or row["mean"], row["ci_high"] or row["mean"]
-        axes.plot(
-            [params[name]],
-            [row["mean"]],
-            _MARKS[fate],
-            color=_COLOURS[fate],
-            ms=11 if fate == "chosen" else 5,
-            zorder=3,
-        )
-        axes.plot([params[name]] * 2, [low, high], color=_COLOURS[fate], lw=1, alpha=0.7)
-    if log:
-        axes.set_xscale("log")
+def _placed(axes: Any, axis: Domain, values: list[Any], which: str = "x") -> list[float]:
+    """Places on an axis: numbers of a range at themselves, choices side by side under their words."""
+    if isinstance(axis, Range):
+        if axis.log:
+            _logarithmic(axes, which)
+        return list(values)
+    words = [show(value) for value in axis.values]
+    getattr(axes, f"set_{which}ticks")(range(len(words)), words)
+    return [float(words.index(show(value))) for value in values]
+
+
+def _logarithmic(axes: Any, which: str) -> None:
+    """Makes an axis logarithmic, with plain numbers at 1, 2, 5, 10 ..."""
+    getattr(axes, f"set_{which}scale")("log")
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.set_minor_locator(NullLocator())
+
+
+def _slice(axes: Any, tuned: Tuned, kind: str, name: str, axis: Domain) -> None:
+    inside = [each for each in _of(tuned, kind) if _is_on(axis, each[1].get(name))]
+    places = _placed(axes, axis, [params[name] for _, params, _ in inside])
+    for (fate, _, row), place in zip(inside, places, strict=True):
+        low, high = (row[end] if row[end] is not None else row["mean"] for end in ("ci_low", "ci_high"))
+        front = fate == "chosen"
+        axes.plot([place] * 2, [low, high], color=_COLOURS[fate], lw=1, alpha=1 if front else 0.6)
+        axes.plot([place], [row["mean"]], _MARKS[fate], color=_COLOURS[fate], ms=12 if front else 5)
+    if len(places) and not isinstance(axis, Range):
+        axes.set_xlim(-0.5, len(axis.values) - 0.5)
     axes.set(xlabel=f"{name} of {kind}", ylabel=tuned.plan.metric.name)
     axes.grid(axis="y", alpha=0.25)
 
 
-def _map(figure: Any, axes: Any, tuned: Tuned, kind: str, names: list[str]) -> None:
-    found = [
-        (params, row["mean"])
-        for _, params, row in _of(tuned, kind)
-        if all(params.get(name) is not None for name in names)
-    ]
-    dots = axes.scatter(
-        [params[names[0]] for params, _ in found], [params[names[1]] for params, _ in found],
-        c=[mean for _, mean in found], cmap="viridis", s=30,
-    )  # fmt: skip
-    chosen = tuned.candidates[tuned.chosen]
-    if chosen.name == kind:
-        axes.plot([chosen.params[names[0]]], [chosen.params[names[1]]], "*", color=_COLOURS["chosen"], ms=13)
+def _is_on(axis: Domain, value: Any) -> bool:
+    return value is not None and (isinstance(axis, Range) or show(value) in [show(each) for each in axis.values])
+
+
+def _map(axes: Any, tuned: Tuned, kind: str, names: tuple[str, str], domains: Mapping[str, Domain]) -> None:
+    found = [each for each in _of(tuned, kind) if all(each[1].get(name) is not None for name in names)]
+    x, y = (
+        _placed(axes, domains[name], [params[name] for _, params, _ in found], which)
+        for name, which in zip(names, "xy", strict=True)
+    )
+    better = "viridis_r" if tuned.plan.metric.lower_is_better else "viridis"
+    dots = axes.scatter(x, y, c=[row["mean"] for *_, row in found], cmap=better, s=30)
+    if found and found[-1][0] == "chosen":
+        axes.plot(x[-1:], y[-1:], "*", color=_COLOURS["chosen"], ms=13, mec="white")
     axes.set(xlabel=f"{names[0]} of {kind}", ylabel=f"{names[1]} of {kind}")
-    figure.colorbar(dots, ax=axes, label=tuned.plan.metric.name)
+    axes.figure.colorbar(dots, ax=axes, label=tuned.plan.metric.name)
 
 
-def _parallel(axes: Any, tuned: Tuned, kind: str, names: list[str]) -> None:
+def _parallel(axes: Any, tuned: Tuned, kind: str, domains: Mapping[str, Domain]) -> None:
     """A line for each candidate through its values, each scaled to its range; the metric stands last."""
-    table = [(fate, [params.get(name) for name in names] + [row["mean"]]) for fate, params, row in _of(tuned, kind)]
-    columns = [_scaled([values[at] for _, values in table]) for at in range(len(names) + 1)]
+    table = [
+        (fate, [*(params.get(name) for name in domains), row["mean"]])
+        for fate, params, row in _of(tuned, kind)
+        if all(params.get(name) is not None for name in domains)
+    ]
+    columns = [_scaled([values[at] for _, values in table]) for at in range(len(domains) + 1)]
     for line, (fate, _) in enumerate(table):
         front = fate == "chosen"
-        axes.plot(
-            range(len(columns)), [column[line] for column in columns], color=_COLOURS[fate],
-            lw=2 if front else 0.8, alpha=1 if front else 0.5, zorder=3 if front else 2,
-        )  # fmt: skip
-    axes.set_xticks(range(len(columns)), [*names, tuned.plan.metric.name])
+        axes.plot([column[line] for column, _ in columns], color=_COLOURS[fate], lw=2 if front else 0.8,
+                  alpha=1 if front else 0.5)  # fmt: skip
+    words = [f"{name}\n{ends}" for name, (_, ends) in zip([*domains, tuned.plan.metric.name], columns, strict=True)]
+    axes.set_xticks(range(len(columns)), words, fontsize=8)
     axes.set_yticks([0, 1], ["least", "most"])
     axes.set_title(kind, fontsize=9, loc="left")
 
 
-def _scaled(column: list[Any]) -> np.ndarray:
-    if not all(isinstance(value, int | float) for value in column):
-        words = sorted({str(value) for value in column})
-        column = [words.index(str(value)) for value in column]
+def _scaled(column: list[Any]) -> tuple[np.ndarray, str]:
+    """Values from 0 to 1, and what these two stand for."""
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in column):
+        words = sorted({show(value) for value in column})
+        places = np.array([words.index(show(value)) for value in column], float)
+        return places / max(len(words) - 1, 1), "\n".join(words)
     values = np.array(column, float)
-    scaled: np.ndarray = (values - values.min()) / max(float(np.ptp(values)), 1e-300)
-    return scaled
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    return (values - low) / ((high - low) or 1), f"{low:.3g} to {high:.3g}"
 
 
 def _left(axes: Any, tuned: Tuned) -> None:
     runs, alive, open_ = zip(*tuned.judge.history, strict=True)
+    # The first look decides much: it is shown as a step down from all candidates.
+    first, count = runs[0], len(tuned.candidates)
+    runs, alive, open_ = (first / 2, *runs), (count, *alive), (count, *open_)
     axes.step(runs, alive, where="post", label="not surely worse", color=_COLOURS["survivor"])
     axes.step(runs, open_, where="post", label="still in question", color=_COLOURS["chosen"], ls="--")
-    axes.set(xlabel="runs of each candidate", ylabel="candidates", xscale="log", yscale="log")
+    axes.plot(runs[-1:], alive[-1:], "o", color=_COLOURS["survivor"], ms=4)
+    axes.set(xlabel="runs of each candidate", ylabel="candidates")
+    for which in "xy":
+        _logarithmic(axes, which)
     axes.legend(frameon=False, fontsize=8)
+
+
+__all__ = ["EXPLAINED", "draw"]

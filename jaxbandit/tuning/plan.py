@@ -12,21 +12,24 @@
     [tune.space.ee]            # of the policy ``ee`` alone
     t = [1, 2, 3, 5, 8]
 
-A parameter that stands in the space is searched; so is a list of a policy. Without a space, a policy's parameters that
-the study leaves open are searched over the domains that they declare. Each policy's default is a candidate too.
+A parameter that stands in the space is searched, over a domain that is given or, with "all", over its own; so is a list
+of a policy. Without a space, the parameters that the study leaves open are searched over the domains that they declare,
+but for those that are searched on request; ``space = "all"`` asks for these too. Each policy's default is a candidate.
 Policies that know the truth, as ``known-sc``, are left out.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from typing import Any
 
 from jaxbandit.errors import BadInput
-from jaxbandit.registry import Metric, Parameter, flag, one_of, text, whole
+from jaxbandit.registry import Metric, Parameter, PolicyKind, flag, one_of, text, whole
 from jaxbandit.space import Choice, Domain, domain
 from jaxbandit.study.spec import Study
 
+ALL = "all"
 SEARCHES = ("grid", "sobol", "halving", "optuna", "gradient")
 MOST_CANDIDATES = 4096
 """The judge holds all pairs of them."""
@@ -34,13 +37,48 @@ MOST_CANDIDATES = 4096
 
 @dataclass(frozen=True)
 class Open:
-    """A policy of the study with what is open of it: ``given`` is fixed, ``axes`` are searched, by name; ``complete``:
-    whether it has defaults for these."""
+    """A policy of the study with what is open of it.
+
+    ``given`` is fixed, ``axes`` are searched, by name; one that depends on others comes after them. ``complete``:
+    whether the policy has defaults for its axes.
+    """
 
     kind: str
     given: Mapping[str, Any]
     axes: Mapping[str, Domain]
     complete: bool
+    parameters: Mapping[str, Parameter]
+
+    def matters(self, name: str, values: Mapping[str, Any]) -> bool:
+        """Whether an axis makes a difference where the axes before it have these values."""
+        defaults = {each.name: each.default for each in self.parameters.values()}
+        return self.parameters[name].matters({**defaults, **self.given, **values})
+
+    def proposed(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What the policy is given: what is fixed, and of these values of its axes those that matter."""
+        own: dict[str, Any] = {}
+        for name in self.axes:
+            if name in values and self.matters(name, own):
+                own[name] = values[name]
+        return {**self.given, **own}
+
+
+def metric_of(study: Study, table: str, given: Mapping[str, Any], keys: Sequence[str]) -> Metric:
+    """The metric that a study's table ``[tune]`` or ``[train]`` names, or the family's first.
+
+    Raises:
+        BadInput: for a key that is none of ``keys``, for a study in parts, and for a metric that the family lacks.
+    """
+    for key, value in given.items():
+        if key not in keys:
+            raise BadInput(f"{table}.{key}", value, f"no such key; there are {', '.join(keys)}")
+    if study.checkpoints or study.stop_when:
+        raise BadInput(table, "with checkpoints or stop_when", "a study without them; sweep the budget")
+    metrics = {metric.name: metric for metric in study.family.metrics}
+    name = text(f"{table}.metric", given.get("metric", next(iter(metrics))))
+    if name not in metrics:
+        raise BadInput(f"{table}.metric", name, f"one of {', '.join(metrics)}")
+    return metrics[name]
 
 
 @dataclass(frozen=True)
@@ -65,21 +103,13 @@ class Plan:
         """
         given = dict(study.tune)
         keys = ("metric", "within", "relative", "confidence", "most_runs", "search", "candidates", "space")
-        for key, value in given.items():
-            if key not in keys:
-                raise BadInput(f"tune.{key}", value, f"no such key; there are {', '.join(keys)}")
-        if study.checkpoints or study.stop_when:
-            raise BadInput("tune", "with checkpoints or stop_when", "a study without them; sweep the budget")
-        metrics = {metric.name: metric for metric in study.family.metrics}
-        name = text("tune.metric", given.get("metric", next(iter(metrics))))
-        if name not in metrics:
-            raise BadInput("tune.metric", name, f"one of {', '.join(metrics)}")
+        metric = metric_of(study, "tune", given, keys)
         relative = flag("tune.relative", given.get("relative", "within" not in given))
         within = _number("tune.within", given.get("within", 0.005), 0, 1 if relative else math.inf)
         if within == 0 and "most_runs" not in given:
             raise BadInput("tune.within", 0, "a number above 0, or most_runs too: equal candidates take all of them")
         plan = cls(
-            metrics[name], within, relative, _number("tune.confidence", given.get("confidence", 0.95), 0.5, 1),
+            metric, within, relative, _number("tune.confidence", given.get("confidence", 0.95), 0.5, 1),
             whole(2, 10**12)("tune.most_runs", given.get("most_runs", 1_000_000)),
             one_of(*SEARCHES)("tune.search", given.get("search", "grid")),
             whole(1, MOST_CANDIDATES)("tune.candidates", given.get("candidates", 256)), _opened(study),
@@ -97,12 +127,10 @@ class Plan:
 
 
 def leaves_open(study: Study) -> bool:
-    """Whether a policy of the study is not given a parameter that says where its best value is to be looked for."""
-    kinds = study.family.policies
+    """Whether there is a parameter that the study does not give and that is searched unasked."""
+    kinds = [(study.family.policies[table["kind"]], table) for table in study.policies]
     return any(
-        each.search is not None and each.name not in table
-        for table in study.policies
-        for each in kinds[table["kind"]].parameters
+        not kind.reference and set(_open(kind, table, {}, None, SEARCHES[0]).axes) - set(table) for kind, table in kinds
     )
 
 
@@ -115,53 +143,91 @@ def _number(field: str, value: Any, low: float, high: float) -> float:
 
 def _opened(study: Study) -> tuple[Open, ...]:
     space = study.tune.get("space")
-    if space is not None and (not isinstance(space, Mapping) or not space):
-        raise BadInput("tune.space", space, "a table of domains by parameter")
+    if space not in (None, ALL) and (not isinstance(space, Mapping) or not space):
+        raise BadInput("tune.space", space, f'a table of domains by parameter, or "{ALL}"')
     kinds = {table["kind"]: study.family.policies[table["kind"]] for table in study.policies}
     if all(kind.reference for kind in kinds.values()):
         raise BadInput("policy", ", ".join(kinds), "a policy that does not know the truth")
-    used: set[str] = set()
-    found = []
-    for table in study.policies:
-        if kinds[table["kind"]].reference:
-            continue
-        kind, given, axes = kinds[table["kind"]], dict(table), {}
-        del given["kind"]
-        own = (space or {}).get(kind.name, {})
-        for parameter in kind.parameters:
-            name, value = parameter.name, given.get(parameter.name)
-            field, wanted = f"tune.space.{name}", (space or {}).get(name)
-            if name in own:
-                field, wanted = f"tune.space.{kind.name}.{name}", own[name]
-            if wanted is not None:
-                used |= {kind.name, name}
-                if value is not None and not isinstance(value, list):
-                    raise BadInput(field, wanted, f"what [[policy]] leaves open; it says {name} = {value}")
-                axes[name] = _domain(field, wanted, parameter)
-            elif isinstance(value, list) and parameter.swept:
-                axes[name] = Choice(tuple(value))
-            elif value is None and space is None and parameter.search is not None:
-                axes[name] = parameter.search
-        fixed = {name: value for name, value in given.items() if name not in axes}
-        complete = all(
-            (each.name in fixed or not each.required) and (each.name not in fixed or each.partner in {"", *fixed})
-            for each in kind.parameters
-        )
-        found.append(Open(kind.name, fixed, axes, complete))
-    for name, value in (space or {}).items():
-        if name not in used:
-            there = dict.fromkeys(each.name for kind in kinds.values() for each in kind.parameters)
-            raise BadInput(
-                f"tune.space.{name}", value, f"a parameter of a policy: {', '.join(there) or 'there is none'}"
-            )
-        if name in kinds:
-            for key in set(value) - {each.name for each in kinds[name].parameters}:
+    named = space if isinstance(space, Mapping) else {}
+    _check_names(named, kinds)
+    search = study.tune.get("search", SEARCHES[0])
+    return tuple(
+        _open(kinds[table["kind"]], table, named, space, search)
+        for table in study.policies
+        if not kinds[table["kind"]].reference
+    )
+
+
+def _check_names(named: Mapping[str, Any], kinds: Mapping[str, PolicyKind]) -> None:
+    """Checks that all that stands in the space is a parameter of a policy."""
+    there = {kind.name: [each.name for each in kind.parameters] for kind in kinds.values() if not kind.reference}
+    known = dict.fromkeys(name for names in there.values() for name in names)
+    for name, value in named.items():
+        if name in there and isinstance(value, Mapping) and name not in known:
+            for key in set(value) - set(there[name]):
                 raise BadInput(f"tune.space.{name}.{key}", value[key], f"a parameter of {name}")
-    return tuple(found)
+        elif name not in known:
+            raise BadInput(
+                f"tune.space.{name}", value, f"a parameter of a policy: {', '.join(known) or 'there is none'}"
+            )
+
+
+def _open(kind: PolicyKind, table: Mapping[str, Any], named: Mapping[str, Any], space: Any, search: str) -> Open:
+    given = {name: value for name, value in table.items() if name != "kind"}
+    own, axes, asked = named.get(kind.name, {}), {}, {}
+    for parameter in kind.parameters:
+        name, value = parameter.name, given.get(parameter.name)
+        field, wanted = f"tune.space.{name}", named.get(name)
+        if name in own:
+            field, wanted = f"tune.space.{kind.name}.{name}", own[name]
+        if wanted is not None:
+            if value is not None and not isinstance(value, list):
+                raise BadInput(field, wanted, f"what [[policy]] leaves open; it says {name} = {value}")
+            axes[name] = _domain(field, wanted, parameter)
+            asked[name] = field
+        elif isinstance(value, list) and parameter.swept:
+            axes[name] = Choice(tuple(value))
+        elif value is None and parameter.domain is not None:
+            unasked = space is None and not parameter.on_request
+            # A gradient climbs over ranges alone.
+            if (unasked or space == ALL) and not (search == "gradient" and isinstance(parameter.domain, Choice)):
+                axes[name] = parameter.domain
+    fixed = {name: value for name, value in given.items() if name not in axes}
+    complete = all(
+        (each.name in fixed or not each.required) and (each.name not in fixed or each.partner in {"", *fixed})
+        for each in kind.parameters
+    )
+    parameters = {each.name: each for each in kind.parameters}
+    for name in list(axes):
+        if not _can_matter(parameters[name], parameters, fixed, axes):
+            if name in asked:
+                where = parameters[name].condition
+                raise BadInput(asked[name], "searched", f"a parameter that matters; {name} does where {where}")
+            del axes[name]
+    order = TopologicalSorter({name: [each for each in parameters[name].when if each in axes] for name in axes})
+    return Open(kind.name, fixed, {name: axes[name] for name in order.static_order()}, complete, parameters)
+
+
+def _can_matter(
+    parameter: Parameter, parameters: Mapping[str, Parameter], fixed: Mapping[str, Any], axes: Mapping[str, Domain]
+) -> bool:
+    """Whether what a parameter depends on has, or may be proposed, a value under which it matters."""
+
+    def values(name: str) -> Iterator[Any]:
+        if name in axes:
+            yield from axes[name].spread(16)
+        else:
+            yield fixed.get(name, parameters[name].default)
+
+    return all(any(value in domain for value in values(name)) for name, domain in parameter.when.items())
 
 
 def _domain(field: str, given: Any, parameter: Parameter) -> Domain:
-    """The domain that is given, each end of which, or each value, the parameter takes."""
+    """The domain that is given, each end of which, or each value, the parameter takes; its own for "all"."""
+    if given == ALL:
+        if parameter.domain is None:
+            raise BadInput(field, given, "a domain; the parameter declares none")
+        return parameter.domain
     found = domain(field, given)
     if isinstance(found, Choice):
         for value in found.values:

@@ -103,7 +103,7 @@ def needed(
             def doing(value: int, runs: int, number: int = number, label: str = label) -> None:
                 tell(Status(number, len(labels), f"{label}: {parameter} {value:,}, {runs:,} runs"))
 
-            search = _Search(study, wanted, parameter, number, most_runs, doing)
+            search = _Search(_roomy(study, parameter, last), wanted, parameter, number, most_runs, doing)
             found.append(search.between(first, last, within))
     return found
 
@@ -125,6 +125,14 @@ def _range(study: Study, parameter: str, low: int | None, high: int | None) -> t
     if not 1 <= first < last <= 2**31 - 1:
         raise BadInput("--from", first, f"at least 1 and below --to, {last}")
     return first, last
+
+
+def _roomy(study: Study, parameter: str, last: int) -> Study:
+    """The study with room for the last value, where its problem can make some: so that all values share a program."""
+    room = f"largest_{parameter}"
+    if room not in {each.name for each in study.kind.parameters} - set(study.problem):
+        return study
+    return replace(study, problem={**study.problem, room: last})
 
 
 def _at(study: Study, parameter: str, value: int) -> list[Configuration]:
@@ -174,9 +182,10 @@ class _Search:
         metric, total, always = self.wanted.metric, Moments(self.wanted.metric.binary, self.wanted.metric.share), None
         for start, stop in self._stages():
             self.tell(value, stop)
-            answers = batch.run([0], runs=stop - start, seed=self.study.seed, first_run=start, room=_ROOM)
-            answers.pop("endless")
-            values = measured(metric, member.setting, {name: own[0] for name, own in answers.items()})
+            parts = [
+                self._values(batch, member, first, min(first + _ROOM, stop)) for first in range(start, stop, _ROOM)
+            ]
+            values = np.concatenate(parts)
             if not np.isfinite(values).all():
                 raise BadInput("--metric", metric.name, f"one that has a value in each run of {member.label}")
             total.add(values)
@@ -188,6 +197,12 @@ class _Search:
                 better = total.mean >= self.wanted.value
                 return total.mean <= self.wanted.value if metric.lower_is_better else better
         return None
+
+    def _values(self, batch: Batch, member: Configuration, start: int, stop: int) -> np.ndarray:
+        """The metric's values of some runs, no more than the program has room for: more would compile another."""
+        answers = batch.run([0], runs=stop - start, seed=self.study.seed, first_run=start, room=_ROOM)
+        answers.pop("endless")
+        return measured(self.wanted.metric, member.setting, {name: own[0] for name, own in answers.items()})
 
     def _stages(self) -> Iterator[tuple[int, int]]:
         start, stop = 0, _FIRST

@@ -190,7 +190,7 @@ def _tuned(study: Study, plan: Plan, setting: Any, params: Mapping[str, Any], ou
 
     def means(points: Sequence[Point], runs: int) -> np.ndarray:
         members, places = built(points)
-        if looks.spent + len(members) * runs > plan.most_runs:
+        if looks.price(members, runs) > plan.most_runs:
             raise BadInput("tune.most_runs", plan.most_runs, f"more; the search alone has used {looks.spent:,}")
         looks.prepare(members)
         values = looks.read(range(len(members)), [0] * len(members), runs)

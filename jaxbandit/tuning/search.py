@@ -1,10 +1,12 @@
 """Searches: which candidates are worth judging. Each is deterministic, and asks for means of many candidates at once.
 
-*grid* and *sobol* propose all their points at once, and all of them are judged. The others look first: *halving* drops
-the worse half of the points again and again while the rest gets twice the runs, *optuna* proposes by what it has seen,
-*gradient* climbs. What they hand over are finalists; they were chosen by runs that the judge does not use.
+*grid* and *sobol* propose all their points at once, and all of them are judged. The others look first: *halving* keeps
+a quarter of the points again and again, with four times the runs, *optuna* proposes by what it has seen, *gradient*
+climbs. What they hand over are finalists; they were chosen by runs that the judge does not use.
 """
 
+import itertools
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,6 +15,7 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.space import Choice, Domain
+from jaxbandit.study.summary import identity
 from jaxbandit.tuning.plan import Open, Plan
 
 
@@ -27,8 +30,12 @@ Means = Callable[[Sequence[Point], int], np.ndarray]
 """From points and a number of runs to their means (float64, higher is better; NaN where a run has no value). Runs are
 numbered from 0, so that the same points with more runs keep those that they had."""
 
+_log = logging.getLogger("jaxbandit")
+
 FINALISTS = 8
+_MOST_COMBINATIONS = 1 << 16
 _FIRST_RUNS, _AT_ONCE = 32, 32
+_FEW_RUNS, _QUARTER = 16, 4
 _CLIMBS, _PAIRS, _WIDTH, _RATE = 24, 8, 0.1, 0.08
 
 
@@ -41,7 +48,10 @@ def finalists(plan: Plan, means: Means, seed: int) -> list[Point]:
     if not any(each.axes for each in plan.policies):
         return defaults
     search = {"grid": _grid, "sobol": _sobol, "halving": _halving, "optuna": _optuna, "gradient": _gradient}
-    return [*defaults, *search[plan.search](plan, means, seed)]
+    distinct: dict[Any, Point] = {}
+    for point in [*defaults, *search[plan.search](plan, means, seed)]:
+        distinct.setdefault((point.policy, identity(point.given)), point)
+    return list(distinct.values())
 
 
 def _shares(plan: Plan) -> Iterator[tuple[int, Open, int]]:
@@ -54,17 +64,26 @@ def _shares(plan: Plan) -> Iterator[tuple[int, Open, int]]:
 def _grid(plan: Plan, means: Means, seed: int) -> list[Point]:
     found = []
     for number, policy, share in _shares(plan):
-        choices = [axis for axis in policy.axes.values() if isinstance(axis, Choice)]
-        ranges = len(policy.axes) - len(choices)
-        rest = share / math.prod(len(axis.values) for axis in choices)
-        if rest < 1:
-            raise BadInput("tune.candidates", plan.candidates, f"more, for the lists of {policy.kind} alone")
-        steps = max(1, int(rest ** (1 / ranges) + 1e-9)) if ranges else 0
-        rows: list[dict[str, Any]] = [dict(policy.given)]
-        for name, axis in policy.axes.items():
+        choices = {name: axis.values for name, axis in policy.axes.items() if isinstance(axis, Choice)}
+        ranges = {name: axis for name, axis in policy.axes.items() if name not in choices}
+        rows = _combinations(policy, choices, share)
+        steps = max(1, int((share / len(rows)) ** (1 / len(ranges)) + 1e-9)) if ranges else 0
+        for name, axis in ranges.items():
             rows = [{**row, name: value} for row in rows for value in axis.spread(steps)]
-        found += [Point(number, row) for row in rows]
+        found += [Point(number, policy.proposed(row)) for row in rows]
     return found
+
+
+def _combinations(policy: Open, choices: Mapping[str, Sequence[Any]], most: int) -> list[dict[str, Any]]:
+    """The combinations of choices; of those that differ only in what does not matter, the first one."""
+    distinct: dict[str, dict[str, Any]] = {}
+    for number, values in enumerate(itertools.product(*choices.values())):
+        if number < _MOST_COMBINATIONS:
+            row = dict(zip(choices, values, strict=True))
+            distinct.setdefault(identity(policy.proposed(row)), row)
+        if number >= _MOST_COMBINATIONS or len(distinct) > most:
+            raise BadInput("tune.candidates", most, f"more, for the lists of {policy.kind} alone; or search = sobol")
+    return list(distinct.values())
 
 
 def _sobol(plan: Plan, means: Means, seed: int) -> list[Point]:
@@ -82,7 +101,7 @@ def _sobol(plan: Plan, means: Means, seed: int) -> list[Point]:
 def _at(number: int, policy: Open, place: np.ndarray) -> Point:
     """The candidate at a place of the unit cube of a policy's axes."""
     own = {name: axis.at(float(share)) for (name, axis), share in zip(policy.axes.items(), place, strict=True)}
-    return Point(number, {**policy.given, **own})
+    return Point(number, policy.proposed(own))
 
 
 def _best(points: Sequence[Point], values: np.ndarray, count: int) -> list[Point]:
@@ -91,11 +110,12 @@ def _best(points: Sequence[Point], values: np.ndarray, count: int) -> list[Point
 
 
 def _halving(plan: Plan, means: Means, seed: int) -> list[Point]:
-    """Successive halving (Karnin, Koren and Somekh 2013) on runs that all candidates share."""
-    points, runs = _sobol(plan, means, seed), _FIRST_RUNS
+    """Successive halving (Karnin, Koren and Somekh 2013) on runs that all candidates share, by quarters: runs of one
+    number are paired, so few of them tell what is far behind."""
+    points, runs = _sobol(plan, means, seed), _FEW_RUNS
     while len(points) > FINALISTS:
-        points = _best(points, means(points, runs), max(FINALISTS, len(points) // 2))
-        runs *= 2
+        points = _best(points, means(points, runs), max(FINALISTS, len(points) // _QUARTER))
+        runs *= _QUARTER
     return points
 
 
@@ -116,7 +136,10 @@ def _optuna(plan: Plan, means: Means, seed: int) -> list[Point]:
         for trial in trials:
             name = trial.suggest_categorical("policy", list(opened)) if len(opened) > 1 else next(iter(opened))
             number, policy = opened[name]
-            own = {key: _suggested(trial, f"{name}.{key}", axis) for key, axis in policy.axes.items()}
+            own: dict[str, Any] = {}
+            for key, axis in policy.axes.items():
+                if policy.matters(key, own):
+                    own[key] = _suggested(trial, f"{name}.{key}", axis)
             asked.append(Point(number, {**policy.given, **own}))
         for trial, value in zip(trials, found := means(asked, 4 * _FIRST_RUNS), strict=True):
             if math.isfinite(value):
@@ -158,7 +181,9 @@ def _gradient(plan: Plan, means: Means, seed: int) -> list[Point]:
             seen += [(value, point) for value, point in zip(values, points, strict=True) if math.isfinite(value)]
             rise = (values[:_PAIRS] - values[_PAIRS:]) / 2
             if not np.isfinite(rise).all():
-                break  # it diverged: the best point seen is what is left
+                said = "jaxbandit: the gradient over %s of %s diverged; the best points that it has seen are judged"
+                _log.warning(said, ", ".join(policy.axes), policy.kind)
+                break
             slope = (rise[:, None] * way).mean(0) / _WIDTH**2
             step, memory = adam.update(-jnp.asarray(slope), memory)
             centre = jnp.clip(optax.apply_updates(centre, step), 0, 1)

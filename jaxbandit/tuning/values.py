@@ -34,7 +34,8 @@ class Values:
     tell: Progress
     doing: str
     spent: int = 0
-    """Runs that were asked for so far, stored ones included."""
+    """Runs that were asked for so far, each once, stored ones included."""
+    _asked: dict[str, int] = field(default_factory=dict)
     _known: dict[str, list[object]] = field(default_factory=dict)
     _members: list[Configuration] = field(default_factory=list)
     _store: Store | None = None
@@ -47,6 +48,10 @@ class Values:
         for name in members[0].point:
             self._known.setdefault(name, []).append(members[0].point[name])
         self._store = Store(self.path, self._known, [self.metric.name], [], 1)
+
+    def price(self, members: Sequence[Configuration], stop: int) -> int:
+        """What ``spent`` is once the runs of ``members`` below ``stop`` were read."""
+        return self.spent + sum(max(0, stop - self._asked.get(each.label, 0)) for each in members)
 
     def read(self, which: Sequence[int], first: Sequence[int], stop: int) -> list[np.ndarray]:
         """The values of candidates ``which`` from run ``first`` of each to ``stop`` - 1, float64."""
@@ -66,7 +71,11 @@ class Values:
             except Damaged as damage:
                 store.forget(damage)
                 continue
-            self.spent += sum(stop - begin for begin in first)
+            for one, begin in zip(which, first, strict=True):
+                label = self._members[one].label
+                begin = max(begin, self._asked.get(label, 0))
+                self._asked[label] = max(begin, stop)
+                self.spent += max(0, stop - begin)
             return found
 
     def _fill(self, store: Store, places: dict[int, Place], which: Sequence[int], stop: int) -> None:
@@ -100,5 +109,6 @@ class Values:
         for number, one in enumerate(some):
             own = {name: values[number] for name, values in answers.items()}
             values = measured(self.metric, self._members[one].setting, own)
-            rows.append({self.metric.name: np.where(endless[number], np.nan, values)})
+            failed = endless[number] if self.study.family.failed is None else self.study.family.failed(own)
+            rows.append({self.metric.name: np.where(endless[number] | failed, np.nan, values)})
         store.write([places[one] for one in some], start, rows)

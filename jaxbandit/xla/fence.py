@@ -4,6 +4,7 @@ With the environment variable ``JAXBANDIT_PLAIN=1`` all of it but ``rarely`` doe
 where arithmetic is on integers, from programs that are as XLA would have them.
 """
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,9 +15,13 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
+from jaxbandit.xla.prefix import marked, nth
+
 T = TypeVar("T")
 
 PLAIN = os.environ.get("JAXBANDIT_PLAIN", "0") not in ("", "0")
+_BLOCKS = 16
+"""Accelerators take the lanes in need of what is ``rarely`` needed in blocks of this share of all lanes."""
 
 
 def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -202,8 +207,8 @@ def where_due(due: Array, function: Callable[[T], T], state: T) -> T:
 def rarely(function: Callable[..., Any]) -> Callable[..., Any]:
     """``f(needed, otherwise, *operands)``: ``function(*operands)`` where needed, else ``otherwise``.
 
-    Under ``vmap``, lane by lane over those in need alone: made for what costs much and is seldom needed, where
-    ``lax.cond`` would compute it for all.
+    Under ``vmap``, over the lanes in need alone: one after the other on CPUs, elsewhere a block of them side by side.
+    Made for what costs much and is seldom needed, where ``lax.cond`` would compute it for all.
     """
 
     @jax.custom_batching.custom_vmap
@@ -217,15 +222,42 @@ def rarely(function: Callable[..., Any]) -> Callable[..., Any]:
         def whole(tree: Any, flags: Any) -> Any:
             return jax.tree.map(lambda x, own: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), tree, flags)
 
-        def one(carry: tuple[Array, Any]) -> tuple[Array, Any]:
-            left, found = carry
-            lane = jnp.argmax(left)
-            own = jax.tree.map(lambda x, b: x[lane] if b else x, operands, tuple(has))
-            value = function(*own)
-            return left.at[lane].set(False), jax.tree.map(lambda all_, v: all_.at[lane].set(v), found, value)
+        def of(lane: Array, operands: Any) -> Any:
+            return function(*jax.tree.map(lambda x, b: x[lane] if b else x, operands, tuple(has)))
 
-        start = whole(needed, has_needed), whole(otherwise, has_otherwise)
-        found = lax.while_loop(lambda carry: jnp.any(carry[0]), one, start)[1]
+        found = lax.platform_dependent(
+            whole(needed, has_needed), whole(otherwise, has_otherwise), *operands,
+            cpu=functools.partial(_one_by_one, of), default=functools.partial(_block_by_block, of),
+        )  # fmt: skip
         return found, jax.tree.map(lambda _: True, found)
 
     return plain
+
+
+def _one_by_one(of: Callable[[Array, Any], Any], needed: Array, otherwise: Any, *operands: Any) -> Any:
+    """``otherwise``, with the values of ``of`` in the lanes in need."""
+
+    def one(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+        left, found = carry
+        lane = jnp.argmax(left)
+        value = of(lane, operands)
+        return left.at[lane].set(False), jax.tree.map(lambda all_, v: all_.at[lane].set(v), found, value)
+
+    return lax.while_loop(lambda carry: jnp.any(carry[0]), one, (needed, otherwise))[1]
+
+
+def _block_by_block(of: Callable[[Array, Any], Any], needed: Array, otherwise: Any, *operands: Any) -> Any:
+    """The same, so many lanes at a time that one turn is mostly enough: an accelerator waits for its host at each."""
+    lanes = needed.shape[0]
+    block, marks = -(-lanes // _BLOCKS), marked(needed)
+
+    def some(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+        done, found = carry
+        rank = done + jnp.arange(block, dtype=jnp.int32)
+        # A block that is not full has its last lane several times, and writes it once.
+        lane = nth(marks, jnp.minimum(rank, marks.total - 1))
+        value = jax.vmap(lambda lane: of(lane, operands))(lane)
+        to = jnp.where(rank < marks.total, lane, lanes)
+        return done + block, jax.tree.map(lambda all_, v: all_.at[to].set(v, mode="drop"), found, value)
+
+    return lax.while_loop(lambda carry: carry[0] < marks.total, some, (jnp.int32(0), otherwise))[1]

@@ -61,7 +61,7 @@ def in_blocks(
         written, read: arrays of one length.
     """
     size = written[0].shape[0]
-    block = min(size, BLOCK)
+    block = min(size, -(-size // (_PARTS * BLOCK)) * BLOCK)  # an eighth: of many entries, there are few lanes
 
     def turn(number: Array, arrays: list[Array]) -> list[Array]:
         start = jnp.minimum(number * block, size - block)

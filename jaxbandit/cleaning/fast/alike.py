@@ -85,7 +85,8 @@ class Tables(NamedTuple):
     ``visits`` (int32, (2^16,)): equally likely ends of a first visit, which is one operation and, if that succeeds, all
     until the entity is clean: ``pack`` of (false values removed, operations), or ``UNKNOWN``, for which ``others`` has
     the law; ``failed``: the fate of an entity after one operation, which failed, ``pack`` of (successes, failures);
-    ``records``: what one operation does; ``chances``: the same, of longer records.
+    ``records``: what one operation does; ``chances``: the same, of longer records; ``streak`` (float32): how many
+    operations on an entity that find it at nothing but successes, the first operation left out, in expectation.
     """
 
     visits: Array
@@ -93,6 +94,7 @@ class Tables(NamedTuple):
     failed: Alias
     records: Records
     chances: Chances
+    streak: Array
 
 
 class Meet(NamedTuple):
@@ -285,7 +287,10 @@ def _tables(law: Law, weights: tuple[float, ...], reach: int) -> Tables:
     visits = np.full(1 << _SLOTS, UNKNOWN, np.int32)
     visits[: slots.sum()] = np.repeat(number, slots)
     others = alias(chance - slots / (1 << _SLOTS), number)
-    return Tables(jnp.asarray(visits), others, failed, records(moment, false_values), chances(moment, false_values))
+    successes = np.arange(1, most)
+    streak = np.float32(moment[successes, 0] @ (1 - false_values.cumsum()[:-1]))
+    singles = records(moment, false_values), chances(moment, false_values)
+    return Tables(jnp.asarray(visits), others, failed, *singles, jnp.asarray(streak))
 
 
 def tables_for(budget: int, weights: Floats, law: Law) -> Tables:

@@ -26,9 +26,6 @@ from jaxbandit.cleaning.problem import SIZES, Cleaning, Synthetic
 from jaxbandit.cleaning.random import Random
 from jaxbandit.grammar import accelerated, lean
 
-LEAST_COUNTED = 0.4
-"""From this epsilon on epsilon-greedy may count entities."""
-
 _COUNTING = CountedRandom, CountedGreedy, CountedEpsilonGreedy
 _OWN = EE, KnownSc, RandomInRuns, GreedyByVisits, EpsilonGreedyByParts, IndexByLists, *_COUNTING
 
@@ -50,6 +47,15 @@ def _fits(problem: Cleaning) -> bool:
     return crowd.fits(int(problem.budget), float(problem.size) * float(problem.ambiguous))
 
 
+def _explores_enough(epsilon: float, tables: Tables) -> bool:
+    """Whether exploration finds the perfect records that exploitation uses up.
+
+    Each exploring operation meets an entity, which takes ``streak`` further operations before its first failure. Where
+    exploitation wants more than those, it goes to entities with many different records, each a class of its own.
+    """
+    return epsilon * float(tables.streak) >= 1 - epsilon
+
+
 @accelerated.register
 def _(rule: Random, problem: Any) -> Any:
     if not isinstance(problem, Cleaning):
@@ -68,14 +74,14 @@ def _(rule: Greedy, problem: Any) -> Any:
 def _(rule: EpsilonGreedy, problem: Any) -> Any:
     if not isinstance(problem, Cleaning):
         return rule
-    if (tables := _tables(problem)) and _fits(problem) and float(rule.epsilon) >= LEAST_COUNTED:
+    if (tables := _tables(problem)) and _fits(problem) and _explores_enough(float(rule.epsilon), tables):
         return CountedEpsilonGreedy(rule.epsilon, room(problem), tables.chances.last.shape[0])
     return EpsilonGreedyByParts(rule.epsilon, room(problem))
 
 
 @accelerated.register
 def _(rule: Index, problem: Any) -> Any:
-    return IndexByLists(rule.allowed, room(problem)) if isinstance(problem, Cleaning) else rule
+    return IndexByLists(rule.allowed, rule.first, room(problem)) if isinstance(problem, Cleaning) else rule
 
 
 @lean.register

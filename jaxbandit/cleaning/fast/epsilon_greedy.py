@@ -17,7 +17,7 @@ from jax import Array, lax
 from jaxbandit.cleaning.epsilon_greedy import EXPLORE
 from jaxbandit.cleaning.fast.pool import PADDING
 from jaxbandit.cleaning.fast.pulls import Tries
-from jaxbandit.cleaning.problem import Outcome, Totals
+from jaxbandit.cleaning.pulls import Outcome, Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
@@ -187,14 +187,14 @@ class EpsilonGreedyByParts:
         explore = uniform(coin) < self.epsilon
         ties = Ties(state.best, state.many, state.run)
         best = jnp.where(certain > 0, certain, jnp.where(between > 0, ties.highest(self.memory, between), alive))
-        rank = once(scale(word, jnp.where(explore, alive, best)))
+        rank = scale(word, jnp.where(explore, alive, best))
         search = ~explore & (certain == 0) & (between > 0)
         tied = ties.find(self.memory, between, rank, search)
         part = jnp.where(rank < certain, CERTAIN, jnp.where(rank < certain + between, BETWEEN, ZERO))
         before = jnp.where(rank < certain, 0, jnp.where(rank < certain + between, certain, certain + between))
         slot = jnp.where(search, tied, rank - before)
         part = jnp.where(search, BETWEEN, part)
-        part = once(jnp.where((part == ZERO) & (slot >= zeros), NOWHERE, part))
+        part = jnp.where((part == ZERO) & (slot >= zeros), NOWHERE, part)
         size = jnp.where(part == CERTAIN, certain, jnp.where(part == BETWEEN, between, zeros))
         row, last = once(self._row(state.run, part, slot)), once(self._row(state.run, part, size - 1))
 

@@ -29,7 +29,7 @@ from jaxbandit.cleaning.fast.mixed import (
     estimate,
 )
 from jaxbandit.cleaning.fast.pool import PADDING
-from jaxbandit.cleaning.problem import Totals
+from jaxbandit.cleaning.pulls import Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.cleaning.fast.pool import PADDING, Entry, select
+from jaxbandit.cleaning.fast.pool import PADDING, Entry, flat_row_at, select, with_flat_row
 from jaxbandit.cleaning.fast.pulls import Chase
-from jaxbandit.cleaning.problem import Outcome, Totals
+from jaxbandit.cleaning.pulls import Outcome, Totals
 from jaxbandit.cleaning.records import PICK
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
@@ -24,9 +24,9 @@ from jaxbandit.xla.fence import once
 
 
 class State(NamedTuple):
-    """``rows``: int32, shape (memory, 2), the entities tried in vain and how often; ``size``: how many they are;
-    ``met``: how many were met; ``slot`` and ``at``: the entity at hand; ``working`` (bool): whether it had a success.
-    It is drawn when it is due, as in ``random.py``."""
+    """``rows``: int32, shape (2 (memory + PADDING),), the entities tried in vain and how often (``flat_row_at``);
+    ``size``: how many they are; ``met``: how many were met; ``slot`` and ``at``: the entity at hand; ``working``
+    (bool): whether it had a success. It is drawn when it is due, as in ``random.py``."""
 
     rows: Array
     size: Array
@@ -51,7 +51,7 @@ class GreedyByVisits:
     def init(self, view: View) -> State:
         """Nothing met."""
         zero = jnp.int32(0)
-        rows = jnp.zeros((self.memory + PADDING, 2), jnp.int32)
+        rows = jnp.zeros(2 * (self.memory + PADDING), jnp.int32)
         at = Entry(view.in_random_order(zero), zero, zero)
         return State(rows, zero, zero, zero, at, jnp.bool_(False), Totals.zero())
 
@@ -75,15 +75,15 @@ class GreedyByVisits:
         kept = tried & (after.gained == 0)
         gone = tried & ~kept & ~new
         working = (after.gained > 0) & ~clean
-        last = state.rows[jnp.clip(state.size - 1, 0, self.memory)]
+        last = flat_row_at(state.rows, state.size - 1, 2)
         row = jnp.where(gone, last, jnp.stack([after.entity, after.tried]))
-        rows = state.rows.at[jnp.where(kept | gone, state.slot, self.memory + PADDING)].set(row, mode="drop")
+        rows = with_flat_row(state.rows, jnp.where(kept | gone, state.slot, self.memory + PADDING), row)
         size = state.size + (kept & new).astype(jnp.int32) - gone.astype(jnp.int32)
         met = state.met + (tried & new).astype(jnp.int32)
         totals = state.totals.add(outcome, clean)
         alive = size + view.entities - met
         slot = jnp.minimum(below(view.choices, PICK, totals.spent, jnp.maximum(alive, 1)), size)
-        entity, again = rows[jnp.minimum(slot, self.memory)]
+        entity, again = flat_row_at(rows, slot, 2)
         fresh = view.in_random_order(jnp.minimum(met, view.entities - 1))
         zero = jnp.int32(0)
         drawn = Entry(jnp.where(slot < size, entity, fresh), jnp.where(slot < size, again, zero), zero)

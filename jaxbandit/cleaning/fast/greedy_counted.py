@@ -17,7 +17,7 @@ from jax import Array, lax
 from jaxbandit.cleaning.fast.alike import RARE, UNKNOWN, VISITS, Meet, Met, pack, unpack
 from jaxbandit.cleaning.fast.pool import PADDING
 from jaxbandit.cleaning.fast.random import RUN
-from jaxbandit.cleaning.problem import Totals
+from jaxbandit.cleaning.pulls import Totals
 from jaxbandit.cleaning.records import PICK
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief

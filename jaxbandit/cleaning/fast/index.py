@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from jaxbandit.cleaning.fast.pool import PADDING
 from jaxbandit.cleaning.index import Known
-from jaxbandit.cleaning.problem import Outcome, Pull, Totals
+from jaxbandit.cleaning.pulls import Outcome, Pull, Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
@@ -58,9 +59,10 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class IndexByLists:
-    """``allowed``: as in ``Index``; ``memory`` (static): the most entities that a run can meet."""
+    """``allowed`` and ``first``: as in ``Index``; ``memory`` (static): the most entities that a run can meet."""
 
     allowed: Array
+    first: Array | np.int32
     memory: int = field(metadata={"static": True})
 
     execution = Execution(most_lanes=64, scratch=("rows",), masked=True, in_turn=True)
@@ -79,8 +81,8 @@ class IndexByLists:
 
     def _limits(self, began: Array, gained: Array) -> Array:
         """The failures allowed at each level: int32, (levels,)."""
-        levels, rows, columns = self.allowed.shape
-        row, column = jnp.clip(began, 0, rows - 1), jnp.clip(gained, 0, columns - 1)
+        levels, _, most = self.allowed.shape
+        row, column = self.first + jnp.clip(began, 0, most), jnp.clip(gained, 0, most - 1)
         limits = lax.dynamic_slice(self.allowed, (jnp.int32(0), row, column), (levels, 1, 1)).reshape(-1)
         return jnp.where(jnp.arange(levels) == levels - 1, UNLIMITED, limits)
 

@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
-from jaxbandit.cleaning.problem import Cleaning, Outcome
+from jaxbandit.cleaning.problem import Cleaning
+from jaxbandit.cleaning.pulls import Outcome
 from jaxbandit.errors import BadInput
 
 PADDING = 8
@@ -53,3 +54,22 @@ def row_at(rows: Array, slot: Array) -> Entry:
     """The entry in a slot of ``rows`` (int32, (capacity, 3)); any slot may be asked for, one in use gives an entry."""
     row = rows[jnp.clip(slot, 0, rows.shape[0] - 1)]
     return Entry(row[0], row[1], row[2])
+
+
+def flat_row_at(rows: Array, slot: Array, width: int) -> Array:
+    """The row in a slot, int32 (``width``,); any slot may be asked for, one in use gives what was written there.
+
+    ``rows``: int32, (slots * width,), row after row. With an axis of its own for a row's few entries, a TPU would lay
+    each row out in 128 words.
+    """
+    start = width * jnp.clip(slot, 0, rows.shape[0] // width - 1)
+    found: Array = lax.dynamic_slice(rows, (start,), (width,), allow_negative_indices=False)
+    return found
+
+
+def with_flat_row(rows: Array, slot: Array, row: Array) -> Array:
+    """Such ``rows`` with another row in a slot; as they were where there is no such slot."""
+    window = lax.ScatterDimensionNumbers((0,), (), (0,))
+    start = (slot * row.shape[0])[None]
+    after: Array = lax.scatter(rows, start, row, window, mode=lax.GatherScatterMode.FILL_OR_DROP)
+    return after

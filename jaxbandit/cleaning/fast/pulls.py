@@ -8,7 +8,8 @@ from jax import Array
 from jaxbandit.cleaning.fast.alike import Meet, Met, Tables, meet
 from jaxbandit.cleaning.fast.crowd import Ticked, Ticks, make
 from jaxbandit.cleaning.fast.mixed import Mix, Mixed, mix
-from jaxbandit.cleaning.problem import Cleaning, Instance, Outcome, Synthetic, outcome_of
+from jaxbandit.cleaning.problem import Cleaning, Instance, Synthetic, outcome_of
+from jaxbandit.cleaning.pulls import Outcome
 from jaxbandit.random.race import chase_at, chase_on_tape, trial_at
 from jaxbandit.xla.fence import once, side_by_side
 

@@ -15,14 +15,13 @@ from jax import Array, lax
 
 from jaxbandit.cleaning.fast.pool import Entry, row_at
 from jaxbandit.cleaning.fast.pulls import LONGEST_RUN, Stroll, Walk
-from jaxbandit.cleaning.problem import Outcome, Totals
+from jaxbandit.cleaning.pulls import Outcome, Totals
 from jaxbandit.cleaning.records import PICK
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import below, uniform
 from jaxbandit.random.stream import words
-from jaxbandit.xla.fence import once
 
 RUN = 4
 """What a word of the policy's stream is for: the length of a run."""
@@ -97,7 +96,7 @@ class RandomInRuns:
             successes=view.false_values(entity) - state.at.gained,
             cleans=jnp.minimum(left, again),
             place=state.met,
-            length=once(jnp.minimum(length, jnp.maximum(left - again, 0))),
+            length=jnp.minimum(length, jnp.maximum(left - again, 0)),
         )
 
     def tell(self, view: View, state: State, pull: Walk, outcome: Stroll) -> State:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.cleaning.fast.crowd import CLASSES, Ticked, Ticks
-from jaxbandit.cleaning.problem import Totals
+from jaxbandit.cleaning.pulls import Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution

@@ -30,6 +30,8 @@ _NUMBER = (1 << 20) - 1
 _REJECTED = -(1 << 31)
 _ACCEPTED = _REJECTED | (1 << 20)
 _NOBODY = -1
+_PADDING = 16
+"""Entries behind the blocks, so that the first parts of all lanes' rows do not share cache sets."""
 
 
 @jax.tree_util.register_dataclass
@@ -101,7 +103,7 @@ class Rounds:
     def init(self, view: View) -> State:
         """All arms active, nothing pulled."""
         block = _block(view.arms)
-        size = -(-view.arms // block) * block
+        size = -(-view.arms // block) * block + _PADDING
         place = jnp.arange(size, dtype=jnp.int32)
         pulls = jnp.zeros(() if view.even else (size,), jnp.int32)
         return State(
@@ -130,7 +132,7 @@ class Rounds:
             state = lax.while_loop(lambda state: 8 * block * enough(state) > 4 * width, judged, state)
             return jnp.maximum(enough(state), 1) * block, self._packed(view, state, width)
 
-        start = jnp.int32(state.order.shape[0]), state
+        start = jnp.int32(state.order.shape[0] - _PADDING), state
         return lax.while_loop(lambda carry: enough(carry[1]) > 0, stage, start)[1]
 
     def _now(self, state: State) -> Schedule:
@@ -148,7 +150,7 @@ class Rounds:
         made = self._made(view, state)
         total, given, held = self._told(view, state, pull.arm, outcome, made)
         state = state._replace(total=total, given=given, held=held)
-        return self._judged(view, state, jnp.int32(state.order.shape[0]))
+        return self._judged(view, state, jnp.int32(state.order.shape[0] - _PADDING))
 
     def _made(self, view: View, state: State) -> Array:
         """The round's pulls of each active arm."""
@@ -169,7 +171,7 @@ class Rounds:
 
     def _pulled(self, view: View, state: State, sample: Callable[[Pull], Outcome], width: Array) -> State:
         """After the round's share of pulls of every active arm among the first ``width``."""
-        made, block = self._made(view, state), min(BLOCK, state.order.shape[0])
+        made, block = self._made(view, state), _block(view.arms)
 
         def part(_: Array, carry: None, cut: list[Array]) -> tuple[None, list[Array]]:
             total, *counts, order = cut

@@ -32,6 +32,6 @@ def _(rule: Sar, problem: Any) -> Rounds | Sar:
     if not isinstance(problem, Arms):
         return rule
     rounds = rounds_of(rule, problem.means.arms)
-    room = 1 << len(rounds).bit_length()
+    room = 1 << problem.means.arms.bit_length()  # whatever the budget, so that budgets share a program
     few = are_few(rounds, problem.rewards)
     return Rounds(schedule(rounds, room), rule.want, jnp.int32(1), jnp.bool_(True), "rank", rule.ties, few)

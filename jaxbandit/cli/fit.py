@@ -1,0 +1,72 @@
+"""``jaxbandit fit``."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+if TYPE_CHECKING:
+    from jaxbandit import fits
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fit an sc-pdf to an agent's records: a mixture of beta laws, with standard errors, a check and a study's line."""
+
+    records: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """A CSV file or an SQLite database with a row for each entity."""
+    successes: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = "successes"
+    """The column of the successful operations on the entity."""
+    attempts: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = "attempts"
+    """The column of all operations on the entity."""
+    table: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the only one)")] = None
+    """The table of an SQLite database."""
+    components: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: of the lowest BIC)")] = (
+        None
+    )
+    """How many beta laws, from 1 to 6."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def __call__(self) -> None:
+        """Prints a line for each component, what the fit is worth, and how a study file writes the law."""
+        from jaxbandit.cleaning.extract import read_records
+        from jaxbandit.fits import fit
+
+        found = fit(*read_records(self.records, self.successes, self.attempts, self.table), self.components)
+        if self.json:
+            print(json.dumps(_facts(found), indent=2))
+            return
+        for number, (law, errors) in enumerate(zip(found.components, found.errors, strict=True), 1):
+            pairs = zip(("weight", "alpha", "beta"), law, errors, strict=True)
+            parts = [
+                f"{name} {value:.4g}" + ("" if math.isnan(wide) else f" +- {wide:.2g}") for name, value, wide in pairs
+            ]
+            print(f"component {number}: {', '.join(parts)}")
+        print(f"{found.records:,} records, log-likelihood {found.log_likelihood:.2f}, BIC {found.bic:.2f}")
+        poor = "; the law describes these records poorly" if found.check < 0.05 else ""
+        print(f"check: of records drawn from the law, {found.check:.1%} are further from it than these{poor}")
+        print(f"in a study file: sc_pdf = {_written(found.components)}")
+
+
+def _facts(found: "fits.Fit") -> dict[str, Any]:
+    """What JSON tells; a missing error is null."""
+    names = ("weight", "alpha", "beta")
+    parts = []
+    for law, errors in zip(found.components, found.errors, strict=True):
+        known = [None if math.isnan(error) else error for error in errors]
+        parts.append(dict(zip(names, law, strict=True)) | {"errors": dict(zip(names, known, strict=True))})
+    return {
+        "components": parts, "records": found.records, "log_likelihood": found.log_likelihood, "bic": found.bic,
+        "check": found.check, "sc_pdf": _written(found.components),
+    }  # fmt: skip
+
+
+def _written(components: tuple[tuple[float, float, float], ...]) -> str:
+    if len(components) == 1:
+        return f"{{ beta = [{components[0][1]:.6g}, {components[0][2]:.6g}] }}"
+    parts = ", ".join(f"{{ weight = {w:.6g}, beta = [{a:.6g}, {b:.6g}] }}" for w, a, b in components)
+    return f"{{ mixture = [{parts}] }}"

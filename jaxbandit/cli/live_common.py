@@ -1,0 +1,90 @@
+"""What the verbs of ``jaxbandit live`` share: their options, how questions look, and what they print."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from jaxbandit.cli.console import printable
+from jaxbandit.errors import BadInput
+
+JournalPlace = Annotated[str, tyro.conf.arg(metavar="PLACE")]
+Json = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+Settings = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")]
+AGENT = "terminal"
+
+
+def settings(given: tuple[str, ...]) -> dict[str, Any]:
+    """Of texts KEY=VALUE, the values by key: JSON, or else a text."""
+    found = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise BadInput("--set", text, "KEY=VALUE, such as budget=500")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def opened(place: str) -> Any:
+    """The session at a place."""
+    from jaxbandit.live import Session
+
+    return Session.open(place)
+
+
+def written(field: str, path: Path, text: str) -> None:
+    """Puts a text into a file."""
+    from jaxbandit.study import folder
+
+    try:
+        folder.write(path, text.encode())
+    except OSError as error:
+        raise BadInput(field, str(path), f"a file that can be written ({error.strerror})") from None
+
+
+def money(found: dict[str, Any]) -> str:
+    """What was spent and what is left."""
+    return f"{found['spent']:g} spent, {found['left']:g} left"
+
+
+def question(found: dict[str, Any]) -> list[str]:
+    """A question as lines for a person."""
+    if "id" not in found:
+        return [f"nothing is asked any more; {money(found)}" if found["over"] else
+                f"no question now: {found['open']} are with other agents; {money(found)}"]  # fmt: skip
+    lines = [f"question {found['id']} ({money(found)})"]
+    if "entity" in found:
+        lines.append(f"entity {found['entity']}")
+        lines += [f"  #{number}  {' '.join(value.split())}" for number, value in enumerate(found["values"], 1)]
+    elif "arm" in found:
+        lines.append(f"arm {found['arm']}")
+    else:
+        query = found["query"]
+        but = f", none of {'; '.join(query['exclude'])}" if query["exclude"] else ""
+        lines.append(f"{query['k']} entities of {query['node']}{but}")
+    return [*lines, f"answer: {found['how']}", f"why: {found['why']}"]
+
+
+def offered(found: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+    """What ``Offers.beside`` a question gives, as lines for a person."""
+    if "none" in found:
+        return [f"no candidates: {found['none']}"]
+    lines = []
+    for each in found["candidates"]:
+        said = "" if each["values"] == [each["name"]] else f": {'; '.join(each['values'])}"
+        same = " and ".join(f"#{asked['values'].index(value) + 1}" for value in each["claimed"])
+        facts = f"score {each['score']:g}{', match' if each['match'] else ''}{f', same as {same}' if same else ''}"
+        lines.append("  " + " ".join(f"{each['name']}{said} ({facts})".split()))
+    return ["candidates:", *lines] if lines else ["no candidates: the service knows no such entity"]
+
+
+def printed(found: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]], list[str]]) -> None:
+    """Prints it as JSON or as lines."""
+    text = json.dumps(found, ensure_ascii=False) if as_json else printable("\n".join(lines(found)))
+    sys.stdout.write(text + "\n")

@@ -1,0 +1,170 @@
+"""What a journal's events say: which questions there are, what was answered, and how far the policy got with it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaxbandit import __version__
+from jaxbandit.errors import BadInput
+from jaxbandit.live.case import Case
+from jaxbandit.live.journal import Event
+from jaxbandit.live.play import Play
+from jaxbandit.live.questions import Address, Questions, questions
+from jaxbandit.random.stream import stream
+
+
+@dataclass
+class Question:
+    """``asked``: the number of its event. ``step`` and ``trace``: where the policy stood then. ``state``: open,
+    answered, undone or withdrawn. ``done``: the number of its answer's event; ``cost``: of the answer."""
+
+    address: Address
+    asked: int
+    step: int
+    trace: str
+    version: str
+    state: str = "open"
+    answer: Any = None
+    done: int = 0
+    cost: float = 0.0
+
+
+class Ledger:
+    """A session after some events of its journal.
+
+    Attributes:
+        case: the problem and the policy, as of the last change.
+        asks, play: the policy's questions, and its run so far.
+        events: all that were taken.
+        questions: by number; ``open``: those that are open.
+        at: by address, the number of the question that is open or answered there.
+        spent: what the answers cost.
+        changed: the number of the event that changed the policy last; 0 before there is one.
+    """
+
+    case: Case
+    asks: Questions
+    play: Play
+
+    def __init__(self, case: Case, place: str) -> None:
+        self._first, self._place = case, place
+        self.forget()
+
+    def forget(self) -> None:
+        """As before the first event."""
+        self.events: list[Event] = []
+        self.questions: dict[int, Question] = {}
+        self.open: dict[int, Question] = {}
+        self.at: dict[Address, int] = {}
+        self.spent, self.changed = 0.0, 0
+        self._follow(self._first)
+
+    def take(self, events: Sequence[Event]) -> None:
+        """The journal's next events.
+
+        Raises:
+            BadInput: where this version would have decided otherwise than the one that asked.
+        """
+        self.events += events
+        since = 0
+        for place, event in enumerate(events):
+            if event.kind == "changed":
+                self._tell(events[since:place])
+                self.changed, since = event.number, place + 1
+                self._follow(self.case.changed(event.content["table"], event.content["label"]))
+        self._tell(events[since:])
+
+    def changes(self) -> list[dict[str, Any]]:
+        """The changes of the policy: ``policy``, ``was``, and what was ``spent`` by then."""
+        found, spent = [], 0.0
+        for event in self.events:
+            asked = self.questions.get(event.question or 0)
+            if event.kind == "answered" and asked is not None and asked.done == event.number:
+                spent += asked.cost
+            if event.kind == "changed":
+                found.append({"policy": event.content["label"], "was": event.content["was"], "spent": spent})
+        return found
+
+    def stale(self, number: int) -> bool:
+        """Whether an open question was asked for a policy that another one has replaced, which does not need it now."""
+        asked = self.open[number]
+        return asked.asked < self.changed and not self.play.needs(asked.address)
+
+    def _follow(self, case: Case) -> None:
+        """Another policy, which is told what was answered as far as it asks for it."""
+        chosen, key = case.chosen, stream(case.table["seed"], 0)
+        self.case = case
+        self.asks = questions(chosen.setting, chosen.problem, chosen.policy, key)
+        self.play = Play(chosen.problem, chosen.policy, key, self.asks, self._answers())
+        for address in self.at:
+            self.play.asked(address)
+
+    def _answers(self) -> dict[Address, Any]:
+        return {each.address: each.answer for each in self.questions.values() if each.state == "answered"}
+
+    def _tell(self, events: Sequence[Event]) -> None:
+        """Events without a change of the policy."""
+        again = any(event.kind == "undone" for event in events)
+        for event in events:
+            number = event.question
+            assert number is not None
+            if event.kind == "asked":
+                self._asked(event, number, again)
+            elif event.kind == "answered":
+                asked = self.questions[number]
+                asked.state, asked.answer, asked.done = "answered", event.content["answer"], event.number
+                del self.open[number]
+                self.spent += asked.cost
+                if not again:
+                    self.play.tell(asked.address, asked.answer)
+            elif event.kind == "undone":
+                self._undone(number)
+            elif event.kind == "withdrawn":
+                self._withdraw(number)
+        if again:
+            self.play.restart(self._answers())
+            for number, each in self.questions.items():
+                if each.state in ("open", "answered"):
+                    if each.asked > self.changed:  # the others were checked when they were asked
+                        self._check(number, each)
+                    self.play.asked(each.address)
+
+    def _asked(self, event: Event, number: int, again: bool) -> None:
+        content = event.content
+        asked = Question(
+            _address(content["address"]), event.number, content["step"], content["trace"], content["version"]
+        )
+        asked.cost = self.asks.cost(asked.address)
+        self.questions[number] = self.open[number] = asked
+        self.at[asked.address] = number
+        if not again:
+            self._check(number, asked)
+            self.play.asked(asked.address)
+
+    def _undone(self, number: int) -> None:
+        taken = self.questions[number]
+        taken.state = "undone"
+        self.spent -= taken.cost
+        del self.at[taken.address]
+        for other in [other for other, each in self.open.items() if each.asked > taken.done]:
+            self._withdraw(other)
+
+    def _withdraw(self, number: int) -> None:
+        self.questions[number].state = "withdrawn"
+        del self.at[self.open.pop(number).address]
+
+    def _check(self, number: int, asked: Question) -> None:
+        """Whether this version decided as the one that asked had."""
+        if asked.step > self.play.steps or self.play.trace(asked.step) != asked.trace:
+            raise BadInput(
+                "--journal", self._place,
+                f"of a version that decides alike: question {number} was asked by {asked.version}, and this one "
+                f"({__version__}) would not have asked it; go on with that version",
+            )  # fmt: skip
+
+
+def _address(value: Any) -> Any:
+    return tuple(map(_address, value)) if isinstance(value, list) else value
+
+
+__all__ = ["Ledger", "Question"]

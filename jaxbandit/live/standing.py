@@ -1,0 +1,113 @@
+"""What a session tells of itself: its policy, its answers, what they cost, and what the rest should bring."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxbandit.laws import Beta
+from jaxbandit.live import forecast, forecast_arms, forecast_extraction
+from jaxbandit.live.advice import advice
+from jaxbandit.live.arms import ArmQuestions
+from jaxbandit.live.case import Case
+from jaxbandit.live.cleaning import CleaningQuestions
+from jaxbandit.live.extraction import ExtractionQuestions
+from jaxbandit.live.forecast import fitted, records_of
+from jaxbandit.live.ledger import Ledger, Question
+from jaxbandit.live.play import Play
+from jaxbandit.live.questions import Address, Questions
+
+
+class Standing:
+    """How a session stands after the events of its ledger."""
+
+    _ledger: Ledger
+
+    @property
+    def case(self) -> Case:
+        """The problem, and the policy as of its last change."""
+        return self._ledger.case
+
+    @property
+    def asks(self) -> Questions:
+        """How the policy's pulls are asked for."""
+        return self._ledger.asks
+
+    @property
+    def play(self) -> Play:
+        """The policy's run so far."""
+        return self._ledger.play
+
+    @property
+    def questions(self) -> Mapping[int, Question]:
+        """By number."""
+        return self._ledger.questions
+
+    @property
+    def budget(self) -> float:
+        """What all answers together may cost."""
+        return float(self.case.chosen.setting.budget)
+
+    @property
+    def answers(self) -> Mapping[Address, Any]:
+        """By address."""
+        return self.play.answers
+
+    @property
+    def spent(self) -> float:
+        """What the answers cost."""
+        return self._ledger.spent
+
+    def changes(self) -> list[dict[str, Any]]:
+        """The changes of the policy: ``policy``, ``was``, and what was ``spent`` by then."""
+        return self._ledger.changes()
+
+    def forecast(self) -> dict[str, Any]:
+        """What the rest of the budget is expected to bring, by simulation from the state that was reached.
+
+        Returns:
+            JSON-ready: see the functions of this name in ``live.forecast``, ``live.forecast_arms`` and
+            ``live.forecast_extraction``. Where it cannot be told, ``none``: a line that says why.
+        """
+        asks, play, chosen, seed = self.asks, self.play, self.case.chosen, self.case.table["seed"]
+        if isinstance(asks, CleaningQuestions):
+            return forecast.forecast(asks, play, chosen, self._whole_left(), seed)
+        if isinstance(asks, ArmQuestions):
+            return forecast_arms.forecast(asks, play, chosen, seed)
+        if isinstance(asks, ExtractionQuestions):
+            return forecast_extraction.forecast(asks, play, chosen, seed)
+        return {"none": f"the family {asks.family} has none"}
+
+    def advice(self) -> dict[str, Any]:
+        """Whether another policy, or other parameters, would bring more from here on, and how much: see ``change``.
+
+        Returns:
+            JSON-ready: see ``live.advice``. Where it cannot be told, ``none``: a line that says why.
+        """
+        if not isinstance(self.asks, CleaningQuestions):
+            return {"none": "only sessions of cleaning are advised"}
+        return advice(self.case, self.asks, self.play, self._whole_left())
+
+    def _whole_left(self) -> int:
+        return int(max(self.budget - self.spent, 0))
+
+    def told(self) -> list[dict[str, Any]]:
+        """The answered questions in order: ``id``, what was asked, ``answer``, ``agent``, ``at``."""
+        asked = {event.question: event.content["about"] for event in self._ledger.events if event.kind == "asked"}
+        rows = []
+        for event in self._ledger.events:
+            number = event.question
+            if event.kind == "answered" and number is not None and self.questions[number].done == event.number:
+                about = {name: value for name, value in asked[number].items() if name not in ("allowed", "how", "why")}
+                rows.append({"id": number, **about, **event.content, "at": event.at})
+        return rows
+
+    def answer_of(self, number: int) -> tuple[Address, Any]:
+        """The address of an answered question, and its answer."""
+        return self.questions[number].address, self.questions[number].answer
+
+    def _fitted(self) -> Beta | None:
+        """The sc-pdf that fits the answers, where the family has one."""
+        return fitted(records_of(self.asks, self.answers)) if isinstance(self.asks, CleaningQuestions) else None
+
+    def _money(self) -> dict[str, float]:
+        spent = self.spent
+        return {"spent": spent, "left": max(self.budget - spent, 0)}

@@ -1,0 +1,114 @@
+"""Checks of the values that a study file gives to parameters; ``registry`` has them too."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from jaxbandit.errors import BadInput, quoted
+from jaxbandit.space import Choice, Domain, Range
+
+Parser = TypeVar("Parser", bound=Callable[[str, Any], Any])
+
+
+def takes(domain: Domain) -> Callable[[Parser], Parser]:
+    """Marks a parser with what it takes, so that ``jaxbandit tune`` knows where to look.
+
+    Example:
+        >>> from jaxbandit.registry import Parameter, takes
+        >>> from jaxbandit.space import Range
+        >>> @takes(Range(1, 64, log=True))
+        ... def width(field, value):
+        ...     return float(value)
+        >>> str(Parameter("width", width, "of the kernel").domain)
+        '1 to 64, in equal ratios'
+    """
+
+    def mark(parse: Parser) -> Parser:
+        vars(parse)["domain"] = domain
+        return parse
+
+    return mark
+
+
+def _spans_decades(low: float, high: float) -> bool:
+    return low > 0 and high > 100 * low
+
+
+def whole(low: int, high: int) -> Callable[[str, Any], int]:
+    """A parser of whole numbers from ``low`` to ``high``.
+
+    Example:
+        >>> from jaxbandit.registry import whole
+        >>> whole(1, 9)("t", 3)
+        3
+    """
+
+    @takes(Range(low, high, _spans_decades(low, high), whole=True))
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise BadInput(name, quoted(value), f"a whole number from {low} to {high}")
+        return value
+
+    return check
+
+
+def real(low: float, high: float) -> Callable[[str, Any], float]:
+    """A parser of numbers from ``low`` to ``high``, both included.
+
+    Example:
+        >>> from jaxbandit.registry import real
+        >>> real(0, 1)("q", 1)
+        1.0
+    """
+
+    @takes(Range(low, high, _spans_decades(low, high)))
+    def check(name: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise BadInput(name, quoted(value), f"a number from {low:g} to {high:g}")
+        return float(value)
+
+    return check
+
+
+@takes(Choice((False, True)))
+def flag(name: str, value: Any) -> bool:
+    """A parser of true and false: ``value`` of the key ``name``.
+
+    Example:
+        >>> from jaxbandit.registry import flag
+        >>> flag("paired", True)
+        True
+    """
+    if not isinstance(value, bool):
+        raise BadInput(name, value, "true or false")
+    return value
+
+
+def one_of(*words: str) -> Callable[[str, Any], str]:
+    """A parser of one of a few words.
+
+    Example:
+        >>> from jaxbandit.registry import one_of
+        >>> one_of("lemma3", "exact")("tuning", "exact")
+        'exact'
+    """
+
+    @takes(Choice(words))
+    def check(name: str, value: Any) -> str:
+        if value not in words:
+            raise BadInput(name, value, f"one of {', '.join(words)}")
+        return str(value)
+
+    return check
+
+
+def text(name: str, value: Any) -> str:
+    """A parser of a text that is not empty: ``value`` of the key ``name``.
+
+    Example:
+        >>> from jaxbandit.registry import text
+        >>> text("path", "claims.csv")
+        'claims.csv'
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise BadInput(name, value, "a text that is not empty")
+    return value

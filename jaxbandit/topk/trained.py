@@ -1,0 +1,194 @@
+"""trained: rounds of equal budget, each shared among all arms in proportion to exp(score), with a score over what is
+known of an arm whose weights were found by simulation.
+
+No arm is given up: a score that is low enough gives it no pulls. After the last round the K largest means are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxbandit.arms.problem import Outcome, Pull, View
+from jaxbandit.contract import brief
+from jaxbandit.errors import BadInput
+from jaxbandit.grammar import Execution
+from jaxbandit.random.trials import UNITS
+from jaxbandit.scores import Score, read, stacked, value
+from jaxbandit.topk.empirical import largest
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int32, Num
+
+STATISTICS: Mapping[str, float] = {
+    "gap": -1.0, "doubt": 2.0, "spread": 0.0, "share": 0.0, "late_gap": 0.0, "late_doubt": 0.0, "side": 0.0,
+}  # fmt: skip
+"""What a score may use of an arm, with the weight that training begins with. ``gap``: the logarithm of the distance of
+its mean from the cut between the K-th mean and the next one, plus 1 / sqrt(pulls + 1); ``doubt``, exp(-2 pulls
+distance^2); ``spread``, the standard deviation of rewards 0 and 1 with its mean; ``share``, the logarithm of its pulls
+over those of a mean arm; ``late_gap`` and ``late_doubt``, two of these times the share of the rounds that are over;
+``side``, 1 above the cut and -1 below. Means are on [0, 1], or on the scale of the rewards."""
+
+USUAL = tuple(STATISTICS)
+ROUNDS = 24
+_GOLDEN = 633
+"""1024 times the golden ratio's inverse, whose multiples spread evenly over [0, 1)."""
+_FINEST = 1023
+"""The smallest share of an arm, in parts of the largest one."""
+
+
+class State(NamedTuple):
+    """``total``: the sum of an arm's rewards; ``pulls``: how often it was pulled; ``round``: how many are over."""
+
+    total: Num[Array, " arms"]
+    pulls: Int32[Array, " arms"]
+    round: Int32[Array, ""]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Trained:
+    """The rule of a score, found by simulation and not from a paper; see ``trained``.
+
+    ``want``: K. ``weights``: those of one or several scores, of which this rule's is number ``which``. Static:
+    ``statistics`` and ``hidden``, as in ``Score``.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> rule = topk.trained(10, topk.shipped_score())
+        >>> weights = dict(zip(rule.statistics, rule.weights[rule.which].tolist()))
+        >>> weights["gap"] < 0 < weights["doubt"]  # fewer pulls far from the cut, more where that is in doubt
+        True
+    """
+
+    want: Int32[Array, ""]
+    weights: Float32[Array, "scores weights"]
+    which: np.int32
+    statistics: tuple[str, ...] = field(metadata={"static": True})
+    hidden: int = field(metadata={"static": True})
+
+    execution = Execution(stride=ROUNDS, in_cache=1)
+
+    __repr__ = brief
+
+    def init(self, view: View) -> State:
+        """Nothing pulled."""
+        return State(view.nothing((view.arms,)), jnp.zeros(view.arms, jnp.int32), jnp.int32(0))
+
+    def _score(self, view: View, state: State) -> Array:
+        """The score of each arm."""
+        units = view.mean(state.total, state.pulls)
+        order = jnp.sort(units)
+        inside, outside = (order[jnp.clip(view.arms - self.want - k, 0, view.arms - 1)] for k in (0, 1))
+        distance = jnp.maximum(units - outside, inside - units).astype(jnp.float32) / UNITS
+        mean, pulls = units.astype(jnp.float32) / UNITS, state.pulls.astype(jnp.float32)
+        late = state.round.astype(jnp.float32) / ROUNDS
+        gap = jnp.log(distance + 1 / jnp.sqrt(pulls + 1))
+        doubt = jnp.exp(-2 * pulls * distance**2)
+        found: dict[str, Callable[[], Array]] = {
+            "gap": lambda: gap,
+            "doubt": lambda: doubt,
+            "spread": lambda: jnp.sqrt(jnp.clip(mean * (1 - mean), 0, 1)),
+            "share": lambda: jnp.log((pulls + 1) / (jnp.sum(state.pulls).astype(jnp.float32) / view.arms + 1)),
+            "late_gap": lambda: late * gap,
+            "late_doubt": lambda: late * doubt,
+            "side": lambda: jnp.where(units > outside, 1.0, -1.0),
+        }
+        used = [found[name]() for name in self.statistics]
+        score: Array = value(self.weights[self.which], self.hidden, used, jnp.tanh)
+        return score
+
+    def ask(self, view: View, state: State) -> Pull:
+        """The round's pulls, all of them."""
+        score = self._score(view, state)
+        weight = 1 + (_FINEST * jnp.exp(score - jnp.max(score))).astype(jnp.int32)
+        ahead = jnp.cumsum(weight)  # whole numbers, at most 2^29
+        pulls = _up_to(view.budget, state.round + 1) - _up_to(view.budget, state.round)
+        share = ahead.astype(jnp.float32) / ahead[-1].astype(jnp.float32)
+        # An arm's pulls are what the rounded shares of all arms up to it grow by: so they add up to the round's. The
+        # offset differs from round to round, or rounding would favour the same arms each time.
+        offset = (state.round * _GOLDEN % 1024).astype(jnp.float32) / 1024
+        edge = jnp.minimum((pulls.astype(jnp.float32) * share + offset).astype(jnp.int32), pulls)
+        times = jnp.diff(jnp.where(ahead == ahead[-1], pulls, edge), prepend=jnp.int32(0))
+        return Pull(jnp.arange(view.arms, dtype=jnp.int32), state.pulls, times, jnp.int32(view.arms))
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
+        """The rewards are added up."""
+        return State(state.total + outcome.total, state.pulls + outcome.made, state.round + 1)
+
+    def done(self, view: View, state: State) -> Bool[Array, ""]:
+        """All rounds are over."""
+        return state.round >= ROUNDS
+
+    def answer(self, view: View, state: State) -> dict[str, Array]:
+        """The K largest means, ties to the lower arm."""
+        return {"chosen": largest(view.mean(state.total, state.pulls), self.want), "arm_pulls": state.pulls}
+
+
+def _up_to(budget: Array, rounds: Array) -> Array:
+    """The pulls of so many rounds, without a product above 2^31."""
+    return budget // ROUNDS * rounds + budget % ROUNDS * rounds // ROUNDS
+
+
+def shipped() -> Score:
+    """The score that comes with the package: see ``docs/trained.md``.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> topk.shipped_score().family
+        'topk'
+    """
+    return load(Path(__file__).with_name("trained.json"))
+
+
+def load(path: Path | str, field: str = "path") -> Score:
+    """The score in the file at ``path``, which ``jaxbandit train`` wrote; ``field``: what errors call that file.
+
+    Raises:
+        BadInput: see ``scores.read``.
+
+    Example:
+        >>> import tempfile
+        >>> from jaxbandit import topk
+        >>> file = tempfile.mkdtemp() + "/score.json"
+        >>> topk.shipped_score().save(file)
+        >>> topk.load_score(file).family
+        'topk'
+    """
+    return read(field, path, "topk", STATISTICS)
+
+
+def trained(want: int, score: Score) -> Trained:
+    """The rule of a score for ``want`` arms.
+
+    Raises:
+        BadInput: for a score of another family.
+
+    Example:
+        >>> from jaxbandit import topk
+        >>> int(topk.trained(10, topk.shipped_score()).want)
+        10
+    """
+    return policies(want, [score])[0]
+
+
+def policies(want: int, scores: Sequence[Score]) -> list[Trained]:
+    """The rules of scores of one shape. Their weights are one array, so that they are one program."""
+    first = scores[0]
+    if first.family != "topk":
+        raise BadInput("score.family", first.family, "a score of topk")
+    weights = jnp.asarray(stacked(scores), jnp.float32)
+    return [
+        Trained(jnp.int32(want), weights, np.int32(number), first.statistics, first.hidden)
+        for number in range(len(scores))
+    ]
+
+
+__all__ = ["ROUNDS", "STATISTICS", "USUAL", "State", "Trained", "load", "policies", "shipped", "trained"]

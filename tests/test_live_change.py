@@ -1,0 +1,248 @@
+"""A change of the policy in a live session, advice on it, and what the rest of the budget should bring."""
+
+import json
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxbandit.arms.problem import Drawn, given
+from jaxbandit.arms.problem import Pull as ArmPull
+from jaxbandit.arms.rewards import Bounded, Gaussian
+from jaxbandit.cli import program
+from jaxbandit.errors import BadInput
+from jaxbandit.laws import Uniform
+from jaxbandit.live import Session, forecast_arms
+from jaxbandit.live.arms import TopQuestions
+from jaxbandit.live.case import Case
+from jaxbandit.live.play import Play
+from jaxbandit.live.posterior import posterior, simulated
+from jaxbandit.live.questions import questions
+from jaxbandit.random.stream import stream
+from jaxbandit.study.spec import Study
+from tests.test_live import again, agent, run_out, study
+
+
+def answered(session: Session, many: int) -> None:
+    answer = agent(session)
+    for _ in range(many):
+        asked = session.next("a")
+        session.record(asked["id"], answer(session.questions[asked["id"]].address), "a")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return Session.begin(study("cleaning", "ee", tmp_path), "ee", tmp_path / "journal")
+
+
+def test_a_changed_policy_decides_as_if_it_had_been_there_from_the_start(session: Session, tmp_path: Path) -> None:
+    """It is told what was answered where it asks for it; the rest was paid, so that the budget ends sooner."""
+    answered(session, 24)
+    found = session.change("greedy")
+    assert (found["policy"], found["was"], found["spent"]) == ("greedy", "ee t=3 q=0.6", 24)
+    assert 0 < found["unused"] < 24
+    assert again(session).status() == session.status()
+    run_out(session, agent(session))
+    alone = Session.begin(study("cleaning", "greedy", tmp_path), "greedy", tmp_path / "alone")
+    run_out(alone, agent(alone))
+    steps = session.play.steps
+    assert session.play.trace(steps) == alone.play.trace(steps)
+    assert session.spent == steps + session.status()["unused"]
+    assert again(session).play.trace(steps) == session.play.trace(steps)
+
+
+def test_undo_goes_back_beyond_a_change(session: Session) -> None:
+    answered(session, 9)
+    answers = dict(session.answers)
+    answered(session, 2)
+    session.change("ee", t=2, q=0.5)
+    answered(session, 1)
+    for _ in range(3):
+        session.undo()
+    for each in (session, again(session)):
+        assert each.answers == answers
+        assert each.status()["policy"] == "ee t=2 q=0.5"
+        assert each.spent == 9
+
+
+def test_open_questions_stay_with_who_has_them(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once nobody has them, they go out again only if the new policy asks them too."""
+    answered(session, 3)
+    kept, _, lost = (
+        session.next(name, lease=lease, ahead=9)["id"] for name, lease in (("slow", 99), ("b", 99), ("lost", 60))
+    )
+    session.change("random")
+    assert session.status()["open"] == 3
+    assert session.record(kept, "unknown", "slow")["recorded"]
+    later = time.time() + 61
+    monkeypatch.setattr("jaxbandit.live.journal.time.time", lambda: later)
+    assert session.next("new").get("id") != lost
+    for each in (session, again(session)):
+        assert each.questions[lost].state == "withdrawn"
+        with pytest.raises(BadInput, match="a question that is open; this one was withdrawn"):
+            each.record(lost, "unknown", "lost")
+
+
+def test_a_change_that_is_none(session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                               capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    place = ("--journal", "journal")
+    for words, line in (
+        (("--policy", "ee", "--set", "t=3", "--set", "q=0.6"), "--policy = ee t=3 q=0.6: another one than now"),
+        (("--policy", "best"), "--policy = best: one of known-sc, random, greedy"),
+        (("--policy", "known-sc"), "--policy = known-sc: a policy that does not know the truth"),
+        (("--policy", "ee", "--set", "t=0"), "policy.ee.t = 0: "),
+        (("--policy", "ee", "--set", "t"), "--set = t: KEY=VALUE"),
+    ):
+        assert program.run(["live", "change", *place, *words]) == 2
+        assert capsys.readouterr().err.startswith(f"jaxbandit: {line}")
+    assert program.run(["live", "change", *place, "--policy", "greedy"]) == 0
+    assert (
+        capsys.readouterr().out
+        == "greedy goes on in place of ee t=3 q=0.6; it uses 0 of 0 answers so far; 0 spent, 60 left\n"
+    )
+
+
+def test_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half of the entities can be cleaned and half cannot, which a rule that never gives up is slow to see."""
+    problem = {"kind": "cleaning/synthetic", "entities": 400, "budget": 300, "false_values": {"uniform": [3, 6]}}
+    slow = {"problem": problem, "policy": [{"kind": "ee", "t": 12, "q": 0.9, "early_stopping": False}]}
+    place = str(tmp_path / "journal")
+    session = Session.begin(slow, "ee", place)
+
+    def answer(asked: dict[str, Any]) -> str:
+        return "#1" if int(asked["entity"].split()[-1]) % 2 else "unknown"
+
+    for _ in range(180):
+        asked = session.next()
+        session.record(asked["id"], answer(asked))
+    found = session.advice()
+    best = max(found["others"], key=lambda each: each["removed"])
+    assert found["change"] == best["policy"]
+    assert best["ci_low"] > 10
+    assert best["removed"] > 1.2 * found["removed"]
+    before = session.status()["removed"]
+    session.change(best["kind"], **best["params"])
+    assert session.case.table["policy"] == {"kind": best["kind"], **best["params"]}
+    assert session.forecast()["removed"] == pytest.approx(best["removed"], rel=0.1)
+    while "id" in (asked := session.next()):
+        session.record(asked["id"], answer(asked))
+    assert session.status()["removed"] - before == pytest.approx(best["removed"], rel=0.25)
+    assert session.advice()["change"] is None
+    assert program.run(["live", "status", "--journal", place, "--advice"]) == 0
+    assert f"stay with {session.case.label}" in capsys.readouterr().out
+
+
+def test_the_forecast_of_arms_is_right_on_average() -> None:
+    """The regret of the arms that are chosen, now and at the end, from the middle of a round of pulls."""
+    errors = []
+    for seed in range(25):
+        given = study("topk", "uniform", Path()) | {"seed": seed}
+        chosen, key = Case.of(Study.of(given, counted=False), "uniform", {}).chosen, stream(seed, 0)
+        asks, tape = questions(chosen.setting, chosen.problem, chosen.policy, key), chosen.setting.problem(on_tape=True)
+        assert isinstance(asks, TopQuestions)
+        play, instance = Play(chosen.problem, chosen.policy, key, asks, {}), tape.draw(key)
+        pulled = jax.jit(lambda pull, tape=tape, key=key, instance=instance: tape.pull(key, instance, pull).total[0])
+        means, regret = np.sort(np.asarray(instance.means) / 2**24), {}
+        for number, address in enumerate(asks.due(play.pull, {})):
+            if number == 60:
+                found = forecast_arms.forecast(asks, play, chosen, seed)
+                regret["now"] = found["now"]
+            play.tell(address, int(pulled(ArmPull(*(jnp.array([x], jnp.int32) for x in (*address, 1)), jnp.int32(1)))))
+        assert play.over
+        own = np.asarray(instance.means)[play.answer()["chosen"]] / 2**24
+        errors.append(means[-3:].mean() - own.mean() - found["end"])
+        assert found["end"] < regret["now"]
+    assert abs(np.mean(errors)) < 3.5 * np.std(errors, ddof=1) / len(errors) ** 0.5 < 0.05
+
+
+def test_rewards_of_a_begun_round_are_not_drawn_again() -> None:
+    """Arms that never pay have what was answered, and no more."""
+    chosen, key = Case.of(Study.of(study("topk", "uniform", Path()), counted=False), "uniform", {}).chosen, stream(5, 0)
+    asks = questions(chosen.setting, chosen.problem, chosen.policy, key)
+    assert isinstance(asks, TopQuestions)
+    play = Play(chosen.problem, chosen.policy, key, asks, {})
+    for address in asks.due(play.pull, {})[:60]:
+        play.tell(address, int(address[0] % 2))
+    problem = replace(chosen.problem, means=given(np.zeros(12), shuffled=False))  # type: ignore[type-var]
+    rest = forecast_arms.TopRest(problem, forecast_arms.begun(asks, play, True), jnp.zeros(12, bool))  # type: ignore[arg-type]
+    outcome = jax.jit(lambda: rest.pull(key, rest.draw(key), play.pull._replace(few=False)))()
+    by_arm = dict(zip(np.asarray(play.pull.arm).tolist(), np.asarray(outcome.total).tolist(), strict=True))
+    assert by_arm == {arm: 5 * (arm % 2) for arm in range(12)}
+    assert set(np.asarray(outcome.made).tolist()) == {20}
+
+
+@pytest.mark.parametrize("law", ["beta", "uniform", "normal", "gaussian"])
+def test_what_rewards_tell_of_their_means(law: str) -> None:
+    """The mean of an arm is off by as much as the law that is left of it is wide."""
+    rewards: Any = Bounded(jnp.float32(3 if law == "beta" else 0.2), law)
+    if law == "gaussian":
+        rewards = Gaussian(jnp.float32(0), jnp.float32(1), jnp.float32(0.2))
+    means, key = Drawn(Uniform().quantiles(), 40), stream(3, 0)
+    true = np.asarray(means.draw(key)[0])
+    arm = jnp.arange(40, dtype=jnp.int32)
+    draw = jax.jit(lambda number: rewards.one(key, arm, arm, number, true))
+    answers = {(a, j): float(value) for j in range(60) for a, value in enumerate(draw(jnp.int32(j)).tolist())}
+    assert simulated(rewards) is rewards
+    found, told = posterior(answers, means, rewards)
+    drawn = np.stack([np.asarray(found.draw(stream(4, run))[0]) for run in range(50)])
+    assert told == "that of the study"
+    off = (drawn.mean(axis=0) - true) / np.maximum(drawn.std(axis=0), 2**24 / 512)
+    assert 0.5 < np.sqrt((off**2).mean()) < 1.6
+    assert drawn.std(axis=0).mean() < 0.06 * 2**24
+
+
+@pytest.mark.parametrize(
+    ("family", "policy", "problem"),
+    [
+        ("topk", "uniform", {"kind": "topk/bounded", "n": 8, "K": 2, "budget": 160, "law": "uniform", "spread": 0.3}),
+        ("topk", "uniform", {"kind": "topk/replay", "path": "past.csv", "reward": "reward", "K": 2, "budget": 160}),
+        ("outliers", "rr", {"kind": "outliers/bounded", "n": 16, "budget": 320, "law": "normal", "spread": 0.2}),
+    ],
+)
+def test_forecasts_of_other_rewards(family: str, policy: str, problem: dict[str, Any], tmp_path: Path) -> None:
+    """What is won is what an end now would lose more."""
+    rows = [f"{arm},{0.1 * arm + 0.05 * (number % 4)}" for arm in range(8) for number in range(8)]
+    (tmp_path / "past.csv").write_text("arm,reward\n" + "\n".join(rows) + "\n")
+    given = problem | ({"path": str(tmp_path / "past.csv")} if "path" in problem else {})
+    session = Session.begin({"problem": given, "policy": [{"kind": policy}]}, policy, tmp_path / "journal")
+    for _ in range(60):
+        asked = session.next()
+        high = asked["arm"] in (1, 6)
+        session.record(asked["id"], str(int(high) if "0" in asked["allowed"] else 0.7 if high else 0.3))
+    found = session.forecast()
+    assert found["gain"] == pytest.approx(found["now"] - found["end"])
+    assert found["ci_low"] < found["gain"] < found["ci_high"]
+    assert 0 <= found["end"] < found["now"]
+
+
+def test_forecasts_of_other_families(tmp_path: Path) -> None:
+    grouped = {"problem": {"kind": "outliers/injected", "n": 20, "budget": 99}, "policy": [{"kind": "gold"}]}
+    assert "groups of outliers" in Session.begin(grouped, "gold", tmp_path / "grouped").forecast()["none"]
+    session = Session.begin(study("outliers", "rr", tmp_path), "rr", tmp_path / "outliers")
+    answered(session, 40)
+    found = session.forecast()
+    assert (found["metric"], found["gain"]) == ("wrong", pytest.approx(found["now"] - found["end"]))
+    assert 0 < found["end"] < found["now"] < 12
+    session = Session.begin(study("extraction", "bfs", tmp_path), "bfs", tmp_path / "extraction")
+    answered(session, 2)
+    assert re.match(r"cafe \d+ @ [PS]/[abc], [xy]; cafe", session.asks.text(session.told()[0]["answer"]))
+    before, expected = session.status()["entities"], session.forecast()
+    bought = []
+    for _ in range(1):
+        run_out(session, agent(session))
+        bought.append(session.status()["entities"] - before)
+    assert expected["p5"] <= bought[0] <= expected["p95"]
+    other = Session.begin(study("extraction", "bfs", tmp_path), "bfs", tmp_path / "other")
+    asked = other.next()
+    leaf = "P/a, x"
+    other.record(asked["id"], json.dumps([{"name": "a new cafe", "at": leaf}]))
+    assert other.forecast() == {
+        "none": "the study's problem does not know a new cafe: nobody can tell how many others there are"
+    }
