@@ -112,7 +112,7 @@ class Jobs:
 
     def _empty(self, size: _Size) -> Any:
         lane, answers = self._shapes()
-        return empty_lanes(lane, answers, size.lanes, size.answers, self.mesh.size)
+        return empty_lanes(lane, answers, size.lanes, size.answers, self.mesh)
 
     def _program(self, size: _Size) -> Program:
         stride = execution_of(self.cut.join(self.shared, self.knobs)[1]).stride
@@ -124,7 +124,7 @@ class Jobs:
             split = NamedSharding(self.mesh, PartitionSpec(AXIS))
             carry = jax.tree.map(
                 lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=split),
-                jax.eval_shape(lambda: self._empty(size)),
+                jax.eval_shape(self._empty(size)),
             )
             return compiled(self.cut, self.mesh, stride).lower(*carry, *given, *numbers)
 
@@ -132,7 +132,7 @@ class Jobs:
 
     def _run_on(self, size: _Size, first_run: int, runs: int, report: Report) -> dict[str, np.ndarray]:
         jobs, devices = self.configurations * runs, self.mesh.size
-        carry = jax.device_put(self._empty(size), NamedSharding(self.mesh, PartitionSpec(AXIS)))
+        carry = self._empty(size)()
         stride = execution_of(self.cut.join(self.shared, self.knobs)[1]).stride
         chunk = compiled(self.cut, self.mesh, stride)
         most_rounds = np.int32(min(-(-self.max_steps // stride), 2**31 - 1))

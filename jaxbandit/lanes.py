@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.contract import Contract
 from jaxbandit.grammar import Tree, execution_of
@@ -274,13 +274,28 @@ def bytes_of(tree: Tree) -> int:
     return sum(int(leaf.size) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def empty_lanes(lane: Lane, answers: dict[str, Array], lanes: int, per_device: int, devices: int) -> tuple[Lane, Queue]:
-    """Lanes without a job, and room for the answers, on all devices."""
-    blank = jax.tree.map(lambda leaf: jnp.zeros((devices * lanes, *leaf.shape), leaf.dtype), lane)
-    blank = blank._replace(job=jnp.full(devices * lanes, -1, jnp.int32))
-    kept = {name: jnp.zeros((devices * per_device, *leaf.shape), leaf.dtype) for name, leaf in answers.items()}
-    start = jnp.arange(devices, dtype=jnp.int32)
-    return blank, Queue(start, jnp.zeros(devices, jnp.int32), kept, jnp.zeros(devices * per_device, bool))
+def empty_lanes(lane: Lane, answers: dict[str, Array], lanes: int, per_device: int, mesh: Mesh) -> Any:
+    """The function that makes lanes without a job, and room for the answers, on all devices: (Lane, Queue).
+
+    One program: as each array by itself, they would be some thirty.
+    """
+    leaves, structure = jax.tree.flatten((lane, answers))
+    return _emptied(structure, tuple(leaves), lanes, per_device, mesh)
+
+
+@functools.lru_cache(maxsize=64)
+def _emptied(structure: Any, leaves: tuple[Any, ...], lanes: int, per_device: int, mesh: Mesh) -> Any:
+    lane, answers = jax.tree.unflatten(structure, leaves)
+    devices = mesh.size
+
+    def empty() -> tuple[Lane, Queue]:
+        blank = jax.tree.map(lambda leaf: jnp.zeros((devices * lanes, *leaf.shape), leaf.dtype), lane)
+        blank = blank._replace(job=jnp.full(devices * lanes, -1, jnp.int32))
+        kept = {name: jnp.zeros((devices * per_device, *leaf.shape), leaf.dtype) for name, leaf in answers.items()}
+        start = jnp.arange(devices, dtype=jnp.int32)
+        return blank, Queue(start, jnp.zeros(devices, jnp.int32), kept, jnp.zeros(devices * per_device, bool))
+
+    return jax.jit(empty, out_shardings=NamedSharding(mesh, PartitionSpec(AXIS)))
 
 
 @functools.lru_cache(maxsize=64)

@@ -171,7 +171,7 @@ def test_a_killed_tuning_ends_with_the_same_bytes(tmp_path: Path, monkeypatch: p
         except KeyboardInterrupt:
             continue
     assert written > 3
-    for name in ("verdict.json", "candidates.json"):
+    for name in ("verdict.json", "verdict.txt", "candidates.json"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
@@ -259,6 +259,13 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "is within 0.05 of the best" in page or "is the best of" in page
     assert "share of mixed" in page
     assert (tmp_path / "out" / "tuning.png").read_bytes().startswith(b"\x89PNG")
+    assert cli.main(["show", str(tmp_path / "out"), "--format", "csv"]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 1 + verdict["candidates"]
+    assert shown.err == told.err[told.err.index("jaxbandit: mixed") :]
+    assert (tmp_path / "out" / "report.html").read_text() == page
+    assert cli.main(["show", str(tmp_path / "out"), "--metric", "heads"]) == 2
+    assert "a folder of jaxbandit run" in capsys.readouterr().err
     file.write_text(file.read_text() + "speed = [1]\n")
     assert cli.main(["tune", str(file), "--out", str(tmp_path / "none")]) == 2
     assert not (tmp_path / "none").exists()
@@ -288,10 +295,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ({"metric": "never"}, "tune.metric = never: one that has a value"),
     ],
 )
-def test_bad_input(table: dict[str, Any], message: str) -> None:
+def test_bad_input(table: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as error:
-        jaxbandit.tune(study(**table), progress=False)
+        jaxbandit.tune(study(**table), tmp_path / "out", progress=False)
     assert message in str(error.value)
+    assert message.startswith("tune.metric = never") or not (tmp_path / "out").exists()
 
 
 def test_a_study_without_a_table_is_searched_over_the_domains_that_policies_declare() -> None:

@@ -72,6 +72,7 @@ class Tune:
     def _by_simulation(self, study: Any, out: Path) -> None:
         from jaxbandit.study.table import render
         from jaxbandit.tuning import tuned
+        from jaxbandit.tuning.run import LEADING
 
         with Display("tuning", "") as display:
             found = tuned(study, out, display)
@@ -81,7 +82,7 @@ class Tune:
             with unwritable(out):
                 report.save(out, found)
         for each in found:
-            sys.stdout.write(render(each.leading()))
+            sys.stdout.write(render(each.ranked()[:LEADING]))
             for line in each.sentences():
                 say(line)
 

@@ -120,9 +120,11 @@ def claimed(
     extend what was run before.
 
     Raises:
-        BadInput: see ``check``; and where another process is writing there.
+        BadInput: see ``check``; and where another process is writing there. Where one is raised inside before there are
+            results, the folder is as it was.
     """
     check(out, identity)
+    there = out.exists()
     with ExitStack() as held:
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -138,7 +140,14 @@ def claimed(
         text = (json.dumps(note, indent=1) + "\n").encode()
         if not (out / STUDY).exists() or (out / STUDY).read_bytes() != text:
             write(out / STUDY, text)
-        yield
+        try:
+            yield
+        except BadInput:
+            if {entry.name for entry in out.iterdir()} == {STUDY}:
+                (out / STUDY).unlink()
+                if not there:
+                    out.rmdir()
+            raise
 
 
 def _lock(out: Path) -> int | None:

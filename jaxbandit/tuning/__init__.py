@@ -40,7 +40,8 @@ def tune(
     Args:
         study: of ``load_study`` or ``experiment``, or what ``Study.of`` takes; its ``runs`` are not used.
         out: a folder that keeps the runs, so that an interrupted tuning goes on, and one with more ``most_runs`` or
-            ``candidates`` uses what was run before; None to keep nothing.
+            ``candidates`` uses what was run before; with ``report.html``, as ``jaxbandit tune --out`` writes it. None
+            to keep nothing.
         progress: called with a ``Status`` whenever that changes; shown on stderr where True, nowhere where False.
         table: keys of the table ``[tune]``, as ``metric="regret", space={"beta": {"from": 0.76, "to": 0.99}}``; they go
             before those of the study. See ``docs/tuning.md``.
@@ -73,6 +74,10 @@ def tune(
         place = Path(out if out is not None else held.enter_context(tempfile.TemporaryDirectory()))
         held.enter_context(claimed(study, place))
         found = tuned(study, place, tell)
+        if out is not None:
+            from jaxbandit.tuning import report
+
+            report.save(place, found)
     return Tuning(_dataset(found), record(found))
 
 

@@ -9,7 +9,7 @@ from jaxbandit.study import canvas, folder
 from jaxbandit.study.report import REPORT, framed, page, setup, table, what_was_run
 from jaxbandit.study.summary import show
 from jaxbandit.tuning import picture
-from jaxbandit.tuning.run import Tuned
+from jaxbandit.tuning.run import LEADING, Tuned
 
 _MEANING = {
     "best": "No other candidate is better: each other one was shown to be worse.",
@@ -47,7 +47,7 @@ def _problem(number: int, found: Tuned) -> list[str]:
         canvas.element(lambda narrow=narrow: picture.draw(found, narrow), f"tuning {number} {narrow}")  # type: ignore[misc]
         for narrow in (False, True)
     )
-    rows = found.leading()
+    rows = found.ranked()[:LEADING]
     return [
         f"<h2>Verdict{html.escape(where)}</h2>",
         f"<p><strong>{first}</strong></p>",

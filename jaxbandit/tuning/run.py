@@ -22,7 +22,9 @@ from jaxbandit.tuning.plan import MOST_CANDIDATES, Plan
 from jaxbandit.tuning.search import Point, finalists
 from jaxbandit.tuning.values import Values
 
-VERDICT, CANDIDATES = "verdict.json", "candidates.json"
+VERDICT, WORDS, CANDIDATES = "verdict.json", "verdict.txt", "candidates.json"
+LEADING = 10
+"""Of the best candidates, so many are shown."""
 _GROWTH = 1.1
 _SEARCH_RUNS = 1 << 31
 """The number of the search's first run: the judge's begin at 0, as those of ``jaxbandit run`` do."""
@@ -78,11 +80,11 @@ class Tuned:
             rows.append(moments.row(each.name, each.params, metric.name, None))
         return rows
 
-    def leading(self, most: int = 10) -> list[Row]:
-        """The rows of the best candidates, the chosen one first."""
-        order = sorted(range(len(self.candidates)), key=lambda one: (one in self.judge.failed, -self.judge.mean(one)))
-        rows = self.rows()
-        return [rows[self.chosen], *[rows[number] for number in order if number != self.chosen][: most - 1]]
+    def ranked(self) -> list[Row]:
+        """The rows of all candidates, the chosen one first, then by their means."""
+        rows, failed = self.rows(), self.judge.failed
+        order = sorted(range(len(rows)), key=lambda one: (one != self.chosen, one in failed, -self.judge.mean(one)))
+        return [rows[number] for number in order]
 
     def record(self) -> dict[str, Any]:
         """The verdict, JSON-ready: see ``docs/tuning.md``."""
@@ -150,7 +152,8 @@ def tuned(study: Study, out: Path, tell: Progress) -> list[Tuned]:
     plan = Plan.of(study)
     found = [_tuned(study, plan, setting, params, out, tell) for setting, params in study.settings()]
     folder.write(out / VERDICT, _json(record(found)))
-    folder.write(out / CANDIDATES, dumps([row for each in found for row in each.rows()]))
+    folder.write(out / WORDS, "".join(f"{line}\n" for each in found for line in each.sentences()).encode())
+    folder.write(out / CANDIDATES, dumps([row for each in found for row in each.ranked()]))
     return found
 
 
@@ -200,6 +203,10 @@ def _tuned(study: Study, plan: Plan, setting: Any, params: Mapping[str, Any], ou
         return scores
 
     members, _ = built(finalists(plan, means, study.seed))
+    least = looks.spent + len(members) * LEAST
+    if len(members) > MOST_CANDIDATES or least > plan.most_runs:
+        allowed = f"at least {least:,}, for {len(members)} candidates with {LEAST} runs each"
+        raise BadInput("tune.most_runs", plan.most_runs, allowed)
     values = Values(study, plan.metric, out / "results.zarr", 0, tell, "judging")
     values.prepare(members)
     judge, verdict = _judged(plan, values, members, looks.spent)
@@ -227,11 +234,6 @@ def _distinct(members: Sequence[Configuration]) -> tuple[list[Configuration], li
 
 def _judged(plan: Plan, values: Values, members: Sequence[Configuration], searched: int) -> tuple[Judge, Verdict]:
     """Runs the candidates that are in question, a tenth more each time, until there is a verdict."""
-    if len(members) > MOST_CANDIDATES or searched + len(members) * LEAST > plan.most_runs:
-        raise BadInput(
-            "tune.most_runs", plan.most_runs,
-            f"at least {searched + len(members) * LEAST:,}, for {len(members)} candidates with {LEAST} runs each",
-        )  # fmt: skip
     judge = Judge(
         len(members), plan.within, plan.relative, plan.confidence, plan.most_runs // len(members),
         plan.metric.binary, plan.metric.binary or plan.metric.share,
