@@ -9,11 +9,11 @@ others; runs of one number are paired, intervals are normal ones of 95 %.
 
 rate: 1,000 configurations of EE x 1,000 runs at a budget of 10,000 in one call, beside ten of these configurations that
 are simulated by themselves, in CPU time of one process; programs are compiled before. halving: runs that ``search =
-"halving"`` spends with its verdict, on three problems, over those of the full grid: as many runs of each candidate as
+"halving"`` spends with its verdict, on four problems, over those of the full grid: as many runs of each candidate as
 the last one got before the verdict. Of the judge's grid, whose worse candidates are dropped early, they are said too.
 
-``--data``: the folder with rte/workers.csv (correct, answered) and flights/claims.csv. Without it, what needs them is
-left out.
+``--data``: the folder with rte/workers.csv (correct, answered), flights/claims.csv and batting/career.csv (hits,
+at_bats). Without it, what needs them is left out.
 """
 
 import json
@@ -170,26 +170,26 @@ def rate(given: Any, quick: bool) -> Iterator[Row]:
 
 def halving(given: Any, quick: bool) -> Iterator[Row]:
     """Runs of halving with its verdict over those of the full grid."""
-    synthetic = {"kind": "cleaning/synthetic", "budget": 2_000}
     problems: dict[str, tuple[dict[str, Any], str, str, float]] = {
-        "the paper's entities": (synthetic, "ee", "effectiveness", 0.002)
+        "the paper's entities": ({"kind": "cleaning/synthetic", "budget": 2_000}, "ee", "effectiveness", 0.002)
     }
     if given.data is not None:
         flights = {
             "kind": "cleaning/table", "budget": 400, "path": str(given.data / "flights" / "claims.csv"),
             "entity": "flight", "value": ["sched_dep_time", "act_dep_time", "sched_arr_time", "act_arr_time"],
         }  # fmt: skip
-        keys = {
-            "path": str(given.data / "rte" / "workers.csv"),
-            "successes": "correct",
-            "trials": "answered",
-        }
-        workers = {"kind": "topk/bernoulli", "means": {"table": keys}, "K": 20, "budget": 3_280}
         problems["flights"] = (flights, "ee", "share", 0.002)
-        problems["crowd workers"] = (workers, "optmai", "regret", 0.02)
+        for name, path, successes, trials in (
+            ("crowd workers", "rte/workers.csv", "correct", "answered"),
+            ("batters", "batting/career.csv", "hits", "at_bats"),
+        ):
+            table = {"path": str(given.data / path), "successes": successes, "trials": trials}
+            arms = {"kind": "topk/bernoulli", "means": {"table": table}, "K": 20}
+            budget = 3_280 if name == "crowd workers" else 38_340
+            problems[name] = ({**arms, "budget": budget}, "optmai", "regret", 0.02)
     for name, (problem, kind, metric, within) in problems.items():
         spent: dict[str, list[dict[str, Any]]] = {"grid": [], "halving": []}
-        for search, repetitions in (("grid", 1 if quick else 2), ("halving", 2 if quick else 6)):
+        for search, repetitions in (("grid", 1 if quick else 2), ("halving", 2 if quick else 50)):
             for seed in range(repetitions):
                 found = jaxbandit.tune(
                     {"problem": problem, "policy": [{"kind": kind}], "seed": seed}, metric=metric, within=within,
@@ -201,6 +201,7 @@ def halving(given: Any, quick: bool) -> Iterator[Row]:
         for search, verdicts in spent.items():
             row[search] = float(np.mean([each["runs"] for each in verdicts]))
             row[f"{search}_mean"] = float(np.mean([each["mean"] for each in verdicts]))
+            row[f"{search}_median"] = float(np.median([each["runs"] for each in verdicts]))
             row[f"{search}_repetitions"] = len(verdicts)
             row[f"{search}_undecided"] = sum(each["verdict"] == "undecided" for each in verdicts)
         row["full"] = float(np.mean([each["candidates"] * each["most"] for each in spent["grid"]]))
@@ -234,7 +235,8 @@ PARTS: Mapping[str, tuple[Callable[[Any, bool], Iterator[Row]], dict[str, tuple[
         "problem": ("problem", ""), "metric": ("metric", ""), "within": ("within", ""),
         "full": ("runs of the full grid", ",.0f"),
         "grid": ("of the judge's", ",.0f"),
-        "halving": ("of halving", ",.0f"), "share": ("share", ".3f"), "grid_mean": ("mean", ".5f"),
+        "halving": ("of halving", ",.0f"), "halving_median": ("median", ",.0f"), "share": ("share", ".4f"),
+        "grid_mean": ("mean", ".5f"),
         "halving_mean": ("of halving", ".5f"), "halving_undecided": ("undecided", ""),
     }),
 }  # fmt: skip
@@ -250,7 +252,9 @@ def kept(out: Path | None, parts: Sequence[str]) -> list[Row]:
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="PART")
-    options.add_argument("--data", type=Path, metavar="FOLDER", help="with rte/workers.csv and flights/claims.csv")
+    options.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="with rte/workers.csv, flights/claims.csv and batting/career.csv"
+    )
     given = options.parse_args()
     given.data = given.data and given.data.resolve()
     head, rows = facts("tuning", given.quick), kept(given.out, given.only)

@@ -24,6 +24,9 @@ from jaxbandit.progress import Progress, Status, shown
 
 _log = logging.getLogger("jaxbandit")
 
+_SMALL = 1 << 10
+"""Bytes of a policy's array up to which a lane has its own, so that configurations run together that differ in it."""
+
 P = TypeVar("P")
 
 
@@ -47,27 +50,37 @@ def count_programs(pairs: Sequence[tuple[Problem, Policy]]) -> int:
 
 
 def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Cut, list[Array], list[Array], list[int]]]:
-    """Configurations that run together: one structure, equal arrays; their differing scalars are stacked."""
+    """Configurations that run together: one structure, equal arrays; what differs of the rest is stacked.
+
+    That is scalars, and the policy's small arrays, such as a schedule of rounds.
+    """
     found: dict[Any, list[int]] = {}
-    flat = [jax.tree.flatten(pair) for pair in pairs]
-    for number, (leaves, treedef) in enumerate(flat):
-        arrays = tuple(_fingerprint(leaf) for leaf in leaves if np.ndim(leaf))
-        found.setdefault((treedef, arrays), []).append(number)
+    flat = []
+    for number, pair in enumerate(pairs):
+        leaves, treedef = jax.tree.flatten(pair)
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        of_problem = len(jax.tree.leaves(pair[0]))
+        free = tuple(not leaf.ndim or (at >= of_problem and leaf.nbytes <= _SMALL) for at, leaf in enumerate(arrays))
+        flat.append(arrays)
+        alike = tuple(
+            (leaf.shape, str(leaf.dtype) if leaf.ndim else "", None if own else hash(leaf.tobytes()))
+            for leaf, own in zip(arrays, free, strict=True)
+        )
+        found.setdefault((treedef, alike), []).append(number)
     groups = []
     for (treedef, _), members in found.items():
-        columns = list(zip(*(flat[m][0] for m in members), strict=True))
-        stacked = tuple(np.ndim(column[0]) == 0 and any(value != column[0] for value in column) for column in columns)
+        columns = list(zip(*(flat[member] for member in members), strict=True))
+        stacked = tuple(any(not np.array_equal(value, column[0]) for value in column[1:]) for column in columns)
         shared = [jnp.asarray(column[0]) for column, own in zip(columns, stacked, strict=True) if not own]
+        room = (0,) * ((1 << (len(members) - 1).bit_length()) - len(members))  # few numbers of rows are compiled for
+        rows = (*range(len(members)), *room)
         knobs = [
-            jnp.stack([jnp.asarray(v) for v in column]) for column, own in zip(columns, stacked, strict=True) if own
+            jnp.asarray(np.stack([column[row] for row in rows]))
+            for column, own in zip(columns, stacked, strict=True)
+            if own
         ]
         groups.append((Cut(treedef, stacked), shared, knobs, members))
     return groups
-
-
-def _fingerprint(leaf: Any) -> Any:
-    values = np.asarray(leaf)
-    return values.shape, str(values.dtype), hash(values.tobytes())
 
 
 def simulate(
@@ -229,7 +242,7 @@ class Batch:
             rows = [row for row, member in enumerate(members) if member in wanted]
             if rows:
                 # As many rows as the group has, so that all choices from it share a program.
-                here = [leaf[jnp.asarray((rows + rows[:1] * len(members))[: len(leaf)])] for leaf in knobs]
+                here = [leaf[jnp.asarray((rows + rows[:1] * len(leaf))[: len(leaf)])] for leaf in knobs]
                 yield Jobs(
                     cut, shared, here, self._budgets, self._mesh, len(rows), seed, first_run, runs, self._most, lanes,
                     room,

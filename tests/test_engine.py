@@ -21,6 +21,7 @@ from jaxbandit.cleaning.family import POLICIES, Setting
 from jaxbandit.jobs import Jobs
 from jaxbandit.lanes import bytes_of, shapes_of
 from jaxbandit.progress import Status
+from jaxbandit.study.spec import Study
 from tests import toy
 
 
@@ -47,6 +48,23 @@ def test_configurations_do_not_meet() -> None:
     together = simulate(problem(), policies, runs=40, seed=seed)
     for number, policy in enumerate(policies):
         alone = simulate(problem(), policy, runs=40, seed=seed)
+        assert same({name: values[number : number + 1] for name, values in together.items()}, alone)
+
+
+def test_small_arrays_of_policies_are_stacked_as_scalars_are() -> None:
+    """Schedules differ with beta and with the budget: they run together, with the bits that each has alone."""
+    means = np.linspace(0.1, 0.9, 12).tolist()
+    rules = [{"kind": "optmai", "beta": [0.76, 0.9, 0.95]}]
+    given = {"problem": {"kind": "topk/bernoulli", "means": {"list": means}, "K": 3}, "policy": rules}
+    found = Study.of({**given, "sweep": {"budget": [90, 200]}}, counted=False).configurations()
+    problems, policies = [each.problem for each in found], [each.policy for each in found]
+    pairs = [engine_module._fast(*pair) for pair in zip(problems, policies, strict=True)]
+    groups = engine_module._groups(pairs)
+    assert len(groups) == 1
+    assert any(knob.ndim > 1 for knob in groups[0][2])
+    together = simulate(problems, policies, runs=30, seed=3)
+    for number, (one, policy) in enumerate(zip(problems, policies, strict=True)):
+        alone = simulate(one, policy, runs=30, seed=3)
         assert same({name: values[number : number + 1] for name, values in together.items()}, alone)
 
 

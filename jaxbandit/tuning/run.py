@@ -195,8 +195,7 @@ def _tuned(study: Study, plan: Plan, setting: Any, params: Mapping[str, Any], ou
         members, places = built(points)
         if looks.price(members, runs) > plan.most_runs:
             raise BadInput("tune.most_runs", plan.most_runs, f"more; the search alone has used {looks.spent:,}")
-        looks.prepare(members)
-        values = looks.read(range(len(members)), [0] * len(members), runs)
+        values = looks.read(looks.prepare(members), [0] * len(members), runs)
         found = np.array([own.mean() for own in values])
         seen.update((each.label, (each, float(mean))) for each, mean in zip(members, found, strict=True))
         scores: np.ndarray = plan.sign * found[places]

@@ -41,13 +41,17 @@ class Values:
     _store: Store | None = None
     _batch: Batch | None = None
 
-    def prepare(self, members: Sequence[Configuration]) -> None:
-        """The candidates that ``read`` speaks of from here on, which share programs where they can."""
-        self._members, self._batch = list(members), None
-        self._known.setdefault("policy", []).extend(each.label for each in members)
-        for name in members[0].point:
-            self._known.setdefault(name, []).append(members[0].point[name])
-        self._store = Store(self.path, self._known, [self.metric.name], [], 1)
+    def prepare(self, members: Sequence[Configuration]) -> list[int]:
+        """The numbers that ``read`` takes for these candidates. Some of those before keep theirs, and the programs."""
+        numbers = {each.label: number for number, each in enumerate(self._members)}
+        if self._store is None or not all(each.label in numbers for each in members):
+            self._members, self._batch = list(members), None
+            self._known.setdefault("policy", []).extend(each.label for each in members)
+            for name in members[0].point:
+                self._known.setdefault(name, []).append(members[0].point[name])
+            self._store = Store(self.path, self._known, [self.metric.name], [], 1)
+            return list(range(len(members)))
+        return [numbers[each.label] for each in members]
 
     def price(self, members: Sequence[Configuration], stop: int) -> int:
         """What ``spent`` is once the runs of ``members`` below ``stop`` were read."""
