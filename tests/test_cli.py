@@ -91,6 +91,12 @@ def test_run_show_and_reproduce(study: Path, tmp_path: Path, capsys: pytest.Capt
         assert format != "json" or json.loads(shown) == json.loads((out / "summary.json").read_text())
     assert (out / "figure.png").exists()
 
+    for runs in (10, 40):  # the first of the 40, and then the others
+        assert cli.main(["run", str(study), "--out", str(tmp_path / "few"), "--runs", str(runs)]) == 0
+        few = capsys.readouterr().out
+        assert all(row["runs"] == runs for row in json.loads((tmp_path / "few" / "summary.json").read_text()))
+    assert few == table
+
     assert cli.main(["reproduce", "toy/fig1", "--runs", "9", "--out", str(tmp_path / "figure")]) == 0
     table = capsys.readouterr().out
     assert "exact" in table
@@ -146,6 +152,7 @@ def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "STUDY"], "--out = missing: it must be given"),
         (["run", "STUDY", "--out"], "--out = missing: a value"),
         (["run", "STUDY", "--out", "OUT", "--fast"], "argument = --fast: no such argument"),
+        (["run", "STUDY", "--out", "OUT", "--runs", "0"], "--runs = 0: a whole number from 1 to 2147483647"),
         (["run", "STUDY", "-o", "OUT"], "argument = -o: no such argument"),
         (["run", "STUDY", "MORE", "--out", "OUT"], "argument = MORE: no such argument"),
         (["run", "none.toml", "--out", "OUT"], "STUDY = none.toml: a file that can be read"),

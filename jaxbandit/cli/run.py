@@ -19,6 +19,8 @@ class Run:
     """The study, a TOML file."""
     out: Out
     """Folder for the results; the same command continues an interrupted study, or extends it."""
+    runs: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: the study's)")] = None
+    """Runs of each configuration, in the place of the study's. More in the same folder use those that are there."""
     scheduler: Scheduler = None
     """Address of a Dask scheduler, such as tcp://host:8786, whose workers compute; this machine where left out."""
     target: Annotated[float | None, tyro.conf.arg(metavar="X", help_behavior_hint="(default: none)")] = None
@@ -36,17 +38,20 @@ class Run:
 
     def __call__(self) -> None:
         """Writes the folder, prints the table; what it says of the problem and of the results goes to stderr."""
+        from jaxbandit.registry import whole
         from jaxbandit.study import picture
         from jaxbandit.study.conclude import check_target, conclusions
         from jaxbandit.study.describe import description, reads_files
         from jaxbandit.study.results import open_results
         from jaxbandit.study.run import run
-        from jaxbandit.study.spec import load
+        from jaxbandit.study.spec import MAX_RUNS, load
         from jaxbandit.study.table import render
 
         if self.lanes is not None and not 1 <= self.lanes < 2**31:
             raise BadInput("--lanes", self.lanes, "a whole number from 1 to 2147483647")
-        study = load(self.study)
+        study = load(self.study, counted=self.runs is None)
+        if self.runs is not None:
+            study = replace(study, runs=whole(1, MAX_RUNS)("--runs", self.runs))
         if self.implementation is not None:
             study = replace(study, implementation=self.implementation)
         check_target(study, self.target)
