@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -275,27 +276,31 @@ def bytes_of(tree: Tree) -> int:
 
 
 def empty_lanes(lane: Lane, answers: dict[str, Array], lanes: int, per_device: int, mesh: Mesh) -> Any:
-    """The function that makes lanes without a job, and room for the answers, on all devices: (Lane, Queue).
-
-    One program: as each array by itself, they would be some thirty.
-    """
+    """The function that makes lanes without a job, and room for the answers, on all devices: (Lane, Queue)."""
     leaves, structure = jax.tree.flatten((lane, answers))
-    return _emptied(structure, tuple(leaves), lanes, per_device, mesh)
+    on_host = mesh.devices.flat[0].platform == "cpu"
+    return _emptied(structure, tuple(leaves), lanes, per_device, mesh, on_host)
 
 
 @functools.lru_cache(maxsize=64)
-def _emptied(structure: Any, leaves: tuple[Any, ...], lanes: int, per_device: int, mesh: Mesh) -> Any:
+def _emptied(
+    structure: Any, leaves: tuple[Any, ...], lanes: int, per_device: int, mesh: Mesh, on_host: bool
+) -> Any:  # fmt: skip
+    """On a CPU they are copied from NumPy's; elsewhere one program makes them, as they may be larger than the host's
+    memory. Each array by itself were thirty programs, a tenth of a first call."""
     lane, answers = jax.tree.unflatten(structure, leaves)
-    devices = mesh.size
+    devices, split = mesh.size, NamedSharding(mesh, PartitionSpec(AXIS))
 
-    def empty() -> tuple[Lane, Queue]:
-        blank = jax.tree.map(lambda leaf: jnp.zeros((devices * lanes, *leaf.shape), leaf.dtype), lane)
-        blank = blank._replace(job=jnp.full(devices * lanes, -1, jnp.int32))
-        kept = {name: jnp.zeros((devices * per_device, *leaf.shape), leaf.dtype) for name, leaf in answers.items()}
-        start = jnp.arange(devices, dtype=jnp.int32)
-        return blank, Queue(start, jnp.zeros(devices, jnp.int32), kept, jnp.zeros(devices * per_device, bool))
+    def empty(xp: Any) -> tuple[Lane, Queue]:
+        blank = jax.tree.map(lambda leaf: xp.zeros((devices * lanes, *leaf.shape), leaf.dtype), lane)
+        blank = blank._replace(job=xp.full(devices * lanes, -1, xp.int32))
+        kept = {name: xp.zeros((devices * per_device, *leaf.shape), leaf.dtype) for name, leaf in answers.items()}
+        start = xp.arange(devices, dtype=xp.int32)
+        return blank, Queue(start, xp.zeros(devices, xp.int32), kept, xp.zeros(devices * per_device, bool))
 
-    return jax.jit(empty, out_shardings=NamedSharding(mesh, PartitionSpec(AXIS)))
+    if on_host:
+        return lambda: jax.device_put(empty(np), split)
+    return jax.jit(functools.partial(empty, jnp), out_shardings=split)
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,10 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from jax.sharding import Mesh
 
 from jaxbandit import BadInput, Execution, simulate
 from jaxbandit import engine as engine_module
 from jaxbandit import jobs as jobs_module
+from jaxbandit import lanes as lanes_module
 from jaxbandit.cleaning import EE, Normal, Uniform, ee, epsilon_greedy, of_table, synthetic, uniform_false_values
 from jaxbandit.cleaning.family import POLICIES, Setting
 from jaxbandit.jobs import Jobs
@@ -309,6 +311,18 @@ def test_bad_problems_and_policies(field: str, make: Any) -> None:
     with pytest.raises(BadInput, match=f"^{field} = ") as error:
         make()
     assert "\n" not in str(error.value)
+
+
+def test_empty_lanes_are_the_same_from_the_host_and_from_a_device() -> None:
+    mesh = Mesh(np.array(jax.local_devices()), (lanes_module.AXIS,))
+    cut, shared, knobs, _ = engine_module._groups([(problem(), ee(3, 0.667))])[0]
+    leaves, structure = jax.tree.flatten(shapes_of(cut, shared, knobs, np.zeros(0, np.int32)))
+    host, device = (lanes_module._emptied(structure, tuple(leaves), 8, 16, mesh, where)() for where in (True, False))
+    for one, other in zip(jax.tree.leaves(host), jax.tree.leaves(device), strict=True):
+        assert one.dtype == other.dtype
+        assert one.sharding == other.sharding
+        assert np.array_equal(one, other)
+    assert (np.asarray(host[0].job) == -1).all()
 
 
 def test_a_lane_of_ee_does_not_grow_with_the_entities() -> None:
