@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jaxbandit.progress import Status
+from jaxbandit.study import chunks
 from jaxbandit.study import run as running
 from jaxbandit.study.results import open_results
 from jaxbandit.study.run import run
@@ -38,8 +39,8 @@ def same(one: Path, other: Path) -> bool:
 def test_a_worker_of_dask_is_killed(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two worker processes; once chunks come in, one of them is killed with work in its hands."""
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(running, "_FIRST_JOBS", 100)
-    monkeypatch.setattr(running, "_SHORT", 0.0)
+    monkeypatch.setattr(chunks, "_FIRST_JOBS", 100)
+    monkeypatch.setattr(chunks, "_SHORT", 0.0)
     killed: list[int] = []
     computed: list[int] = []
     with (
@@ -63,7 +64,7 @@ def test_a_worker_of_dask_is_killed(whole: Path, tmp_path: Path, monkeypatch: py
 
 
 def test_any_executor_will_do(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_FIRST_JOBS", 1000)
+    monkeypatch.setattr(chunks, "_FIRST_JOBS", 1000)
     started = threading.Barrier(2, timeout=60)
     once = threading.local()
 

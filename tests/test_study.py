@@ -18,8 +18,7 @@ from jaxbandit import cli
 from jaxbandit.engine import Batch
 from jaxbandit.errors import BadInput
 from jaxbandit.progress import Status
-from jaxbandit.study import canvas, families, folder, picture
-from jaxbandit.study import run as running
+from jaxbandit.study import canvas, chunks, families, folder, picture
 from jaxbandit.study.enough import FIRST, StopWhen, following, planned
 from jaxbandit.study.figure import Figure, Plan, Request, reproduce
 from jaxbandit.study.objects import run_study
@@ -160,8 +159,8 @@ def test_damage_and_loss_change_nothing(
     study = Study.of(mapping())
     run(study, tmp_path / "whole")
     expected = (tmp_path / "whole" / "summary.json").read_bytes()
-    monkeypatch.setattr(running, "_FIRST_JOBS", 30)
-    monkeypatch.setattr(running, "_SHORT", 0.0)
+    monkeypatch.setattr(chunks, "_FIRST_JOBS", 30)
+    monkeypatch.setattr(chunks, "_SHORT", 0.0)
     out = tmp_path / "cut"
     calls: list[tuple[int, int]] = []
     run(study, out, lambda status: calls.append((status.done, status.of)))
@@ -173,7 +172,7 @@ def test_damage_and_loss_change_nothing(
     (thrown / "2" / "1" / "0").unlink()
     done = out / "results.zarr" / "done" / "c" / "0" / "1" / "0"
     done.write_bytes(done.read_bytes()[:-1] + b"?")
-    monkeypatch.setattr(running, "_FIRST_JOBS", 50)
+    monkeypatch.setattr(chunks, "_FIRST_JOBS", 50)
     run(study, out)
     assert (out / "summary.json").read_bytes() == expected
     said = [record.getMessage() for record in caplog.records if "not a number" not in record.getMessage()]
@@ -276,8 +275,8 @@ def test_values_and_what_says_that_they_are_there_damaged_together(
     for name in ("heads", "done"):
         path = tmp_path / "out" / "results.zarr" / name / "c" / "0" / "0" / "0"
         path.write_bytes(path.read_bytes()[:-3] + b"abc")
-    monkeypatch.setattr(running, "_FIRST_JOBS", 30)
-    monkeypatch.setattr(running, "_SHORT", 0.0)
+    monkeypatch.setattr(chunks, "_FIRST_JOBS", 30)
+    monkeypatch.setattr(chunks, "_SHORT", 0.0)
     assert run(Study.of(mapping()), tmp_path / "out") == rows
 
 
@@ -384,8 +383,8 @@ def test_a_study_stops_when_it_is_sure(tmp_path: Path, monkeypatch: pytest.Monke
     assert 1024 < runs < 40_000
     assert open_results(tmp_path / "out").sizes["run"] == runs
     # In other pieces, and interrupted: the same.
-    monkeypatch.setattr(running, "_FIRST_JOBS", 2000)
-    monkeypatch.setattr(running, "_SHORT", 0.0)
+    monkeypatch.setattr(chunks, "_FIRST_JOBS", 2000)
+    monkeypatch.setattr(chunks, "_SHORT", 0.0)
 
     def stop(status: Status) -> None:
         if status.done > 5000:

@@ -165,12 +165,12 @@ if __name__ == "__main__":
     import signal
 
     from jaxbandit import cli, papers
-    from jaxbandit.study import run
+    from jaxbandit.study import chunks
 
     families.register(FAMILY)
     papers.FIGURES = FIGURES
     # A shell's background job ignores SIGINT, and so would a process that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "TOY_CHUNK" in os.environ:  # chunks that small, and never larger
-        run._FIRST_JOBS, run._SHORT = int(os.environ["TOY_CHUNK"]), 0.0
+        chunks._FIRST_JOBS, chunks._SHORT = int(os.environ["TOY_CHUNK"]), 0.0
     sys.exit(cli.main())

@@ -23,20 +23,17 @@ from jaxbandit.grammar import Implementation, Policy, Problem
 from jaxbandit.progress import Clock, Progress, Status
 from jaxbandit.registry import measured
 from jaxbandit.study import folder
+from jaxbandit.study.chunks import Pile, Spread, Tally, first_size, say_lacking
 from jaxbandit.study.enough import FIRST, following, planned
 from jaxbandit.study.results import described
 from jaxbandit.study.spec import Configuration, Study
-from jaxbandit.study.store import RESULTS, Damaged, Place, Span, Store, check_platform
+from jaxbandit.study.store import RESULTS, Damaged, Span, Store, check_platform
 from jaxbandit.study.summary import Always, Moments, Row, dumps, identity
 
 _log = logging.getLogger("jaxbandit")
 
-# A chunk is what an interruption can cost: some seconds. It starts as a guess and follows the clock.
-_FIRST_JOBS, _MOST_JOBS = 1 << 14, 1 << 22
-_SHORT, _LONG = 5.0, 40.0
 _ROOM = 1 << 18
 """Runs that a program has room for, where there are as many: its chunk can grow, and it is compiled once."""
-_BLOCK = 1 << 18
 
 
 def run(
@@ -162,104 +159,6 @@ def platform() -> str:
 
 
 @dataclass
-class _Pile:
-    """Chunks still to compute for configurations of one policy, which are compiled together."""
-
-    members: list[Configuration]
-    spans: deque[Span]
-    size: int
-
-    @property
-    def runs(self) -> int:
-        """How many are still to make."""
-        return sum((stop - first) * len(self.members) for first, stop in self.spans)
-
-    def next(self, length: int) -> int:
-        """Runs of each member in the next chunk: about ``size``, alike, as each new size may be a compilation; whole
-        chunks of the store, which has chunks of ``length``, where they are that long."""
-        first, stop = self.spans[0]
-        count = -(-(stop - first) // -(-(stop - first) // self.size))
-        if self.size >= length:
-            count = min(stop - first, -(-count // length) * length)
-        return count
-
-    def take(self, length: int) -> Span:
-        """The next chunk."""
-        count = self.next(length)
-        first, stop = self.spans.popleft()
-        if first + count < stop:
-            self.spans.appendleft((first + count, stop))
-        return first, first + count
-
-    def timed(self, seconds: float) -> None:
-        """Fits the size to the clock."""
-        if seconds < _SHORT:
-            self.size = min(4 * self.size, max(1, _MOST_JOBS // len(self.members)))
-        elif seconds > _LONG:
-            self.size = max(1, self.size // 4)
-
-
-@dataclass
-class _Glance:
-    """Roughly how wide an interval is, as runs come in whatever order."""
-
-    runs: int = 0
-    mean: float = 0.0
-    squares: float = 0.0
-
-    def add(self, values: np.ndarray) -> None:
-        """Adds some runs' values."""
-        count, mean = values.size, float(values.mean())
-        gap, total = mean - self.mean, self.runs + count
-        self.squares += float(((values - mean) ** 2).sum()) + gap * gap * self.runs * count / total
-        self.mean, self.runs = self.mean + gap * count / total, total
-
-    @property
-    def half_width(self) -> float:
-        """Of a 95 % interval."""
-        return 1.96 * float(np.sqrt(self.squares / max(1, self.runs - 1) / max(1, self.runs)))
-
-
-@dataclass
-class _Tally:
-    """Moments of stored values, read once; ``sources`` are the configurations whose difference it is, or the one."""
-
-    sources: tuple[Configuration, ...]
-    metric: str
-    moments: list[Moments]
-    upto: int = 0
-    without: int = 0
-    """Runs that have no value, at a checkpoint at least."""
-
-    def read(self, store: Store, places: Mapping[int, Place], runs: int) -> None:
-        """Adds the runs up to ``runs``; it can be called again after ``Damaged``."""
-        while self.upto < runs:
-            stop = min(runs, self.upto + _BLOCK)
-            parts = [store.read(places[id(source)], self.metric, self.upto, stop) for source in self.sources]
-            with np.errstate(invalid="ignore"):
-                values = parts[0] if len(parts) == 1 else parts[0] - parts[1]
-            for moments, column in zip(self.moments, values.reshape(len(values), -1).T, strict=True):
-                moments.add(np.ascontiguousarray(column))
-            self.without += int((~np.isfinite(values)).reshape(len(values), -1).any(1).sum())
-            self.upto = stop
-
-    def lacking(self) -> str:
-        """As ``12 of 400 runs of ucb 0.5``."""
-        return f"{self.without:,} of {self.upto:,} runs of {' and '.join(each.label for each in self.sources)}"
-
-
-def _say_lacking(tallies: list[_Tally]) -> None:
-    """A line for each metric that is not a number in some runs, and so has no mean there."""
-    lacking: dict[str, list[_Tally]] = {}
-    for tally in tallies:
-        if tally.without:
-            lacking.setdefault(tally.metric, []).append(tally)
-    for metric, found in lacking.items():
-        more = f", and of {len(found) - 1} more configurations" if len(found) > 1 else ""
-        _log.warning("jaxbandit: %s is not a number in %s%s: no mean there", metric, found[0].lacking(), more)
-
-
-@dataclass
 class _Work:
     """One call of ``run``."""
 
@@ -272,7 +171,7 @@ class _Work:
     max_steps: int | None
     lanes: int | None
     _sizes: dict[str, int] = field(default_factory=dict)
-    _glances: dict[tuple[int, int], _Glance] = field(default_factory=dict)
+    _spreads: dict[tuple[int, int], Spread] = field(default_factory=dict)
     _clock: Clock = field(default_factory=Clock)
     _done: int = 0
     _before: int = 0
@@ -295,13 +194,13 @@ class _Work:
         """Computes and stores what is missing, and makes the rows."""
         points = max(1, len(self._budgets))
         tallies = [
-            _Tally((each,), metric.name, [Moments(metric.binary, metric.share) for _ in range(points)])
+            Tally((each,), metric.name, [Moments(metric.binary, metric.share) for _ in range(points)])
             for each in self.members
             for metric in self.study.family.metrics
         ]
         rule = self.study.stop_when
         pairs = [
-            _Tally(pair, rule.metric, [Moments() for _ in range(points)]) for pair in self._pairs()
+            Tally(pair, rule.metric, [Moments() for _ in range(points)]) for pair in self._pairs()
         ] if rule else []  # fmt: skip
         awaited = [tally for tally in pairs or tallies if rule is not None and tally.metric == rule.metric]
         watched = [moments for tally in awaited for moments in tally.moments]
@@ -330,7 +229,7 @@ class _Work:
             if ahead is None:
                 break
             self._target = ahead
-        _say_lacking(tallies)
+        say_lacking(tallies)
         self._store.label(
             {}, {"runs": self._target, "computed_with": identity({"jaxbandit": folder.version(), **facts()})}
         )
@@ -369,7 +268,7 @@ class _Work:
             else:
                 self._compute_here(piles)
 
-    def _compute_here(self, piles: list[_Pile]) -> None:
+    def _compute_here(self, piles: list[Pile]) -> None:
         """Has this process compute all chunks, pile by pile, while the programs of later piles compile."""
         study, checkpoints, length = self.study, list(self.study.checkpoints), self._store.length
         batches = [
@@ -408,18 +307,18 @@ class _Work:
                     computed = answers, self._clock.running - start, platform()
                     self._keep(pile, (first, stop), computed, running, ahead.left())
 
-    def _piles(self) -> list[_Pile]:
+    def _piles(self) -> list[Pile]:
         found: dict[tuple[str, tuple[Span, ...]], list[Configuration]] = {}
         for each in self.members:
             missing = tuple(self._store.missing(self._places[id(each)], self._target))
             if missing:
                 found.setdefault((each.name, missing), []).append(each)
         return [
-            _Pile(members, deque(spans), self._sizes.get(name, max(1, _FIRST_JOBS // len(members))))
+            Pile(members, deque(spans), self._sizes.get(name, first_size(len(members))))
             for (name, spans), members in found.items()
         ]
 
-    def _task(self, pile: _Pile, span: Span) -> _Task:
+    def _task(self, pile: Pile, span: Span) -> _Task:
         """The arguments of ``_compute``."""
         first, stop = span
         problems, policies = [each.problem for each in pile.members], [each.policy for each in pile.members]
@@ -428,9 +327,9 @@ class _Work:
         rest = self.max_steps, self.lanes, study.implementation
         return problems, policies, study.seed, first, stop - first, checkpoints, *rest
 
-    def _scatter(self, piles: list[_Pile], executor: Executor) -> None:
+    def _scatter(self, piles: list[Pile], executor: Executor) -> None:
         """Has chunks computed elsewhere, some at a time, and stores them in whatever order they come."""
-        running: dict[Future[Any], tuple[_Pile, Span]] = {}
+        running: dict[Future[Any], tuple[Pile, Span]] = {}
         waiting = deque(piles)
         try:
             while waiting or running:
@@ -448,7 +347,7 @@ class _Work:
                 future.cancel()
 
     def _keep(
-        self, pile: _Pile, span: Span, computed: tuple[dict[str, np.ndarray], float, str], doing: str,
+        self, pile: Pile, span: Span, computed: tuple[dict[str, np.ndarray], float, str], doing: str,
         compiling: float = 0.0,
     ) -> None:  # fmt: skip
         (first, stop), (answers, seconds, where) = span, computed
@@ -463,7 +362,7 @@ class _Work:
         for each, own in zip(pile.members, values, strict=True):
             for point, column in enumerate(own[self._watched].reshape(stop - first, -1).T):
                 if np.isfinite(column).all():
-                    self._glances.setdefault((id(each), point), _Glance()).add(column)
+                    self._spreads.setdefault((id(each), point), Spread()).add(column)
         self._done += (stop - first) * len(pile.members)
         self._report(0, doing, 0, compiling)
 
@@ -481,7 +380,7 @@ class _Work:
 
     def _report(self, more: int, doing: str, idle: int = 0, compiling: float = 0.0) -> None:
         """``compiling``: the seconds until all is compiled."""
-        widths = [glance.half_width for glance in self._glances.values() if glance.runs > 1]
+        widths = [glance.half_width for glance in self._spreads.values() if glance.runs > 1]
         done = self._done + more
         self._clock.tell(doing.startswith("running"), done - self._before)
         total = self._target * len(self.members)

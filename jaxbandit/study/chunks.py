@@ -1,0 +1,123 @@
+"""What a study has still to compute, chunk by chunk, and what its stored values add up to."""
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxbandit.study.spec import Configuration
+from jaxbandit.study.store import Place, Span, Store
+from jaxbandit.study.summary import Moments
+
+_log = logging.getLogger("jaxbandit")
+
+# A chunk is what an interruption can cost: some seconds. It starts as a guess and follows the clock.
+_FIRST_JOBS, _MOST_JOBS = 1 << 14, 1 << 22
+_SHORT, _LONG = 5.0, 40.0
+_BLOCK = 1 << 18
+"""Runs whose values are read at a time."""
+
+
+def first_size(members: int) -> int:
+    """Runs of each of so many configurations in the first chunk."""
+    return max(1, _FIRST_JOBS // members)
+
+
+@dataclass
+class Pile:
+    """Chunks still to compute for configurations of one policy, which are compiled together."""
+
+    members: list[Configuration]
+    spans: deque[Span]
+    size: int
+
+    @property
+    def runs(self) -> int:
+        """How many are still to make."""
+        return sum((stop - first) * len(self.members) for first, stop in self.spans)
+
+    def next(self, length: int) -> int:
+        """Runs of each member in the next chunk: about ``size``, alike, as each new size may be a compilation; whole
+        chunks of the store, which has chunks of ``length``, where they are that long."""
+        first, stop = self.spans[0]
+        count = -(-(stop - first) // -(-(stop - first) // self.size))
+        if self.size >= length:
+            count = min(stop - first, -(-count // length) * length)
+        return count
+
+    def take(self, length: int) -> Span:
+        """The next chunk."""
+        count = self.next(length)
+        first, stop = self.spans.popleft()
+        if first + count < stop:
+            self.spans.appendleft((first + count, stop))
+        return first, first + count
+
+    def timed(self, seconds: float) -> None:
+        """Fits the size to the clock."""
+        if seconds < _SHORT:
+            self.size = min(4 * self.size, max(1, _MOST_JOBS // len(self.members)))
+        elif seconds > _LONG:
+            self.size = max(1, self.size // 4)
+
+
+@dataclass
+class Spread:
+    """Roughly how wide an interval is, as runs come in whatever order."""
+
+    runs: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, values: np.ndarray) -> None:
+        """Adds some runs' values."""
+        count, mean = values.size, float(values.mean())
+        gap, total = mean - self.mean, self.runs + count
+        self.squares += float(((values - mean) ** 2).sum()) + gap * gap * self.runs * count / total
+        self.mean, self.runs = self.mean + gap * count / total, total
+
+    @property
+    def half_width(self) -> float:
+        """Of a 95 % interval."""
+        return 1.96 * float(np.sqrt(self.squares / max(1, self.runs - 1) / max(1, self.runs)))
+
+
+@dataclass
+class Tally:
+    """Moments of stored values, read once; ``sources`` are the configurations whose difference it is, or the one."""
+
+    sources: tuple[Configuration, ...]
+    metric: str
+    moments: list[Moments]
+    upto: int = 0
+    without: int = 0
+    """Runs that have no value, at a checkpoint at least."""
+
+    def read(self, store: Store, places: Mapping[int, Place], runs: int) -> None:
+        """Adds the runs up to ``runs``; it can be called again after ``Damaged``."""
+        while self.upto < runs:
+            stop = min(runs, self.upto + _BLOCK)
+            parts = [store.read(places[id(source)], self.metric, self.upto, stop) for source in self.sources]
+            with np.errstate(invalid="ignore"):
+                values = parts[0] if len(parts) == 1 else parts[0] - parts[1]
+            for moments, column in zip(self.moments, values.reshape(len(values), -1).T, strict=True):
+                moments.add(np.ascontiguousarray(column))
+            self.without += int((~np.isfinite(values)).reshape(len(values), -1).any(1).sum())
+            self.upto = stop
+
+    def lacking(self) -> str:
+        """As ``12 of 400 runs of ucb 0.5``."""
+        return f"{self.without:,} of {self.upto:,} runs of {' and '.join(each.label for each in self.sources)}"
+
+
+def say_lacking(tallies: list[Tally]) -> None:
+    """A line for each metric that is not a number in some runs, and so has no mean there."""
+    lacking: dict[str, list[Tally]] = {}
+    for tally in tallies:
+        if tally.without:
+            lacking.setdefault(tally.metric, []).append(tally)
+    for metric, found in lacking.items():
+        more = f", and of {len(found) - 1} more configurations" if len(found) > 1 else ""
+        _log.warning("jaxbandit: %s is not a number in %s%s: no mean there", metric, found[0].lacking(), more)
