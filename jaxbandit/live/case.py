@@ -16,7 +16,8 @@ from typing import Any
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Beta
 from jaxbandit.registry import Family, parse
-from jaxbandit.study.spec import Configuration, Study, paths
+from jaxbandit.study.keys import paths
+from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.tables import columns, header
 
 MOST_BYTES = 1 << 28

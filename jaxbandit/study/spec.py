@@ -24,9 +24,8 @@ know it by its content, not by its name. So does a policy's key ``path``.
 """
 
 import itertools
-import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,13 +35,13 @@ from jaxbandit.contract import brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem
-from jaxbandit.registry import Family, Parameter, ProblemKind, Question, Required, one_of, parse, whole
+from jaxbandit.registry import Family, ProblemKind, Question, one_of, parse, whole
 from jaxbandit.study.enough import StopWhen
-from jaxbandit.study.folder import checksum
-from jaxbandit.study.plugins import OWN, lookup
+from jaxbandit.study.keys import check, content, declared, named, once, paths, reported, tail
+from jaxbandit.study.plugins import lookup
 from jaxbandit.study.summary import exactly, identity, plain, show
 
-MAX_RUNS, MAX_SEED, MAX_CONFIGURATIONS = 2**31 - 1, 2**32 - 1, 2**16
+MAX_RUNS, MAX_SEED = 2**31 - 1, 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ class Study:
             seed, runs, problem, policies, sweep, plain("labels", dict(labels or {})), given.get("checkpoints", []),
             None, family, given.get("tune", {}), implementation, given.get("train", {}),
         )  # fmt: skip
-        study._check()
+        check(study)
         if "stop_when" not in given:
             return study
         if runs < 2:
@@ -200,8 +199,8 @@ class Study:
             BadInput: where an input file cannot be read.
         """
         return self.identity() | {
-            "runs": self.runs, "policy": paths("policy", self.policies, _content),
-            "sweep": paths("sweep", self.sweep, _content),
+            "runs": self.runs, "policy": paths("policy", self.policies, content),
+            "sweep": paths("sweep", self.sweep, content),
             "stop_when": asdict(self.stop_when) if self.stop_when else None,
         }  # fmt: skip
 
@@ -214,7 +213,7 @@ class Study:
         kinds = {each["kind"]: self.family.policies[each["kind"]].fingerprint for each in self.policies}
         plugins = {name: fingerprint for name, fingerprint in kinds.items() if fingerprint}
         return {
-            "seed": self.seed, "problem": paths("problem", self.problem, _content), "sweep": sorted(self.sweep),
+            "seed": self.seed, "problem": paths("problem", self.problem, content), "sweep": sorted(self.sweep),
             "checkpoints": list(self.checkpoints), "labels": dict(self.labels), "family": self.family.fingerprint,
         } | ({"plugins": plugins} if plugins else {}) | self._slowly  # fmt: skip
 
@@ -233,8 +232,8 @@ class Study:
 
     def label(self, policy: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         """The name of a policy among the study's: its kind, with the parameters that it is given."""
-        names = _declared(self.family.policies[policy["kind"]].parameters, given)
-        given = paths("policy", given, _named)
+        names = declared(self.family.policies[policy["kind"]].parameters, given)
+        given = paths("policy", given, named)
         return " ".join([policy["kind"], *(f"{name}={exactly(given[name])}" for name in names)])
 
     @property
@@ -247,14 +246,14 @@ class Study:
         return [
             (self.label(policy, own), {"kind": policy["kind"], **own})
             for policy in self.policies
-            for own in self._choices(policy)
+            for own in self.choices(policy)
         ]
 
     @property
     def swept(self) -> list[str]:
         """The params that take several values because the study says so: the budget where there are checkpoints, those
         of ``sweep`` in its order, and policies' lists. The first one of numbers is the x axis of the picture."""
-        lists = [key for policy in self.policies for key in self._lists(policy)]
+        lists = [key for policy in self.policies for key in self.lists(policy)]
         recorded = ["budget"] if self.checkpoints else []
         return list(dict.fromkeys([*recorded, *self.family.axes, *self.sweep, *lists]))
 
@@ -272,12 +271,12 @@ class Study:
             BadInput: for parameters that do not go together.
         """
         kind, common = self.kind, self.family.common
-        names = _declared(kind.parameters, self.sweep)
+        names = declared(kind.parameters, self.sweep)
         for values in itertools.product(*(self.sweep[name] for name in names)):
-            given = _tail(self.problem) | dict(zip(names, values, strict=True))
+            given = tail(self.problem) | dict(zip(names, values, strict=True))
             parsed = parse("problem", kind.parameters, given)
             shown = {
-                parameter.name: _reported(parameter, given, parsed)
+                parameter.name: reported(parameter, given, parsed)
                 for parameter in kind.parameters
                 if parameter.name in names or parameter.name in common
             }
@@ -298,7 +297,7 @@ class Study:
             problem = setting.problem()
             for table in self.policies:
                 kind = self.family.policies[table["kind"]]
-                for given in self._choices(table):
+                for given in self.choices(table):
                     made = self.configuration(setting, problem, shared, kind.name, given)
                     key = identity([kind.name, made.params])
                     if key in found:
@@ -319,11 +318,11 @@ class Study:
         kind = self.family.policies[name]
         parsed = parse(f"policy.{name}", kind.parameters, given)
         policy, report = kind.build(setting, **parsed)
-        own = {p.name: _reported(p, given, parsed) for p in kind.parameters if p.name in given}
+        own = {p.name: reported(p, given, parsed) for p in kind.parameters if p.name in given}
         params = {**shared, **own, **plain("params", dict(report))}
         return Configuration(
             self.family, setting, problem, policy, name, params, self.label({"kind": name}, given), own,
-            {name: shared[name] for name in _declared(self.kind.parameters, self.sweep)}, kind.anytime,
+            {name: shared[name] for name in declared(self.kind.parameters, self.sweep)}, kind.anytime,
         )  # fmt: skip
 
     @property
@@ -339,62 +338,18 @@ class Study:
         if not isinstance(name, str) or name not in known:
             raise BadInput("problem.kind", name, f"one of {', '.join(known)}")
         kind = known[name]
-        return replace(kind, parameters=tuple(map(_once, kind.parameters)))
+        return replace(kind, parameters=tuple(map(once, kind.parameters)))
 
-    def _lists(self, policy: Mapping[str, Any]) -> list[str]:
+    def lists(self, policy: Mapping[str, Any]) -> list[str]:
+        """The keys of a policy's table that are swept."""
         parameters = self.family.policies[policy["kind"]].parameters
         return [p.name for p in parameters if p.swept and isinstance(policy.get(p.name), list)]
 
-    def _choices(self, policy: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        names = self._lists(policy)
+    def choices(self, policy: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """What a policy's table gives, for each combination of its lists."""
+        names = self.lists(policy)
         for values in itertools.product(*(policy[name] for name in names)):
-            yield _tail(policy) | dict(zip(names, values, strict=True))
-
-    def _check(self) -> None:
-        """All that can be checked before anything is built."""
-        parameters = {parameter.name: parameter for parameter in self.kind.parameters}
-        for key, values in self.sweep.items():
-            if key not in parameters:
-                raise BadInput(f"sweep.{key}", values, f"a parameter of the problem: {', '.join(parameters)}")
-            if key in self.problem:
-                raise BadInput(f"sweep.{key}", values, "a parameter that [problem] does not give as well")
-            if not isinstance(values, list) or not values:
-                raise BadInput(f"sweep.{key}", values, "a list of at least one value")
-            for value in values:
-                parameters[key].parse(f"sweep.{key}", value)
-        first = {key: values[0] for key, values in self.sweep.items()}
-        parse("problem", self.kind.parameters, _tail(self.problem) | first)
-        kinds = self.family.policies
-        count = 0
-        for policy in self.policies:
-            name = policy.get("kind", "missing")
-            if not isinstance(name, str) or name not in kinds:
-                raise BadInput("policy.kind", name, f"one of {', '.join(kinds)}; {OWN}")
-            for key in self._lists(policy):
-                if not policy[key]:
-                    raise BadInput(f"policy.{name}.{key}", policy[key], "a value, or a list of at least one")
-            count += math.prod(len(policy[key]) for key in self._lists(policy))
-        count *= math.prod(map(len, self.sweep.values()))
-        if count > MAX_CONFIGURATIONS:
-            raise BadInput("sweep", f"{count} configurations", f"at most {MAX_CONFIGURATIONS}")
-        for policy in self.policies:
-            for given in self._choices(policy):
-                parse(f"policy.{policy['kind']}", kinds[policy["kind"]].parameters, given, alone=not self.tune)
-        self._check_checkpoints(parameters.get("budget"))
-
-    def _check_checkpoints(self, budget: Parameter | None) -> None:
-        given = self.checkpoints
-        if not isinstance(given, list):
-            raise BadInput("checkpoints", given, "a list of budgets")
-        if not given:
-            return
-        if budget is None or "budget" not in self.problem:
-            raise BadInput("checkpoints", given, "none where [problem] gives no budget of its own")
-        last = self.problem["budget"]
-        for earlier, value in zip([None, *given], [*given, last], strict=True):
-            budget.parse("checkpoints", value)
-            if earlier is not None and not earlier < value:
-                raise BadInput("checkpoints", given, f"ascending budgets below {last}")
+            yield tail(policy) | dict(zip(names, values, strict=True))
 
 
 def load(path: Path | str, counted: bool = True) -> Study:
@@ -421,49 +376,3 @@ def load(path: Path | str, counted: bool = True) -> Study:
     except (ValueError, RecursionError) as error:
         raise BadInput("STUDY", str(path), f"a TOML file ({' '.join(str(error).split())})") from None
     return Study.of(mapping, base=path.parent, counted=counted)
-
-
-def _content(field: str, path: str) -> dict[str, str]:
-    return {"sha256": checksum(field, Path(path))}
-
-
-def _named(field: str, path: str) -> str:
-    return f"{Path(path).name}:{checksum(field, Path(path))[:8]}"
-
-
-def _declared(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> list[str]:
-    return [parameter.name for parameter in parameters if parameter.name in given]
-
-
-def _tail(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if key != "kind"}
-
-
-def paths(field: str, value: Any, change: Callable[[str, str], Any]) -> Any:
-    """``value`` with ``change(field, path)`` for every text under a key ``path``; ``field`` is the dotted name."""
-    if isinstance(value, Mapping):
-        return {name: paths(f"{field}.{name}", item, change) for name, item in value.items()}
-    if isinstance(value, list):
-        return [paths(field, item, change) for item in value]
-    return change(field, value) if field.endswith(".path") and isinstance(value, str) else value
-
-
-def _once(parameter: Parameter) -> Parameter:
-    """The parameter with a parser that keeps what it made: a parser may read a file, or fit to one."""
-    made: dict[str, Any] = {}
-
-    def parse(field: str, value: Any) -> Any:
-        key = identity(value)
-        if key not in made:
-            made[key] = parameter.parse(field, value)
-        return made[key]
-
-    return replace(parameter, parse=parse)
-
-
-def _reported(parameter: Parameter, given: Mapping[str, Any], parsed: Mapping[str, Any]) -> Any:
-    """A value as rows show it: the parsed one where it is a scalar, else as its user wrote it; files by name alone."""
-    name, value = parameter.name, parsed[parameter.name]
-    if value is None or not isinstance(value, bool | int | float | str):
-        value = given.get(name, None if parameter.default is Required else parameter.default)
-    return plain(name, paths(f".{name}", value, lambda _, path: Path(path).name))

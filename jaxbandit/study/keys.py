@@ -1,0 +1,118 @@
+"""The keys of a study's tables: what must hold of them before anything is built, and the files that they name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxbandit.errors import BadInput
+from jaxbandit.registry import Parameter, Required, parse
+from jaxbandit.study.folder import checksum
+from jaxbandit.study.plugins import OWN
+from jaxbandit.study.summary import identity, plain
+
+if TYPE_CHECKING:
+    from jaxbandit.study.spec import Study
+
+MAX_CONFIGURATIONS = 2**16
+
+
+def check(study: Study) -> None:
+    """All that can be checked before anything is built."""
+    parameters = {parameter.name: parameter for parameter in study.kind.parameters}
+    for key, values in study.sweep.items():
+        if key not in parameters:
+            raise BadInput(f"sweep.{key}", values, f"a parameter of the problem: {', '.join(parameters)}")
+        if key in study.problem:
+            raise BadInput(f"sweep.{key}", values, "a parameter that [problem] does not give as well")
+        if not isinstance(values, list) or not values:
+            raise BadInput(f"sweep.{key}", values, "a list of at least one value")
+        for value in values:
+            parameters[key].parse(f"sweep.{key}", value)
+    first = {key: values[0] for key, values in study.sweep.items()}
+    parse("problem", study.kind.parameters, tail(study.problem) | first)
+    kinds = study.family.policies
+    count = 0
+    for policy in study.policies:
+        name = policy.get("kind", "missing")
+        if not isinstance(name, str) or name not in kinds:
+            raise BadInput("policy.kind", name, f"one of {', '.join(kinds)}; {OWN}")
+        for key in study.lists(policy):
+            if not policy[key]:
+                raise BadInput(f"policy.{name}.{key}", policy[key], "a value, or a list of at least one")
+        count += math.prod(len(policy[key]) for key in study.lists(policy))
+    count *= math.prod(map(len, study.sweep.values()))
+    if count > MAX_CONFIGURATIONS:
+        raise BadInput("sweep", f"{count} configurations", f"at most {MAX_CONFIGURATIONS}")
+    for policy in study.policies:
+        for given in study.choices(policy):
+            parse(f"policy.{policy['kind']}", kinds[policy["kind"]].parameters, given, alone=not study.tune)
+    _check_checkpoints(study, parameters.get("budget"))
+
+
+def _check_checkpoints(study: Study, budget: Parameter | None) -> None:
+    given = study.checkpoints
+    if not isinstance(given, list):
+        raise BadInput("checkpoints", given, "a list of budgets")
+    if not given:
+        return
+    if budget is None or "budget" not in study.problem:
+        raise BadInput("checkpoints", given, "none where [problem] gives no budget of its own")
+    last = study.problem["budget"]
+    for earlier, value in zip([None, *given], [*given, last], strict=True):
+        budget.parse("checkpoints", value)
+        if earlier is not None and not earlier < value:
+            raise BadInput("checkpoints", given, f"ascending budgets below {last}")
+
+
+def content(field: str, path: str) -> dict[str, str]:
+    """What identifies a file."""
+    return {"sha256": checksum(field, Path(path))}
+
+
+def named(field: str, path: str) -> str:
+    """A file's name and the beginning of its checksum, for labels."""
+    return f"{Path(path).name}:{checksum(field, Path(path))[:8]}"
+
+
+def declared(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> list[str]:
+    """The names in ``given``, in the order of ``parameters``."""
+    return [parameter.name for parameter in parameters if parameter.name in given]
+
+
+def tail(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table but for its ``kind``."""
+    return {key: value for key, value in table.items() if key != "kind"}
+
+
+def paths(field: str, value: Any, change: Callable[[str, str], Any]) -> Any:
+    """``value`` with ``change(field, path)`` for every text under a key ``path``; ``field`` is the dotted name."""
+    if isinstance(value, Mapping):
+        return {name: paths(f"{field}.{name}", item, change) for name, item in value.items()}
+    if isinstance(value, list):
+        return [paths(field, item, change) for item in value]
+    return change(field, value) if field.endswith(".path") and isinstance(value, str) else value
+
+
+def once(parameter: Parameter) -> Parameter:
+    """The parameter with a parser that keeps what it made: a parser may read a file, or fit to one."""
+    made: dict[str, Any] = {}
+
+    def parse(field: str, value: Any) -> Any:
+        key = identity(value)
+        if key not in made:
+            made[key] = parameter.parse(field, value)
+        return made[key]
+
+    return replace(parameter, parse=parse)
+
+
+def reported(parameter: Parameter, given: Mapping[str, Any], parsed: Mapping[str, Any]) -> Any:
+    """A value as rows show it: the parsed one where it is a scalar, else as its user wrote it; files by name alone."""
+    name, value = parameter.name, parsed[parameter.name]
+    if value is None or not isinstance(value, bool | int | float | str):
+        value = given.get(name, None if parameter.default is Required else parameter.default)
+    return plain(name, paths(f".{name}", value, lambda _, path: Path(path).name))
