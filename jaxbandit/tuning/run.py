@@ -101,13 +101,17 @@ class Tuned:
             "failed": [{**named(number), "runs": runs} for number, runs in sorted(self.judge.failed.items())],
         }  # fmt: skip
 
+    def _ahead(self) -> tuple[Configuration, float, int]:
+        """What looked best before it was judged, its mean there, and its number; -1 where it was not judged."""
+        number = max(range(len(self.candidates)), key=lambda one: (one not in self.judge.failed, self.judge.mean(one)))
+        if self.promising is None:
+            return self.candidates[number], self.mean(number), number
+        each, mean = self.promising
+        return each, mean, next((at for at, one in enumerate(self.candidates) if one.label == each.label), -1)
+
     def _best_seen(self) -> dict[str, Any]:
         """What looked best before it was judged, and why it was not chosen, if it was not."""
-        number = max(range(len(self.candidates)), key=lambda one: (one not in self.judge.failed, self.judge.mean(one)))
-        each, mean = self.candidates[number], self.mean(number)
-        if self.promising is not None:
-            each, mean = self.promising
-            number = next((at for at, one in enumerate(self.candidates) if one.label == each.label), -1)
+        each, mean, number = self._ahead()
         return {"policy": each.name, "params": each.params, "mean": mean, "not_chosen": self._why_not(number)}
 
     def _why_not(self, number: int) -> str | None:
@@ -134,10 +138,9 @@ class Tuned:
         }[self.verdict]
         where = f"{show(self.params)}: " if self.params else ""
         lines = [f"{where}{chosen.label} {said}: {plan.metric.name} {self.mean(self.chosen):.5g} ({self.runs:,} runs)"]
-        seen = self._best_seen()
-        if seen["not_chosen"]:
-            best = f"{seen['policy']}{', ' + show(seen['params']) if seen['params'] else ''}"
-            lines.append(f"{best} looked best, with {seen['mean']:.5g}; not chosen: {seen['not_chosen']}")
+        seen, mean, number = self._ahead()
+        if why := self._why_not(number):
+            lines.append(f"{seen.label} looked best, with {mean:.5g}; not chosen: {why}")
         for number, runs in sorted(self.judge.failed.items()):
             lines.append(f"{self.candidates[number].label} is left out: no {plan.metric.name} in {runs} runs")
         if self.verdict == "undecided":
