@@ -92,10 +92,16 @@ class IB:
         radii = self.scale.wide() * jnp.sqrt(self.log_term(n, seen.total) / pulls.astype(jnp.float64))
         upper, outliers = y + radii, self.of.outliers(seen, unit)
 
+        def ahead(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+            (x, arm), (y, rival) = one, other
+            mine = (x > y) | ((x == y) & (arm < rival))
+            return jnp.where(mine, x, y), jnp.where(mine, arm, rival)
+
         def highest(x: Array, among: Array) -> Array:
             """The first one of the largest; JAX lowers its own argmax outside, where there is no float64."""
-            top = jnp.max(jnp.where(among, x, -jnp.inf))
-            return jnp.minimum(jnp.min(jnp.where(among & (x == top), arms, n)), n - 1)
+            nobody = jnp.float64(-jnp.inf), jnp.int32(n - 1)
+            place: Array = lax.reduce((jnp.where(among, x, -jnp.inf), arms), nobody, ahead, (0,))[1]
+            return place
 
         def search(carry: tuple[Move, Array]) -> tuple[Move, Array]:
             left = carry[0].left

@@ -21,6 +21,7 @@ from jaxbandit.outliers.ib import IB, Move
 from jaxbandit.outliers.problem import MOST, Chosen, OutlierArms, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.outliers.twofold import in_float64
+from jaxbandit.random.counts import pinned
 from jaxbandit.xla.fence import computed_once, rarely
 
 CANDIDATES = 8
@@ -97,7 +98,8 @@ class WalkingIB:
         opening = seen.total < n
         some = Seen(jnp.maximum(seen.pulls, 1), seen.ones, jnp.maximum(seen.total, 1))
         y = means_of(some.pulls, some.ones)
-        radii = _radii(self.rule.scale.hi, self.table.at(some.total), some.pulls)
+        # Pinned, so that an upper bound is the same number wherever a program computes it: it is looked for again.
+        radii = pinned(_radii(self.rule.scale.hi, self.table.at(some.total), some.pulls))
         unclear, pair = self._screen(some, state.left, y, radii)
         move = Move(state.left, *pair, jnp.bool_(False))
         move = _closely(unclear & ~opening & goes, move, self.rule, some, state.left)
