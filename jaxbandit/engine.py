@@ -55,27 +55,37 @@ def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Cut, list[Array], li
     That is scalars, and the policy's small arrays, such as a schedule of rounds.
     """
     found: dict[Any, list[int]] = {}
-    flat = []
-    for number, pair in enumerate(pairs):
-        leaves, treedef = jax.tree.flatten(pair)
-        arrays = [np.asarray(leaf) for leaf in leaves]
-        of_problem = len(jax.tree.leaves(pair[0]))
-        free = tuple(not leaf.ndim or (at >= of_problem and leaf.nbytes <= _SMALL) for at, leaf in enumerate(arrays))
-        flat.append(arrays)
-        alike = tuple(
-            (leaf.shape, str(leaf.dtype) if leaf.ndim else "", None if own else hash(leaf.tobytes()))
-            for leaf, own in zip(arrays, free, strict=True)
+    contents: dict[int, tuple[Any, int]] = {}
+
+    def content(leaf: Any) -> int:
+        """Read once an array, as many configurations have one problem."""
+        if id(leaf) not in contents:
+            contents[id(leaf)] = leaf, hash(np.asarray(leaf).tobytes())
+        return contents[id(leaf)][1]
+
+    flat = [jax.tree.flatten(pair) for pair in pairs]
+    for number, (leaves, treedef) in enumerate(flat):
+        of_problem = len(jax.tree.leaves(pairs[number][0]))
+        free = tuple(
+            np.ndim(leaf) == 0 or (at >= of_problem and leaf.nbytes <= _SMALL) for at, leaf in enumerate(leaves)
         )
-        found.setdefault((treedef, alike), []).append(number)
+        arrays = tuple(
+            (leaf.shape, str(leaf.dtype), None if own else content(leaf)) if np.ndim(leaf) else None
+            for leaf, own in zip(leaves, free, strict=True)
+        )
+        found.setdefault((treedef, free, arrays), []).append(number)
     groups = []
-    for (treedef, _), members in found.items():
-        columns = list(zip(*(flat[member] for member in members), strict=True))
-        stacked = tuple(any(not np.array_equal(value, column[0]) for value in column[1:]) for column in columns)
+    for (treedef, free, _), members in found.items():
+        columns = list(zip(*(flat[member][0] for member in members), strict=True))
+        stacked = tuple(
+            own and any(not np.array_equal(value, column[0]) for value in column[1:])
+            for own, column in zip(free, columns, strict=True)
+        )
         shared = [jnp.asarray(column[0]) for column, own in zip(columns, stacked, strict=True) if not own]
-        room = (0,) * ((1 << (len(members) - 1).bit_length()) - len(members))  # few numbers of rows are compiled for
-        rows = (*range(len(members)), *room)
+        # Up to a power of two, so that few numbers of rows are compiled for.
+        rows = [*range(len(members)), *[0] * ((1 << (len(members) - 1).bit_length()) - len(members))]
         knobs = [
-            jnp.asarray(np.stack([column[row] for row in rows]))
+            jnp.asarray(np.stack([np.asarray(column[row]) for row in rows]))
             for column, own in zip(columns, stacked, strict=True)
             if own
         ]
