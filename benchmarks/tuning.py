@@ -237,7 +237,8 @@ PARTS: Mapping[str, tuple[Callable[[Any, bool], Iterator[Row]], dict[str, tuple[
         "grid": ("of the judge's", ",.0f"),
         "halving": ("of halving", ",.0f"), "halving_median": ("median", ",.0f"), "share": ("share", ".4f"),
         "grid_mean": ("mean", ".5f"),
-        "halving_mean": ("of halving", ".5f"), "halving_undecided": ("undecided", ""),
+        "halving_mean": ("of halving", ".5f"), "halving_repetitions": ("repetitions", ""),
+        "halving_undecided": ("undecided", ""),
     }),
 }  # fmt: skip
 
