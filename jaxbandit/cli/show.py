@@ -35,11 +35,10 @@ class Show:
         from jaxbandit.study.report import REPORT, report
         from jaxbandit.study.store import RESULTS
         from jaxbandit.study.table import render
-        from jaxbandit.tuning.run import WORDS
 
         kind = self.format if self.format in ("png", "pdf", "svg") else "png"
         form = cast("Format", self.format) if self.format in get_args(Format) else "text"
-        if (self.folder / WORDS).exists():
+        if (self.folder / folder.WORDS).exists():
             self._verdict(form)
             return
         if (self.folder / RESULTS).exists() and not (self.folder / folder.FINISHED).exists():
@@ -71,15 +70,14 @@ class Show:
         sys.stdout.write("\n".join(tables))
 
     def _verdict(self, form: Format) -> None:
-        """Of a folder that ``tune`` wrote: the best candidates of each problem, and the verdict in words."""
+        """Of a folder that ``tune`` wrote: the candidates of each problem, and the verdict in words."""
         from jaxbandit.study import folder
         from jaxbandit.study.table import render
-        from jaxbandit.tuning.run import CANDIDATES, WORDS
 
         if self.metric or self.x is not None or self.format not in get_args(Format):
             raise BadInput(
                 "DIR", str(self.folder), f"a folder of jaxbandit run; {self.folder / 'report.html'} has pictures"
             )
-        sys.stdout.write(render(folder.read(self.folder / CANDIDATES), form))
-        for line in (self.folder / WORDS).read_text().splitlines():
+        sys.stdout.write(render(folder.read(self.folder / folder.CANDIDATES), form))
+        for line in (self.folder / folder.WORDS).read_text().splitlines():
             say(line)

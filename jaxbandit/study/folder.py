@@ -15,6 +15,8 @@ from jaxbandit.errors import BadInput
 from jaxbandit.study.summary import identity as identical
 
 STUDY, SUMMARY, TIMINGS, FIGURE, PICTURE = "study.json", "summary.json", "timings.json", "figure.json", "figure.png"
+VERDICT, WORDS, CANDIDATES = "verdict.json", "verdict.txt", "candidates.json"
+"""Of ``jaxbandit tune``: see ``docs/tuning.md``."""
 FINISHED = "finished.json"
 """Seals the results of a study that is finished: see ``run``."""
 FORMAT = 2

@@ -380,7 +380,7 @@ class _Work:
 
     def _report(self, more: int, doing: str, idle: int = 0, compiling: float = 0.0) -> None:
         """``compiling``: the seconds until all is compiled."""
-        widths = [glance.half_width for glance in self._spreads.values() if glance.runs > 1]
+        widths = [spread.half_width for spread in self._spreads.values() if spread.runs > 1]
         done = self._done + more
         self._clock.tell(doing.startswith("running"), done - self._before)
         total = self._target * len(self.members)

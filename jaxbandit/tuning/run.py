@@ -22,7 +22,6 @@ from jaxbandit.tuning.plan import MOST_CANDIDATES, Plan
 from jaxbandit.tuning.search import Point, finalists
 from jaxbandit.tuning.values import Values
 
-VERDICT, WORDS, CANDIDATES = "verdict.json", "verdict.txt", "candidates.json"
 LEADING = 10
 """Of the best candidates, so many are shown."""
 _GROWTH = 1.1
@@ -154,9 +153,9 @@ def tuned(study: Study, out: Path, tell: Progress) -> list[Tuned]:
     use_all_cores()
     plan = Plan.of(study)
     found = [_tuned(study, plan, setting, params, out, tell) for setting, params in study.settings()]
-    folder.write(out / VERDICT, _json(record(found)))
-    folder.write(out / WORDS, "".join(f"{line}\n" for each in found for line in each.sentences()).encode())
-    folder.write(out / CANDIDATES, dumps([row for each in found for row in each.ranked()]))
+    folder.write(out / folder.VERDICT, _json(record(found)))
+    folder.write(out / folder.WORDS, "".join(f"{line}\n" for each in found for line in each.sentences()).encode())
+    folder.write(out / folder.CANDIDATES, dumps([row for each in found for row in each.ranked()]))
     return found
 
 
