@@ -26,6 +26,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from jaxbandit.errors import BadInput
+from jaxbandit.imported import WHEN as _WHEN  # noqa: F401  (notes the time)
 
 if TYPE_CHECKING:
     from jaxbandit.compilation import cache
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from jaxbandit.study.results import open_results
     from jaxbandit.study.spec import Study
     from jaxbandit.study.spec import load as load_study
-    from jaxbandit.tuning import train, tune
+    from jaxbandit.tuning import tune
+    from jaxbandit.tuning.train import train
 
 __version__ = "0.2.0"
 

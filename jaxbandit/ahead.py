@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from jaxbandit import kept
 from jaxbandit.devices import cores
 
 THREADS = "jaxbandit-compiler"
@@ -21,10 +22,12 @@ class Program:
     Attributes:
         key: equal for equal programs.
         lower: traces the program and lowers it; a later plain call of the same function then finds it compiled.
+        like: how it is called, for one that may be loaded from disk.
     """
 
     key: Any
     lower: Callable[[], Any] = field(compare=False)
+    like: Callable[[], kept.Like] | None = field(default=None, compare=False)
 
 
 class Ahead:
@@ -50,8 +53,11 @@ class Ahead:
         # Not waited for: the interpreter does so when it ends, as XLA must not compile when it is gone.
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def need(self, program: Program, tell: Callable[[str], None]) -> None:
-        """Waits until a program is compiled, and traces the next ones meanwhile; ``tell`` is told what goes on."""
+    def need(self, program: Program, tell: Callable[[str], None]) -> Any | None:
+        """Waits until a program is compiled, and traces the next ones meanwhile; ``tell`` is told what goes on.
+
+        Returns it where it was loaded from disk, to be called in the function's place. None: a plain call finds it.
+        """
         if program not in self._begun:
             self._begin(program)
         future = self._begun[program]
@@ -59,7 +65,13 @@ class Ahead:
             tell(self.doing())
             if not wait([future], _GLANCE).done and self._waiting:
                 self._begin(next(iter(self._waiting)))
-        future.result()
+        return future.result()
+
+    def anew(self, program: Program) -> None:
+        """Forgets a program that was loaded from disk, so that it is compiled when it is needed next."""
+        kept.forget(kept.name_of(program.key))
+        del self._begun[program]
+        self._ends.pop()
 
     def doing(self) -> str:
         """As ``compiling 3 of 5 programs``: the first two are compiled."""
@@ -77,8 +89,16 @@ class Ahead:
     def _begin(self, program: Program) -> None:
         self._waiting.pop(program, None)
         self._start = self._start or time.monotonic()
+        name = kept.name_of(program.key) if program.like else None
+        ready, found = (kept.loaded(name), kept.find(name)) if name else (None, None)
         try:
-            future = self._pool.submit(program.lower().compile)
+            if ready is not None:
+                future: Future[Any] = Future()
+                future.set_result(ready)
+            elif found and program.like:
+                future = self._pool.submit(kept.load, found, program.like())
+            else:
+                future = self._pool.submit(kept.compiled, program.lower(), name)
         except Exception as error:  # of the policy, or of the problem
             future = Future()
             future.set_exception(error)

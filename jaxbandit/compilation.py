@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ OFF = ("off", "0")
 MOST_BYTES = 1 << 29
 _LEAST_SECONDS = 0.02  # of compilation, below which loading gains little; JAX's own default is 1
 _DIGEST = hashlib.sha256().digest_size
+_PLACES: dict[str, "Programs"] = {}
+"""By their paths the folders that ``cache`` has set."""
 
 
 def cache(folder: str | os.PathLike[str] | None = None, most_bytes: int = MOST_BYTES) -> Path | None:
@@ -74,14 +77,24 @@ def cache(folder: str | os.PathLike[str] | None = None, most_bytes: int = MOST_B
             _log.warning("jaxbandit: compiled programs are not kept, as %s cannot be used for them", folder or asked)
         return None
     _prune(root, most_bytes)
+    _PLACES[str(place)] = Programs(place)
     jax.config.update("jax_compilation_cache_dir", str(place))
     if jax.config.values["jax_persistent_cache_min_compile_time_secs"] == 1.0:  # the user has not set it
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_SECONDS)
     return place
 
 
-class _Programs:
-    """The programs in a folder: what JAX's compilation cache reads from and writes to.
+def programs() -> "Programs | None":
+    """The folder of programs that ``cache`` has set; None where there is none, or JAX has another."""
+    return _PLACES.get(jax.config.values["jax_compilation_cache_dir"] or "")
+
+
+HITS = threading.local()
+"""``any``: whether JAX has found a program on disk in this thread since it was set to false."""
+
+
+class Programs:
+    """The programs in a folder: what JAX's compilation cache reads from and writes to, and ``jaxbandit.kept``.
 
     JAX's own class writes a file in place and never replaces it, so that one which a kill or a full disk has cut off
     stays, and every later process warns of it. Here a file appears as a whole, with a checksum. A damaged one counts as
@@ -104,7 +117,13 @@ class _Programs:
             return None
         with contextlib.suppress(OSError):
             os.utime(self._file(key))  # it was used now: see _prune
+        HITS.any = True
         return stored[_DIGEST:]
+
+    def remove(self, key: str) -> None:
+        """Forgets the program of a key."""
+        with contextlib.suppress(OSError):
+            self._file(key).unlink()
 
     def put(self, key: str, value: bytes) -> None:
         """Stores the program of a key."""
@@ -119,7 +138,7 @@ class _Programs:
 
 
 def _install(place: Path) -> bool:
-    """Has JAX use ``_Programs`` for this folder; returns whether this version of JAX can.
+    """Has JAX use ``Programs`` for this folder; returns whether this version of JAX can.
 
     JAX has no public way to do this. This one is the same in its versions 0.8 to 0.12.
     """
@@ -128,7 +147,7 @@ def _install(place: Path) -> bool:
         theirs = internal.get_file_cache
     except (ImportError, AttributeError):
         return False
-    internal.get_file_cache = lambda path: (_Programs(place), path) if path == str(place) else theirs(path)
+    internal.get_file_cache = lambda path: (Programs(place), path) if path == str(place) else theirs(path)
     return True
 
 

@@ -14,6 +14,7 @@ from jaxbandit.ahead import Ahead, Program
 from jaxbandit.devices import accelerator
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, execution_of
+from jaxbandit.kept import Like
 from jaxbandit.lanes import AXIS, Cut, Lane, bytes_of, compiled, empty_lanes, shapes_of
 
 _log = logging.getLogger("jaxbandit")
@@ -81,12 +82,16 @@ class Jobs:
 
             while True:
                 size = self._size(some, lanes)
+                program, chunk = self._program(size), None
                 try:
-                    ahead.need(self._program(size), functools.partial(onward, 0))
-                    part = self._run_on(size, self.first_run + start, some, onward)
+                    chunk = ahead.need(program, functools.partial(onward, 0))
+                    part = self._run_on(chunk, size, self.first_run + start, some, onward)
                     break
                 except jax.errors.JaxRuntimeError as error:
-                    lanes = _fewer(error, size.lanes)
+                    if chunk is None or _is_full(error):
+                        lanes = _fewer(error, size.lanes)
+                    else:  # it was loaded, and does not run
+                        ahead.anew(program)
             parts.append(part)
         return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
 
@@ -120,21 +125,29 @@ class Jobs:
         shapes = tuple((leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(given))
         numbers = (np.uint32(0), np.uint32(0), *[np.int32(0)] * 4)
 
-        def lower() -> Any:
+        def carry() -> Any:
             split = NamedSharding(self.mesh, PartitionSpec(AXIS))
-            carry = jax.tree.map(
+            return jax.tree.map(
                 lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=split),
                 jax.eval_shape(self._empty(size)),
             )
-            return compiled(self.cut, self.mesh, stride).lower(*carry, *given, *numbers)
 
-        return Program((self.cut, self.mesh, stride, size, shapes), lower)
+        def lower() -> Any:
+            return compiled(self.cut, self.mesh, stride).lower(*carry(), *given, *numbers)
 
-    def _run_on(self, size: _Size, first_run: int, runs: int, report: Report) -> dict[str, np.ndarray]:
+        def like() -> Like:
+            lanes_and_queue = carry()
+            return Like((*lanes_and_queue, *given, *numbers), lanes_and_queue, tuple(self.mesh.devices.flat))
+
+        return Program((self.cut, self.mesh, stride, size, shapes), lower, like)
+
+    def _run_on(
+        self, chunk: Any | None, size: _Size, first_run: int, runs: int, report: Report
+    ) -> dict[str, np.ndarray]:
         jobs, devices = self.configurations * runs, self.mesh.size
         carry = self._empty(size)()
         stride = execution_of(self.cut.join(self.shared, self.knobs)[1]).stride
-        chunk = compiled(self.cut, self.mesh, stride)
+        chunk = chunk or compiled(self.cut, self.mesh, stride)
         most_rounds = np.int32(min(-(-self.max_steps // stride), 2**31 - 1))
         numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_rounds)
         rounds, done, idle = 8, 0, 0
@@ -160,9 +173,13 @@ class Jobs:
         }
 
 
+def _is_full(error: Exception) -> bool:
+    return "RESOURCE_EXHAUSTED" in str(error)
+
+
 def _fewer(error: Exception, lanes: int) -> int:
     """Half of ``lanes``, where the error says that memory ran out."""
-    if "RESOURCE_EXHAUSTED" not in str(error):
+    if not _is_full(error):
         raise error
     if lanes == 1:
         allowed = "a device with memory for one run; a smaller problem needs less, and --platform cpu has the host's"

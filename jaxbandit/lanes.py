@@ -18,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.contract import Contract
 from jaxbandit.grammar import Tree, execution_of
+from jaxbandit.kept import traced_once
 from jaxbandit.random.stream import Stream, stream
 from jaxbandit.xla.fence import as_one_kernel, where_due
 from jaxbandit.xla.options import options_for
@@ -257,7 +258,8 @@ def _shapes(
             answers = {name: jnp.stack([value] * (1 + checkpoints.shape[0])) for name, value in answers.items()}
         return lane, answers
 
-    return jax.eval_shape(sample, list(shared), list(stacked), checkpoints)
+    given = list(shared), list(stacked), checkpoints
+    return traced_once(("shapes", cut, *given), lambda: jax.eval_shape(sample, *given))
 
 
 def shapes_of(cut: Cut, shared: list[Array], stacked: list[Array], checkpoints: Array) -> tuple[Lane, dict[str, Array]]:

@@ -173,7 +173,7 @@ def test_a_folder_that_cannot_be_used_is_a_note(
 
 
 def test_what_cannot_be_written_or_read_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = compilation._Programs(tmp_path)
+    programs = compilation.Programs(tmp_path)
     programs.put("a", b"program")
     assert programs.get("a") == b"program"
 
@@ -187,7 +187,7 @@ def test_what_cannot_be_written_or_read_is_missing(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "utime", full)
     assert programs.get("a") == b"program"
 
-    gone = compilation._Programs(tmp_path / "gone")
+    gone = compilation.Programs(tmp_path / "gone")
     gone.put("a", b"program")
     assert gone.get("a") is None
 
@@ -201,9 +201,9 @@ def test_its_size_has_a_bound(tmp_path: Path) -> None:
     for file in kept:
         file.write_bytes(bytes(1000))
     for age in range(4):
-        compilation._Programs(old).put(f"{age}", bytes(68))
+        compilation.Programs(old).put(f"{age}", bytes(68))
         os.utime(old / f"{age}.program", (10**9 - age, 10**9 - age))
-    assert compilation._Programs(old).get("3") == bytes(68)  # used just now
+    assert compilation.Programs(old).get("3") == bytes(68)  # used just now
     jaxbandit.cache(tmp_path, most_bytes=250)
     assert {file.name for file in old.iterdir()} == {"0.program", "3.program"}
     assert all(file.exists() for file in kept)

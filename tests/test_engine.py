@@ -130,11 +130,11 @@ def test_out_of_memory_halves_the_lanes(monkeypatch: pytest.MonkeyPatch, caplog:
     whole = simulate(problem(), ee(2, 0.5), runs=40)
     original, widths = Jobs._run_on, []
 
-    def small(jobs: Jobs, size: Any, *given: Any) -> Any:
+    def small(jobs: Jobs, chunk: Any, size: Any, *given: Any) -> Any:
         widths.append(size.lanes)
         if size.lanes > 16:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
-        return original(jobs, size, *given)
+        return original(jobs, chunk, size, *given)
 
     monkeypatch.setattr(Jobs, "_run_on", small)
     assert same(whole, simulate(problem(), ee(2, 0.5), runs=40, lanes=64))

@@ -1,0 +1,205 @@
+"""Whole programs on disk: another process runs them untraced, with the same bits, but not where something changed."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import jaxbandit
+from jaxbandit import kept
+from jaxbandit.engine import Batch
+from tests import toy
+from tests.test_accelerators import CASES, built
+from tests.test_compilation import unset  # noqa: F401
+
+STUDY = """
+seed = 3
+runs = 200
+[problem]
+kind = "cleaning/synthetic"
+entities = 400
+[[policy]]
+kind = "random"
+[sweep]
+budget = [50, 60]
+[[policy]]
+kind = "ee"
+t = 3
+q = 0.6
+"""
+PROGRAM = """
+import collections, json, sys
+from jaxbandit import cli, lanes
+chunks = []
+original = lanes._chunk
+lanes._chunk = lambda *given: chunks.append(1) or original(*given)
+shapes = []
+begin = lanes._begin
+lanes._begin = lambda *given: shapes.append(1) or begin(*given)
+assert cli.main(sys.argv[1:]) == 0
+print(json.dumps([len(chunks), len(shapes)]))
+"""
+
+
+@pytest.fixture
+def cached(unset: None, tmp_path: Path) -> Path:  # noqa: F811
+    """The folder of programs, which ``jaxbandit.cache`` has set."""
+    place = jaxbandit.cache(tmp_path / "cache")
+    assert place is not None
+    return place
+
+
+@pytest.mark.smoke
+def test_another_process_does_not_trace_what_one_has_compiled(tmp_path: Path) -> None:
+    study, cache = tmp_path / "study.toml", tmp_path / "cache"
+    study.write_text(STUDY)
+
+    def traced(name: str, **more: str) -> list[int]:
+        own = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, "run", str(study), "--out", str(tmp_path / name)],
+            env=own | {"JAXBANDIT_CACHE": str(cache)} | more, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found: list[int] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+    assert min(traced("cold")) >= 2
+    assert traced("warm") == [0, 0]
+    assert min(traced("plain", JAXBANDIT_PLAIN="1")) >= 2
+
+    (folder,) = cache.iterdir()
+    whole = [file for file in folder.iterdir() if len(file.stem) == 64]
+    assert len(whole) >= 4
+    for file in whole:
+        damaged = bytearray(file.read_bytes())
+        damaged[-9] ^= 1
+        file.write_bytes(damaged)
+    # JAX's own cache has them still; what is loaded from there cannot be written again.
+    assert min(traced("damaged")) >= 2
+    assert traced("loaded")[0] >= 2
+    for file in folder.iterdir():
+        file.unlink()
+    assert min(traced("anew")) >= 2
+    assert traced("repaired") == [0, 0]
+    names = ("cold", "warm", "damaged", "loaded", "repaired", "plain")
+    summaries = [(tmp_path / name / "summary.json").read_bytes() for name in names]
+    assert len(set(summaries)) == 1
+
+
+def name_of(name: str, **given: Any) -> str | None:
+    """Of the program of a policy on a small problem."""
+    (program,) = Batch([built(name)], devices=jax.devices("cpu")[:1]).programs([0], **{"runs": 64} | given)
+    return kept.name_of(program.key)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("cached")
+def test_the_programs_of_every_policy_can_be_kept(case: str) -> None:
+    assert name_of(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["cleaning/index", "topk/lucb", "outliers/gold", "extraction/crux"])
+@pytest.mark.usefixtures("cached", "fast_programs")
+def test_a_loaded_program_has_the_bits_of_the_one_that_was_compiled(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_MADE_HERE", set())
+    monkeypatch.setattr(kept, "_LOADED", {})
+
+    def answers() -> dict[str, np.ndarray]:
+        return jaxbandit.simulate(*built(case), runs=64, seed=5, devices=jax.devices()[:1], progress=False)
+
+    compiled = answers()
+    assert kept._MADE_HERE
+    assert not kept._LOADED
+    kept._MADE_HERE.clear()
+    for _ in range(2):
+        loaded = answers()
+        assert len(kept._LOADED) == 1
+        assert compiled.keys() == loaded.keys()
+        for name, values in compiled.items():
+            np.testing.assert_array_equal(values, loaded[name], name)
+
+
+@pytest.mark.usefixtures("cached")
+def test_a_name_depends_on_all_that_a_program_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = name_of("cleaning/ee")
+    assert base
+    assert name_of("cleaning/ee") == base
+    others = {name_of("cleaning/known-sc"), name_of("topk/uniform"), name_of("cleaning/ee", lanes=7)}
+    with jax.enable_x64(True):
+        others.add(name_of("cleaning/ee"))
+    with monkeypatch.context() as patch:
+        patch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", "") + " --xla_cpu_enable_fast_math=false")
+        others.add(name_of("cleaning/ee"))
+    with monkeypatch.context() as patch:
+        patch.setattr(kept, "_source", lambda: "another")
+        others.add(name_of("cleaning/ee"))
+    assert None not in others
+    assert len(others | {base}) == 7
+
+
+@pytest.mark.usefixtures("cached")
+def test_what_may_change_unseen_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    coins = toy.Coins(np.int32(5), np.float32(0.2), np.float32(0.8)), toy.Coin(np.float32(0.5))
+    (program,) = Batch([coins]).programs([0], runs=8)
+    assert kept.name_of(program.key) is None  # of a user's class
+    assert kept.name_of(np.zeros(3)) is None
+    assert kept.name_of(lambda: 0) is None
+
+    @dataclass
+    class Jaxbandit:
+        """Has nothing of the package but a name."""
+
+    assert kept.name_of(Jaxbandit()) is None
+    assert kept.name_of(1) is not None
+    kept._source.cache_clear()
+    monkeypatch.setattr(kept, "WHEN", 0.0)  # the files are newer than what runs
+    assert kept.name_of(1) is None
+    kept._source.cache_clear()
+
+
+def test_texts_tell_values_apart() -> None:
+    values = [1, True, 1.0, "1", b"1", None, (1,), [1], ((1,),), "(1)", -0.0, 0.0, np.dtype("i4"), np.dtype("i8"), int,
+              jax.tree.structure((1, 2)), jax.tree.structure([1, 2]), jax.ShapeDtypeStruct((2,), "int32"),
+              jax.ShapeDtypeStruct((2,), "float32")]  # fmt: skip
+    assert len({kept._spelled(value) for value in values}) == len(values)
+
+
+def test_what_does_not_run_is_forgotten_and_made_anew(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_MADE_HERE", set())
+    monkeypatch.setattr(kept, "_LOADED", {})
+
+    def broken(*_: Any) -> Any:
+        raise jax.errors.JaxRuntimeError("NOT_FOUND: a function of the program")
+
+    pair = built("cleaning/greedy")
+    first = jaxbandit.simulate(*pair, runs=8, progress=False)["removed"]
+    for name in kept._MADE_HERE:
+        kept._LOADED[name] = broken
+    kept._MADE_HERE.clear()
+    np.testing.assert_array_equal(jaxbandit.simulate(*pair, runs=8, progress=False)["removed"], first)
+    assert not any((cached / f"{name}.program").exists() for name in kept._MADE_HERE)
+
+
+def test_what_cannot_be_loaded_is_forgotten_and_made_anew(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_MADE_HERE", set())
+    monkeypatch.setattr(kept, "_LOADED", {})
+
+    def removed() -> np.ndarray:
+        return jaxbandit.simulate(*built("cleaning/greedy"), runs=8, progress=False)["removed"]
+
+    first = removed()
+    for name in kept._MADE_HERE:
+        kept._put(name, b"of another version")
+    kept._MADE_HERE.clear()
+    np.testing.assert_array_equal(removed(), first)
+    assert not any((cached / f"{name}.program").exists() for name in kept._MADE_HERE)
