@@ -17,6 +17,7 @@ at_bats). Without it, what needs them is left out.
 """
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -188,6 +189,8 @@ def halving(given: Any, quick: bool) -> Iterator[Row]:
             budget = 3_280 if name == "crowd workers" else 38_340
             problems[name] = ({**arms, "budget": budget}, "optmai", "regret", 0.02)
     for name, (problem, kind, metric, within) in problems.items():
+        if given.problems and name not in given.problems:
+            continue
         spent: dict[str, list[dict[str, Any]]] = {"grid": [], "halving": []}
         for search, repetitions in (("grid", 1 if quick else 2), ("halving", 2 if quick else 50)):
             for seed in range(repetitions):
@@ -197,6 +200,7 @@ def halving(given: Any, quick: bool) -> Iterator[Row]:
                     most_runs=20_000 if quick else 1_000_000, progress=False,
                 )  # fmt: skip
                 spent[search].append({**found.verdict, "most": int(found.data.runs.max())})
+                print(name, search, seed, found.verdict["verdict"], found.verdict["runs"], file=sys.stderr)
         row: Row = {"problem": name, "metric": metric, "within": within}
         for search, verdicts in spent.items():
             row[search] = float(np.mean([each["runs"] for each in verdicts]))
@@ -243,11 +247,12 @@ PARTS: Mapping[str, tuple[Callable[[Any, bool], Iterator[Row]], dict[str, tuple[
 }  # fmt: skip
 
 
-def kept(out: Path | None, parts: Sequence[str]) -> list[Row]:
-    """The rows of the other parts, from an earlier call."""
+def kept(out: Path | None, parts: Sequence[str], problems: Sequence[str]) -> list[Row]:
+    """The rows of the other parts, and of the other problems, from an earlier call."""
     if out is None or not out.exists():
         return []
-    return [row for row in json.loads(out.read_text())["rows"] if row["part"] not in parts]
+    rows = json.loads(out.read_text())["rows"]
+    return [row for row in rows if row["part"] not in parts or (problems and row["problem"] not in problems)]
 
 
 def main() -> None:
@@ -256,9 +261,14 @@ def main() -> None:
     options.add_argument(
         "--data", type=Path, metavar="FOLDER", help="with rte/workers.csv, flights/claims.csv and batting/career.csv"
     )
+    options.add_argument(
+        "--problems", nargs="+", metavar="NAME", help="of halving: these; others are kept"
+    )
     given = options.parse_args()
+    if given.problems and given.only != ["halving"]:
+        options.error("--problems goes with --only halving")
     given.data = given.data and given.data.resolve()
-    head, rows = facts("tuning", given.quick), kept(given.out, given.only)
+    head, rows = facts("tuning", given.quick), kept(given.out, given.only, given.problems or [])
     for name in given.only:
         measure, columns = PARTS[name]
         began, own = time.process_time(), []

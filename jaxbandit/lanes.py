@@ -7,7 +7,7 @@ place, so a study's results have the same bits however it is cut.
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +17,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.contract import Contract
-from jaxbandit.grammar import Tree, execution_of
+from jaxbandit.grammar import Execution, Tree, execution_of
 from jaxbandit.kept import traced_once
 from jaxbandit.random.stream import Stream, stream
 from jaxbandit.xla.fence import as_one_kernel, where_due
@@ -97,111 +97,137 @@ def _begin(
     return Lane(jnp.int32(-1), jnp.int32(0), key, knobs, instance, state, curve)
 
 
-def _chunk(
-    cut: Cut, devices: int, stride: int, lanes: Lane, queue: Queue, shared: list[Array],
-    stacked: list[Array], checkpoints: Array, seed: Array, first_run: Array, runs: Array, jobs: Array,
-    most_rounds: Array, rounds: Array,
-) -> tuple[Lane, Queue]:  # fmt: skip
-    """At most ``rounds`` rounds of ``stride`` steps and a refill, on one device's lanes; a run may take
-    ``most_rounds`` of them."""
-    many = checkpoints.shape[0]
+@dataclass(frozen=True, eq=False)
+class _Chunk:
+    """Rounds of ``stride`` steps and a refill, on one device's lanes; a run may take ``most_rounds`` of them."""
 
-    execution = execution_of(cut.join(shared, [leaf[0] for leaf in stacked])[1])
+    cut: Cut
+    devices: int
+    stride: int
+    shared: list[Array]
+    stacked: list[Array]
+    checkpoints: Array
+    seed: Array
+    first_run: Array
+    runs: Array
+    jobs: Array
+    most_rounds: Array
 
-    def begin(job: Array) -> Lane:
-        key = stream(seed, first_run + (job % runs).astype(jnp.uint32))
-        return _begin(cut, shared, stacked, checkpoints, job // runs, key)._replace(job=job)
+    def after(self, lanes: Lane, queue: Queue, rounds: Array) -> tuple[Lane, Queue]:
+        """What there is after at most so many rounds."""
 
-    def pair(lane: Lane) -> Contract:
-        problem, policy = cut.join(shared, lane.knobs)
+        def unfinished(carry: tuple[Array, Lane, Queue]) -> Array:
+            number, _, queue = carry
+            return (number < rounds) & ((queue.open > 0) | (queue.next < self.jobs))
+
+        _, lanes, queue = lax.while_loop(unfinished, self._round, (jnp.int32(0), lanes, queue))
+        return lanes, queue
+
+    # One lane.
+
+    @property
+    def _execution(self) -> Execution:
+        return execution_of(self.cut.join(self.shared, [leaf[0] for leaf in self.stacked])[1])
+
+    def _begin(self, job: Array) -> Lane:
+        key = stream(self.seed, self.first_run + (job % self.runs).astype(jnp.uint32))
+        lane = _begin(self.cut, self.shared, self.stacked, self.checkpoints, job // self.runs, key)
+        return lane._replace(job=job)
+
+    def _pair(self, lane: Lane) -> Contract:
+        problem, policy = self.cut.join(self.shared, lane.knobs)
         return Contract(replace(problem, budget=lane.curve.budget) if lane.curve else problem, policy)
 
-    def step(lane: Lane) -> Lane:
-        run = pair(lane)
+    def _step(self, lane: Lane) -> Lane:
+        run = self._pair(lane)
         view = run.view(lane.key, lane.instance)
         state = run.step(view, lane.key, lane.instance, lane.state)
-        if not execution.masked:
+        if not self._execution.masked:
             over = run.done(view, lane.state)
             state = jax.tree.map(lambda new, old: jnp.where(over, old, new), state, lane.state)
         return lane._replace(state=state)
 
-    def finish(lane: Lane) -> tuple[Array, dict[str, Array]]:
-        run = pair(lane)
+    def _finish(self, lane: Lane) -> tuple[Array, dict[str, Array]]:
+        """Whether its run is over, and the answers."""
+        run = self._pair(lane)
         view = run.view(lane.key, lane.instance)
         return run.done(view, lane.state) & (lane.job >= 0), run.answer(view, lane.instance, lane.state)
 
-    def record(lane: Lane) -> _Curve:
+    def _record(self, lane: Lane) -> _Curve:
         """Keeps the answers of a lane that has spent what it may until the next checkpoint, and lets it go on."""
         assert lane.curve is not None
+        many = self.checkpoints.shape[0]
         passed, budget, kept = lane.curve
-        problem, _ = cut.join(shared, lane.knobs)
-        over, answers = finish(lane)
+        problem, _ = self.cut.join(self.shared, lane.knobs)
+        over, answers = self._finish(lane)
         due = over & (passed < many)
         here = due & (jnp.arange(many, dtype=jnp.int32) == passed)
         kept = {name: jnp.where(_column(here, rows), answers[name][None], rows) for name, rows in kept.items()}
-        following = jnp.where(passed + 1 < many, checkpoints[jnp.minimum(passed + 1, many - 1)], problem.budget)
+        upcoming = self.checkpoints[jnp.minimum(passed + 1, many - 1)]
+        following = jnp.where(passed + 1 < many, upcoming, problem.budget)
         return _Curve(passed + due.astype(jnp.int32), jnp.where(due, following, budget), kept)
 
-    def over(lanes: Lane) -> tuple[Array, dict[str, Array]]:
-        """Which lanes are at the end of their run, and their answers there; at the checkpoints before it too."""
-        ends, answers = jax.vmap(finish)(lanes)
-        if lanes.curve is None:
-            return ends, answers
-        rows = {name: jnp.concatenate([lanes.curve.answers[name], answers[name][:, None]], 1) for name in answers}
-        return ends & (lanes.curve.passed == many), rows
+    # All lanes.
 
-    def is_endless(lanes: Lane) -> Array:
-        return (lanes.rounds >= most_rounds) & (lanes.job >= 0)
-
-    def refill(lanes: Lane, queue: Queue) -> tuple[Lane, Queue]:
-        ended, answers = over(lanes)
-        endless = is_endless(lanes)
-        # An endless run goes on until the refill, so its answers would depend on when that comes: they stay zeros.
-        slot = jnp.where(ended & ~endless, lanes.job // devices, _NOWHERE)
-        kept = {name: queue.answers[name].at[slot].set(value, mode="drop") for name, value in answers.items()}
-        slot = jnp.where(endless, lanes.job // devices, _NOWHERE)
-        marked = queue.endless.at[slot].set(True, mode="drop")
-        ended |= endless
-        free = ended | (lanes.job < 0)
-        job = queue.next + (jnp.cumsum(free, dtype=jnp.int32) - 1) * devices
-        job = jnp.where(free & (job < jobs), job, -1)
-        fresh = jax.vmap(begin)(jnp.maximum(job, 0))._replace(job=job)
-        fresh = fresh._replace(state=_but_scratch(execution.scratch, fresh.state, lanes.state))
-        lanes = jax.tree.map(lambda new, old: jnp.where(_column(free, old), new, old), fresh, lanes)
-        taken = jnp.sum(job >= 0, dtype=jnp.int32)
-        return lanes, Queue(queue.next + taken * devices, jnp.sum(lanes.job >= 0, dtype=jnp.int32), kept, marked)
-
-    def in_turn(lanes: Lane) -> Lane:
-        return _in_turn(step, lambda lane: ~finish(lane)[0] & (lane.job >= 0), execution.scratch, lanes)
-
-    def abreast(lanes: Lane) -> Lane:
-        after: Lane = lax.fori_loop(0, stride, lambda _, some: jax.vmap(step)(some), lanes)
-        return after
-
-    def round_(carry: tuple[Array, Lane, Queue]) -> tuple[Array, Lane, Queue]:
+    def _round(self, carry: tuple[Array, Lane, Queue]) -> tuple[Array, Lane, Queue]:
         number, lanes, queue = carry
-        lanes = lax.platform_dependent(lanes, cpu=in_turn, default=abreast) if execution.in_turn else abreast(lanes)
-        at_end = jax.vmap(finish)(lanes)[0]
+        if self._execution.in_turn:
+            lanes = lax.platform_dependent(lanes, cpu=self._in_turn, default=self._abreast)
+        else:
+            lanes = self._abreast(lanes)
+        at_end = jax.vmap(self._finish)(lanes)[0]
         if lanes.curve is not None:
-            waiting = at_end & (lanes.curve.passed < many)
-            curve = lax.cond(jnp.any(waiting), jax.vmap(record), lambda same: same.curve, lanes)
+            waiting = at_end & (lanes.curve.passed < self.checkpoints.shape[0])
+            curve = lax.cond(jnp.any(waiting), jax.vmap(self._record), lambda same: same.curve, lanes)
             lanes = lanes._replace(curve=curve)
             at_end = at_end & ~waiting
         # It counts rounds behind which the run was not over, so the run's own end comes before the limit's, or never.
         lanes = lanes._replace(rounds=lanes.rounds + (~at_end).astype(jnp.int32))
-        at_end = at_end | is_endless(lanes)
+        at_end = at_end | self._is_endless(lanes)
         running = jnp.sum(~at_end & (lanes.job >= 0), dtype=jnp.int32)
         # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
         due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
-        lanes, queue = where_due(due, lambda both: refill(*both), (lanes, queue))
+        lanes, queue = where_due(due, lambda both: self._refill(*both), (lanes, queue))
         return number + 1, lanes, queue
 
-    def unfinished(carry: tuple[Array, Lane, Queue]) -> Array:
-        number, _, queue = carry
-        return (number < rounds) & ((queue.open > 0) | (queue.next < jobs))
+    def _abreast(self, lanes: Lane) -> Lane:
+        after: Lane = lax.fori_loop(0, self.stride, lambda _, some: jax.vmap(self._step)(some), lanes)
+        return after
 
-    _, lanes, queue = lax.while_loop(unfinished, round_, (jnp.int32(0), lanes, queue))
-    return lanes, queue
+    def _in_turn(self, lanes: Lane) -> Lane:
+        going = lambda lane: ~self._finish(lane)[0] & (lane.job >= 0)  # noqa: E731
+        return _in_turn(self._step, going, self._execution.scratch, lanes)
+
+    def _is_endless(self, lanes: Lane) -> Array:
+        return (lanes.rounds >= self.most_rounds) & (lanes.job >= 0)
+
+    def _over(self, lanes: Lane) -> tuple[Array, dict[str, Array]]:
+        """Which lanes are at the end of their run, and their answers there; at the checkpoints before it too."""
+        ends, answers = jax.vmap(self._finish)(lanes)
+        if lanes.curve is None:
+            return ends, answers
+        rows = {name: jnp.concatenate([lanes.curve.answers[name], answers[name][:, None]], 1) for name in answers}
+        return ends & (lanes.curve.passed == self.checkpoints.shape[0]), rows
+
+    def _refill(self, lanes: Lane, queue: Queue) -> tuple[Lane, Queue]:
+        """Takes down what has ended, and gives those lanes the next jobs."""
+        ended, answers = self._over(lanes)
+        endless = self._is_endless(lanes)
+        # An endless run goes on until the refill, so its answers would depend on when that comes: they stay zeros.
+        slot = jnp.where(ended & ~endless, lanes.job // self.devices, _NOWHERE)
+        kept = {name: queue.answers[name].at[slot].set(value, mode="drop") for name, value in answers.items()}
+        slot = jnp.where(endless, lanes.job // self.devices, _NOWHERE)
+        marked = queue.endless.at[slot].set(True, mode="drop")
+        ended |= endless
+        free = ended | (lanes.job < 0)
+        job = queue.next + (jnp.cumsum(free, dtype=jnp.int32) - 1) * self.devices
+        job = jnp.where(free & (job < self.jobs), job, -1)
+        fresh = jax.vmap(self._begin)(jnp.maximum(job, 0))._replace(job=job)
+        fresh = fresh._replace(state=_but_scratch(self._execution.scratch, fresh.state, lanes.state))
+        lanes = jax.tree.map(lambda new, old: jnp.where(_column(free, old), new, old), fresh, lanes)
+        taken = jnp.sum(job >= 0, dtype=jnp.int32)
+        open_ = jnp.sum(lanes.job >= 0, dtype=jnp.int32)
+        return lanes, Queue(queue.next + taken * self.devices, open_, kept, marked)
 
 
 def _in_turn(step: Callable[[Lane], Lane], going: Callable[[Lane], Array], names: Sequence[str], lanes: Lane) -> Lane:
@@ -311,9 +337,10 @@ def compiled(cut: Cut, mesh: Mesh, stride: int) -> Any:
     devices = mesh.size
     split, whole = PartitionSpec(AXIS), PartitionSpec()
 
-    def local(lanes: Lane, queue: Queue, *rest: Any) -> tuple[Lane, Queue]:
+    def local(lanes: Lane, queue: Queue, *given: Any) -> tuple[Lane, Queue]:
+        *rest, rounds = given
         alone = queue._replace(next=queue.next[0], open=queue.open[0])
-        lanes, alone = _chunk(cut, devices, stride, lanes, alone, *rest)
+        lanes, alone = _Chunk(cut, devices, stride, *rest).after(lanes, alone, rounds)
         return lanes, alone._replace(next=alone.next[None], open=alone.open[None])
 
     mapped = jax.shard_map(

@@ -69,6 +69,25 @@ def real(low: float, high: float) -> Callable[[str, Any], float]:
     return check
 
 
+def between(least: float, most: float, *, least_too: bool = False) -> Callable[[str, Any], float]:
+    """A parser of numbers above ``least`` and below ``most``; or from ``least`` on, where ``least_too``.
+
+    Example:
+        >>> from jaxbandit.registry import between
+        >>> between(0, 1)("delta", 0.05)
+        0.05
+    """
+
+    def check(name: str, value: Any) -> float:
+        right = not isinstance(value, bool) and isinstance(value, int | float)
+        if not right or not (least < value < most or (least_too and value == least)):
+            allowed = "at least" if least_too else "above"
+            raise BadInput(name, value, f"a number {allowed} {least:.6g}, below {most:g}")
+        return float(value)
+
+    return check
+
+
 @takes(Choice((False, True)))
 def flag(name: str, value: Any) -> bool:
     """A parser of true and false: ``value`` of the key ``name``.

@@ -9,82 +9,9 @@ import numpy as np
 from jaxbandit.contract import brief, place, raised_in
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
-from jaxbandit.parsers import flag, one_of, real, takes, text, whole
+from jaxbandit.parameters import LEFT_OUT, Key, Parameter, Required
+from jaxbandit.parsers import between, flag, one_of, real, takes, text, whole
 from jaxbandit.scores import Trainable
-from jaxbandit.space import Choice, Domain
-
-
-class Required:
-    """The default of a parameter that has none.
-
-    Example:
-        >>> from jaxbandit.registry import Parameter, Required, text
-        >>> Parameter("path", text, "the table of claims").default is Required
-        True
-    """
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One key of a problem or a policy.
-
-    ``parse(field, value)`` gives the checked value or raises ``BadInput``; ``swept``: whether a list in a study file
-    stands for several configurations (else a list is one value); ``label``: what an axis says, with the unit, where the
-    name alone does not do; ``partner``: the parameter without which it is not given.
-
-    For ``jaxbandit tune``: ``search`` is where it looks for the best value, in the place of all that ``parse`` takes;
-    ``on_request``: only where ``[tune.space]`` names it, as of a promise that the best value would break, of a price,
-    or of a reading of a paper's text; ``when``: other parameters, with the values under which this one matters.
-
-    Example:
-        >>> from jaxbandit.registry import Parameter, whole
-        >>> Parameter("t", whole(1, 9), "operations to explore with", 3).required
-        False
-    """
-
-    name: str
-    parse: Callable[[str, Any], Any]
-    help: str
-    default: Any = Required
-    swept: bool = True
-    label: str = ""
-    search: Domain | None = None
-    partner: str = ""
-    on_request: bool = False
-    when: Mapping[str, Domain] = field(default_factory=dict)
-
-    @property
-    def required(self) -> bool:
-        """Whether a user must give it."""
-        return self.default is Required
-
-    @property
-    def domain(self) -> Domain | None:
-        """What a search may move over; None where ``parse`` does not say what it takes, as of a path."""
-        return self.search or getattr(self.parse, "domain", None)
-
-    def matters(self, values: Mapping[str, Any]) -> bool:
-        """Whether it makes a difference, given the values of all parameters that it depends on."""
-        return all(values.get(name) in domain for name, domain in self.when.items())
-
-    @property
-    def searched(self) -> str:
-        """What a user is told of where ``tune`` looks; empty of a parameter that it cannot search."""
-        if self.domain is None:
-            return ""
-        words = "tune, if its space names it" if self.on_request else "tune"
-        return f"{words}: {self.domain}" + (f" (where {self.condition})" if self.when else "")
-
-    @property
-    def condition(self) -> str:
-        """Where it matters, in words; empty of one that always does."""
-        domains = {name: str(domain).replace(", ", " or ") for name, domain in self.when.items()}
-        found = [f"{name} is {'left out' if self.when[name] == LEFT_OUT else each}" for name, each in domains.items()]
-        return " and ".join(found)
-
-
-LEFT_OUT = Choice((None,))
-"""The domain of a parameter that is not given, for ``when``."""
 
 
 class Setting(Protocol):
@@ -308,6 +235,6 @@ def parse(
 
 
 __all__ = [
-    "Family", "Metric", "Parameter", "PolicyKind", "ProblemKind", "Question", "Required", "Setting", "flag",
-    "measured", "one_of", "parse", "real", "takes", "text", "whole",
+    "LEFT_OUT", "Family", "Key", "Metric", "Parameter", "PolicyKind", "ProblemKind", "Question", "Required", "Setting",
+    "between", "flag", "measured", "one_of", "parse", "real", "takes", "text", "whole",
 ]  # fmt: skip

@@ -38,8 +38,8 @@ PROGRAM = """
 import collections, json, sys
 from jaxbandit import cli, lanes
 chunks = []
-original = lanes._chunk
-lanes._chunk = lambda *given: chunks.append(1) or original(*given)
+original = lanes._Chunk.after
+lanes._Chunk.after = lambda *given: chunks.append(1) or original(*given)
 shapes = []
 begin = lanes._begin
 lanes._begin = lambda *given: shapes.append(1) or begin(*given)

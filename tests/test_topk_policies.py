@@ -152,7 +152,7 @@ both = pytest.mark.parametrize("implementation", get_args(Implementation))
 def test_uniform_is_its_oracle(implementation: str) -> None:
     compare(oracles.uniform, lambda n, k, budget: uniform(k), implementation)
     spread = partial(oracles.uniform, remainder="spread")
-    compare(spread, lambda n, k, budget: uniform(k, spread=True), implementation)
+    compare(spread, lambda n, k, budget: uniform(k, remainder="spread"), implementation)
 
 
 READINGS: list[dict[str, Any]] = [
@@ -252,7 +252,7 @@ def test_fast_rounds_equal_the_rules(rule: Any, rewards: str, options: list[dict
 @pytest.mark.slow
 @pytest.mark.parametrize("rewards", ["drawn", "records"])
 def test_fast_uniform_equals_the_rule(rewards: str) -> None:
-    same_bits([(budget, uniform(k, spread)) for spread in (False, True) for k, budget in CASES], rewards)
+    same_bits([(budget, uniform(k, remainder=how)) for how in ("drop", "spread") for k, budget in CASES], rewards)
 
 
 @pytest.mark.slow

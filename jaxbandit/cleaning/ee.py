@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,10 @@ from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
+from jaxbandit.parameters import Key, checked
+from jaxbandit.parsers import flag, real, whole
 from jaxbandit.random.race import UNLIMITED
+from jaxbandit.space import Range
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -120,13 +123,19 @@ class EE:
         return state.totals.answer()
 
 
-def ee(t: int, q: float, early_stopping: bool = True) -> EE:
+@checked
+def ee(
+    t: Annotated[int, Key(whole(1, 2**20), search=Range(1, 32, log=True, whole=True), partner="q")],
+    q: Annotated[float, Key(real(0, 1), search=Range(0, 1), partner="t")],
+    # Without it, operations are spent on entities that are given up all the same.
+    early_stopping: Annotated[bool, Key(flag, on_request=True)] = True,
+) -> EE:
     """EE with given parameters.
 
     Args:
-        t: the exploration frequency, a whole number of at least 1.
-        q: the exploitation threshold, 0 to 1.
-        early_stopping: section 5.5.
+        t: exploration frequency, from 1 on (a study that leaves it out has it tuned).
+        q: exploitation threshold, 0 to 1 (a study that leaves it out has it tuned).
+        early_stopping: leave an entity that can no longer pass (section 5.5).
 
     Raises:
         BadInput: for values out of range.
@@ -137,8 +146,6 @@ def ee(t: int, q: float, early_stopping: bool = True) -> EE:
         >>> int(rule.t), int(rule.need)
         (3, 3)
     """
-    if isinstance(t, bool) or not isinstance(t, int | np.integer) or not 1 <= t <= 2**20:
-        raise BadInput("t", t, "a whole number from 1 to 1048576")
     return EE(jnp.int32(t), jnp.int32(needed(t, q)), jnp.bool_(early_stopping))
 
 

@@ -5,20 +5,21 @@ Exploit? Effective Strategies for Disambiguating Large Databases", PVLDB 3(1), 2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.records import State
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
-from jaxbandit.errors import BadInput
+from jaxbandit.parameters import Key, checked
+from jaxbandit.parsers import real
 from jaxbandit.random.draws import uniform
 from jaxbandit.random.stream import words
+from jaxbandit.space import Range
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
@@ -78,8 +79,12 @@ class EpsilonGreedy:
         return state.totals.answer()
 
 
-def epsilon_greedy(epsilon: float) -> EpsilonGreedy:
+@checked
+def epsilon_greedy(epsilon: Annotated[float, Key(real(0, 1), search=Range(0.01, 1))] = 0.5) -> EpsilonGreedy:
     """epsilon-Greedy with a given epsilon.
+
+    Args:
+        epsilon: the share of random operations, 0 to 1.
 
     Raises:
         BadInput: for an epsilon outside [0, 1].
@@ -89,6 +94,4 @@ def epsilon_greedy(epsilon: float) -> EpsilonGreedy:
         >>> float(cleaning.epsilon_greedy(0.5).epsilon)
         0.5
     """
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float | np.floating) or not 0 <= epsilon <= 1:
-        raise BadInput("epsilon", epsilon, "a number from 0 to 1")
     return EpsilonGreedy(jnp.float32(epsilon))

@@ -29,6 +29,7 @@ from jaxbandit.errors import BadInput, under
 from jaxbandit.fits import fit_law
 from jaxbandit.laws import Law, Uniform
 from jaxbandit.laws import parse as parse_law
+from jaxbandit.parameters import parameters
 from jaxbandit.registry import (
     LEFT_OUT,
     Family,
@@ -44,7 +45,6 @@ from jaxbandit.registry import (
     whole,
 )
 from jaxbandit.scores import Score, Trainable
-from jaxbandit.space import Range
 
 Answers = Mapping[str, np.ndarray]
 
@@ -339,24 +339,19 @@ POLICIES = (
     ),
     PolicyKind(
         "epsilon-greedy", "greedy, but random with probability epsilon (section 4.3)",
-        (Parameter("epsilon", real(0, 1), "the share of random operations, 0 to 1", 0.5, search=Range(0.01, 1)),),
+        parameters(epsilon_greedy),
         _epsilon_greedy, anytime=True,
     ),
     PolicyKind(
         "ee", "explore each entity with t operations, exploit it if a share q succeeded (section 5)",
         (
-            Parameter("t", whole(1, 2**20), "exploration frequency; tuned where left out", None,
-                      search=Range(1, 32, log=True, whole=True), partner="q"),
-            Parameter("q", real(0, 1), "exploitation threshold, 0 to 1; tuned where left out", None,
-                      search=Range(0, 1), partner="t"),
+            *parameters(ee, leave_out=("early_stopping",), t=None, q=None),
             Parameter("tuning", one_of("lemma3", "exact"), "what (t, q) maximise: Gamma as the paper prints it "
                       "(lemma3), or what is expected at the budget, of the entities that there are (exact)", "exact",
                       when={"t": LEFT_OUT}),
             Parameter("delta", real(1e-4, 1), "the grid of q and p in tuning (section 5.4), 0.0001 to 1", DELTA,
                       on_request=True, when={"t": LEFT_OUT}),
-            # Without it, operations are spent on entities that are given up all the same.
-            Parameter("early_stopping", flag, "leave an entity that can no longer pass (section 5.5)", True,
-                      on_request=True),
+            *parameters(ee, leave_out=("t", "q")),
         ), _ee, anytime=True,
     ),
     PolicyKind("index", "optimal stopping by record and false values left (beyond the paper)", (), _index),

@@ -7,18 +7,21 @@ gave an empty answer that counts is passed over.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.contract import brief
-from jaxbandit.extraction.costs import number_of
+from jaxbandit.errors import BadInput
+from jaxbandit.extraction.costs import CONFIGURATIONS, number_of
 from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.extraction.retrieved import PICK, Retrieved, add, exclude_list
+from jaxbandit.parameters import Key, checked
+from jaxbandit.parsers import one_of
 from jaxbandit.random.draws import integers
-from jaxbandit.registry import one_of
+from jaxbandit.space import Choice
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -113,20 +116,33 @@ class Bfs:
         return state.got.answer()
 
 
-def bfs(configuration: tuple[int, int] | None = None, *, dear: str = "stop") -> Bfs:
+def _pair(name: str, value: Any) -> tuple[int, int]:
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(type(number) is int for number in value):
+        raise BadInput(name, value, "a pair [k, l] of whole numbers, such as [20, 5]")
+    return value[0], value[1]
+
+
+@checked
+def bfs(
+    configuration: Annotated[
+        tuple[int, int] | None, Key(_pair, swept=False, search=Choice(CONFIGURATIONS), on_request=True)
+    ] = None,
+    *,
+    dear: Annotated[str, Key(one_of(*DEAR))] = "stop",
+) -> Bfs:
     """BFS: each node once, breadth first.
 
     Args:
-        configuration: (k, l), asked everywhere; None draws one at each node.
-        dear: the run ends with the first query that is too dear ("stop"), or that node is passed over and its children
-            with it ("skip").
+        configuration: the pair [k, l] to ask, drawn at each node where it is left out.
+        dear: a query that the budget no longer allows is the end ("stop"), or is passed over, with the children of its
+            node ("skip").
 
     Raises:
-        BadInput: for a ``dear`` that does not exist.
+        BadInput: for an argument out of range.
 
     Example:
         >>> from jaxbandit import extraction
         >>> extraction.bfs((10, 0)).configuration
         (10, 0)
     """
-    return Bfs(configuration, one_of(*DEAR)("dear", dear))
+    return Bfs(configuration, dear)

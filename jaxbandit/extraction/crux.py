@@ -5,14 +5,15 @@ A query configuration q = (k, l, v) asks node v for k entities with an exclude l
 of the highest (r(q) + sigma(q, t)) / c(q) that the budget allows: r is the estimated gain, and sigma(q, t) =
 sqrt(v_q log(t) / n_q) with n_q the times q was asked and v_q the gain's variance or a floor (Algorithm 1). Then the
 queries of its node's children become active, and those are removed whose r + sigma is below the largest r - sigma
-(Algorithm 2). Here r, v_q and sigma are computed anew in each round, at all nodes: see ``estimates.py``, and
-``queries.py`` for sigma and the cost c. ``readings.py`` has what the text leaves open.
+(Algorithm 2). A query never asked counts as asked once in sigma. Here r, v_q and sigma are computed anew in each
+round, at all nodes: see ``estimates.py``, and ``queries.py`` for sigma and the cost c. Where the text leaves something
+open, each way to read it is an option (``readings.py``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,9 @@ from jaxbandit.extraction.estimates import Estimates, Samples
 from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.extraction.readings import Readings
 from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, ancestors, exclude_list
-from jaxbandit.registry import real, whole
+from jaxbandit.parameters import Key, checked
+from jaxbandit.parsers import real, whole
+from jaxbandit.space import Range
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 class State(NamedTuple):
     """``got``: what was retrieved; ``active``: the set Q; ``entered``: the root and the children of nodes asked;
-    ``asked``: n_q; ``barren``: the nodes that gave an empty answer that counts; ``samples``: of all nodes; ``r``,
+    ``asked``: n_q; ``barren``: the nodes that an empty answer has ended; ``samples``: of all nodes; ``r``,
     ``variance``: r(q) and v_q."""
 
     got: Retrieved
@@ -75,7 +78,9 @@ class Crux:
         shape = len(view.configurations), view.nodes
         root, r = samples.node == 0, jnp.broadcast_to(estimates.unseen()[:, None], shape)
         got, active = Retrieved.nothing(view), jnp.broadcast_to(root, shape)
-        state = State(got, active, root, jnp.zeros(shape, jnp.int32), root & False, samples, r, jnp.zeros(shape))
+        state = State(
+            got, active, root, jnp.zeros(shape, jnp.int32), jnp.zeros_like(root), samples, r, jnp.zeros(shape)
+        )
         return self._without_bad(state, jnp.int32(1)) if self.readings.removal_at_start else state
 
     def ask(self, view: View, state: State) -> Pull:
@@ -141,6 +146,7 @@ class Crux:
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
         """No active query is within what is left of the budget."""
+        # The list that `ask` draws is not used here, and so not computed.
         return ~self.ask(view, state).asked
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
@@ -148,27 +154,27 @@ class Crux:
         return state.got.answer() | {"nodes": jnp.sum(state.entered, dtype=jnp.int32)}
 
 
+@checked
 def crux(
     estimator: str = "chao92",
     *,
-    variance_floor: float = 0.01,
-    prior: float = 0.0,
+    variance_floor: Annotated[float, Key(real(0, 1e6), search=Range(0.001, 10, log=True))] = 0.01,
+    prior: Annotated[float, Key(real(0, 1e6), search=Range(0, 50))] = 0.0,
     grow: bool = True,
-    nodes: int = 3072,
+    nodes: Annotated[int, Key(whole(1, 1 << 16), swept=False, on_request=True)] = 3072,
     **readings: Any,
 ) -> Crux:
     """Algorithm 1.
 
     Args:
-        estimator: of the gain, one of ``ESTIMATORS``; or ``new-regr``, with K' of a logistic curve through the last 64
-            pairs (n, K) of the node since it entered.
-        variance_floor: the least v_q, at least 0.
-        prior: at least 0; r is averaged with that of the root's query of the same (k, l), as if that stood on so many
-            answers and the node's on its own n. 0 is the paper's. What a node may bring is not known better than its
-            root's gain until it has answers.
+        estimator: of the gain, one of ``ESTIMATORS``; or ``new-regr``, which takes the number of entities from a
+            logistic curve through the last 64 pairs (n, K) of the node since it entered.
+        variance_floor: the least variance of a gain, v_q.
+        prior: answers that the root's gain counts as at each node; r is the mean of the node's gain, weighted by its
+            own number of answers, and of the root's for the same (k, l), weighted by this. 0 is the paper's.
         grow: whether the children of a node asked come in; else the root alone is asked.
-        nodes: the faster implementation has room for so many nodes that entered; a run that needs more leaves nodes
-            out, with the code ``OVERFLOW``.
+        nodes: room for nodes that entered, in the faster implementation; a run that needs more leaves nodes out, with
+            the code ``OVERFLOW``.
         readings: the options of ``Readings``, by name.
 
     Raises:
@@ -179,11 +185,8 @@ def crux(
         >>> extraction.crux("good-turing", removal="none").readings.removal
         'none'
     """
-    floor, prior = real(0, 1e6)("variance_floor", variance_floor), real(0, 1e6)("prior", prior)
-    whole(1, 1 << 16)("nodes", nodes)
-    return Crux(
-        jnp.float32(floor), jnp.float32(prior), prior > 0, Readings.of(estimator=estimator, **readings), grow, nodes
-    )
+    options = Readings.of(estimator=estimator, **readings)
+    return Crux(jnp.float32(variance_floor), jnp.float32(prior), prior > 0, options, grow, nodes)
 
 
 def root_chao() -> Crux:

@@ -16,14 +16,15 @@ from jaxbandit.extraction.costs import CONFIGURATIONS, Configurations, checked, 
 from jaxbandit.extraction.costs import MODELS as COSTS
 from jaxbandit.extraction.crux import crux, root_chao
 from jaxbandit.extraction.domains import eventbrite_like, people_like
-from jaxbandit.extraction.gs_exact import REACH, gs_exact
+from jaxbandit.extraction.gs_exact import gs_exact
 from jaxbandit.extraction.poset import Domain
 from jaxbandit.extraction.problem import MOST_BUDGET, Extraction, extraction
-from jaxbandit.extraction.rand import DEAR, rand
+from jaxbandit.extraction.rand import rand
 from jaxbandit.extraction.readings import parameters
 from jaxbandit.extraction.retrieved import OVERFLOW
 from jaxbandit.extraction.table import read_domain
 from jaxbandit.grammar import accelerated
+from jaxbandit.parameters import parameters as declared
 from jaxbandit.registry import (
     Family,
     Metric,
@@ -37,7 +38,6 @@ from jaxbandit.registry import (
     text,
     whole,
 )
-from jaxbandit.space import Choice, Range
 
 Answers = Mapping[str, np.ndarray]
 
@@ -181,38 +181,21 @@ def _bfs(setting: Setting, configuration: tuple[int, int] | None, dear: str) -> 
         return bfs(configuration, dear=dear), {}
 
 
-def _pair(name: str, value: Any) -> tuple[int, int]:
-    if not isinstance(value, list | tuple) or len(value) != 2 or not all(type(number) is int for number in value):
-        raise BadInput(name, value, "a pair [k, l] of whole numbers, such as [20, 5]")
-    return value[0], value[1]
-
-
-_DEAR = "a query that the budget no longer allows is"
-
 POLICIES = (
     PolicyKind(
         "crux", "Algorithm 1: the highest (gain + sigma) / cost, growing into the hierarchy",
         (
-            *parameters(),
-            Parameter("variance_floor", real(0, 1e6), "the least variance of a gain", 0.01,
-                      search=Range(0.001, 10, log=True)),
-            Parameter("prior", real(0, 1e6), "answers that the root's gain counts as at each node", 0.0,
-                      search=Range(0, 50)),
-            Parameter("nodes", whole(1, 1 << 16), "room for active nodes; more is an overflow", 3072, swept=False,
-                      on_request=True),
+            *parameters(), *declared(crux),
         ), _crux,
     ),
     PolicyKind("root-chao", "the root's queries alone, by Chao92 and Shen", (), lambda _: (root_chao(), {})),
     PolicyKind("gs-exact", "crux with the true gain and no sigma: how well it could do",
-               (Parameter("reach", one_of(*REACH), "the nodes to choose from: those below nodes asked, or all",
-                          REACH[0]),), _gs_exact, reference=True),
+               declared(gs_exact), _gs_exact, reference=True),
     PolicyKind("bfs", "one query a node, breadth first, not below an empty answer",
-               (Parameter("configuration", _pair, "the pair [k, l] to ask; drawn at each node where left out", None,
-                          swept=False, search=Choice(CONFIGURATIONS), on_request=True),
-                Parameter("dear", one_of("stop", "skip"), f"{_DEAR} the end, or passed over", "stop")), _bfs),
+               declared(bfs), _bfs),
     *(
         PolicyKind(name, f"{what} and a configuration at random",
-                   (Parameter("dear", one_of(*DEAR), f"{_DEAR} not drawn, or the end", DEAR[0]),), _rand(leaves))
+                   declared(rand), _rand(leaves))
         for name, what, leaves in (("rand", "a node", False), ("rand-leaf", "a leaf", True))
     ),
 )  # fmt: skip

@@ -8,7 +8,7 @@ drop all but the largest gains, whatever they cost. For problems that are ``info
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,8 @@ from jax import Array
 from jaxbandit.contract import brief
 from jaxbandit.extraction.problem import InformedView, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import Retrieved, add, ancestors, exclude_lists
-from jaxbandit.registry import one_of
+from jaxbandit.parameters import Key, checked
+from jaxbandit.parsers import one_of
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
@@ -121,18 +122,20 @@ def gains(
     return each
 
 
-def gs_exact(*, reach: str = "frontier") -> GsExact:
+@checked
+def gs_exact(*, reach: Annotated[str, Key(one_of(*REACH))] = "frontier") -> GsExact:
     """GSExact, for problems that are ``informed``.
 
-    ``reach``: it chooses among the root and the children of nodes asked, as Algorithm 1 does ("frontier"); or among
-    "all" nodes.
+    Args:
+        reach: the nodes to choose from, the root and the children of nodes asked, as in Algorithm 1 ("frontier"), or
+            "all".
 
     Raises:
-        BadInput: for a reach that does not exist.
+        BadInput: for an argument out of range.
 
     Example:
         >>> from jaxbandit import extraction
         >>> extraction.gs_exact().reach
         'frontier'
     """
-    return GsExact(one_of(*REACH)("reach", reach))
+    return GsExact(reach)

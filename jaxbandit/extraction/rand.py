@@ -4,7 +4,7 @@ Parameswaran 2019), all pairs alike."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,9 @@ from jax import Array
 from jaxbandit.contract import brief
 from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.extraction.retrieved import PICK, Retrieved, add, exclude_list
+from jaxbandit.parameters import Key, checked
+from jaxbandit.parsers import one_of
 from jaxbandit.random.draws import integers
-from jaxbandit.registry import one_of
 
 if TYPE_CHECKING:
     from jaxtyping import Bool
@@ -78,20 +79,20 @@ class Rand:
         return state.got.answer()
 
 
-def rand(*, leaves: bool = False, dear: str = "avoid") -> Rand:
+@checked
+def rand(*, leaves: bool = False, dear: Annotated[str, Key(one_of(*DEAR))] = "avoid") -> Rand:
     """Rand, or RandL where ``leaves``.
 
     Args:
         leaves: whether leaves alone are asked.
-        dear: "avoid" draws among the pairs that the budget still allows; "stop" draws among all, and ends with the
-            first that is too dear.
+        dear: a query that the budget no longer allows is not drawn ("avoid"), or the end ("stop").
 
     Raises:
-        BadInput: for a ``dear`` that does not exist.
+        BadInput: for an argument out of range.
 
     Example:
         >>> from jaxbandit import extraction
         >>> extraction.rand().leaves
         False
     """
-    return Rand(leaves, one_of(*DEAR)("dear", dear))
+    return Rand(leaves, dear)

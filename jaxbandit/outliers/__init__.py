@@ -9,6 +9,7 @@ from jaxbandit.outliers.nrr import NRR
 from jaxbandit.outliers.problem import OutlierArms, Pull, View
 from jaxbandit.outliers.record import CAPPED, DECIDED, FLAT
 from jaxbandit.outliers.rr import RR
+from jaxbandit.outliers.rules import gold, ib, nrr, rr, wrr
 from jaxbandit.outliers.wrr import WRR, rho_star
 
 __all__ = [
@@ -25,7 +26,12 @@ __all__ = [
     "Pull",
     "View",
     "fast",
+    "gold",
+    "ib",
     "interval",
+    "nrr",
     "plan",
     "rho_star",
+    "rr",
+    "wrr",
 ]

@@ -14,20 +14,33 @@ from jaxbandit.arms.problem import Drawn
 from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Replay, Rewards
 from jaxbandit.contract import brief
-from jaxbandit.errors import BadInput
-from jaxbandit.outliers.gold import GOLD, factor, sizes
+from jaxbandit.errors import BadInput, under
+from jaxbandit.outliers.gold import GOLD
 from jaxbandit.outliers.ib import IB
 from jaxbandit.outliers.intervals import NAMES, Interval, interval
-from jaxbandit.outliers.nrr import NRR, patience
+from jaxbandit.outliers.nrr import NRR
 from jaxbandit.outliers.planning import table
 from jaxbandit.outliers.problem import MOST_PARTED, ZERO_ONE, OutlierArms
 from jaxbandit.outliers.record import DECIDED
 from jaxbandit.outliers.rr import RR
+from jaxbandit.outliers.rules import gold, ib, nrr, wrr
 from jaxbandit.outliers.truth import Definition, Labelled, Mixture, Source, injected, source
-from jaxbandit.outliers.twofold import Twofold
-from jaxbandit.outliers.wrr import WRR, Share, rho_star
+from jaxbandit.outliers.wrr import WRR, rho_star
+from jaxbandit.parameters import parameters
 from jaxbandit.random.trials import UNITS
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, Question, flag, one_of, parse, whole
+from jaxbandit.registry import (
+    Family,
+    Metric,
+    Parameter,
+    PolicyKind,
+    ProblemKind,
+    Question,
+    between,
+    flag,
+    one_of,
+    parse,
+    whole,
+)
 from jaxbandit.space import Range
 
 Answers = Mapping[str, np.ndarray]
@@ -60,21 +73,8 @@ class Setting:
         return OutlierArms(jnp.int32(self.budget), self.source, self.rewards, on_tape)
 
 
-def _above(least: float, most: float, least_too: bool = False) -> Any:
-    """A parser of numbers between two, the ends left out, or the first one taken in."""
-
-    def check(name: str, value: Any) -> float:
-        right = not isinstance(value, bool) and isinstance(value, int | float)
-        if not right or not (least < value < most or (least_too and value == least)):
-            allowed = "at least" if least_too else "above"
-            raise BadInput(name, value, f"a number {allowed} {least:.6g}, below {most:g}")
-        return float(value)
-
-    return check
-
-
-_K = _above(0, 1000)
-_EPS, _RHO = _above(exp(1 / 16) - 1, 50), _above(0.5, 1)
+_K = between(0, 1000)
+_EPS, _RHO = between(exp(1 / 16) - 1, 50), between(0.5, 1)
 _CAP = replace(BUDGET, default=10_000_000, help="the cap: pulls after which a rule answers with what it has")
 _ARMS = Parameter("n", whole(LEAST_ARMS, MOST_ARMS), f"how many arms, {LEAST_ARMS} to {MOST_ARMS}")
 _CASE = Parameter("case", whole(0, 2**32 - 1), "number of a test case: the same arms in each run; drawn afresh in each "
@@ -160,9 +160,7 @@ PROBLEMS = (
 )  # fmt: skip
 
 
-# What a rule promises and what it looks for are its user's to say: a search would give them up.
-_DELTA = Parameter("delta", _above(0, 1), "the promise: wrong with at most this probability", 0.1,
-                   search=Range(1e-4, 0.5, log=True), on_request=True)  # fmt: skip
+(_DELTA,) = parameters(nrr)
 _OWN_K = Parameter(
     "k", _K, "of k-sigma; that of the problem where left out", None, search=Range(0.5, 5), on_request=True
 )
@@ -203,13 +201,13 @@ def _wrr(
     _zero_or_one(setting, "wrr")
     of, told = _sigma(setting, "wrr", delta, k, interval)
     rho = rho_star(setting.arms, told["k"], delta) if rho is None else rho
-    return WRR(of, Share.of(rho)), told | {"rho": rho}
+    return wrr(of, rho=rho), told | {"rho": rho}
 
 
 def _ib(setting: Setting, delta: float, k: float | None, scale: float) -> tuple[IB, dict[str, Any]]:
     _zero_or_one(setting, "ib")
     k = setting.definition.k if k is None else k
-    return IB(interval("bounded", delta, k), Twofold.of(scale)), {"k": k}
+    return ib(interval("bounded", delta, k), scale=scale), {"k": k}
 
 
 def _zero_or_one(setting: Setting, rule: str) -> None:
@@ -219,7 +217,7 @@ def _zero_or_one(setting: Setting, rule: str) -> None:
 
 def _nrr(setting: Setting, delta: float, k: float | None) -> tuple[NRR, dict[str, Any]]:
     of, told = _sigma(setting, "nrr", delta, k, "bounded")
-    return NRR(of, jnp.int32(patience(delta))), {"k": told["k"]}
+    return nrr(of, delta=delta), {"k": told["k"]}
 
 
 def _gold(
@@ -228,43 +226,22 @@ def _gold(
     _zero_or_one(setting, "gold")
     eps, rho = (own or default for own, default in ((eps, setting.definition.eps), (rho, setting.definition.rho)))
     of = _interval(setting, "gold", interval, delta)
-    largest, enough = map(jnp.int32, sizes(setting.arms, rho, size))
-    if largest < 1:
-        raise BadInput("policy.gold.rho", rho, f"such that a group of (1 - rho) n of {setting.arms} arms has one arm")
-    rule = GOLD(of, Twofold.of(factor(eps)), largest, enough, jnp.bool_(at_once))
+    with under("policy.gold"):
+        rule = gold(of, setting.arms, eps=eps, rho=rho, size=size, at_once=at_once)
     return rule, {"eps": eps, "rho": rho, "interval": of.name}
 
 
 POLICIES = (
     PolicyKind("rr", "round-robin until no arm is active (Zhuang et al. 2017, Algorithm 1)",
                (_DELTA, _OWN_K, _INTERVAL), _rr),
-    PolicyKind(
-        "wrr", "weighted round-robin (Zhuang et al. 2017, Algorithm 2)",
-        (_DELTA, _OWN_K, _INTERVAL,
-         Parameter("rho", _above(1, 1e6, True), "pulls of an active arm for each of another; that of Eq. 6 where left "
-                   "out", None, search=Range(1, 50, log=True))), _wrr,
-    ),
+    PolicyKind("wrr", "weighted round-robin (Zhuang et al. 2017, Algorithm 2)",
+               (_DELTA, _OWN_K, _INTERVAL, *parameters(wrr, rho=None)), _wrr),
     PolicyKind("nrr", "round-robin until the set was the same for 1/delta pulls (section 5.2)",
                (_DELTA, _OWN_K), _nrr),
-    PolicyKind(
-        "ib", "best arms one by one, by CLUCB, until one is no outlier (Zhuang et al. 2017, section 5.2)",
-        (_DELTA, _OWN_K, Parameter("scale", _above(0, 100), "CLUCB's R, the sub-Gaussian scale of a reward", 0.5,
-                                     search=Range(0.05, 5, log=True), on_request=True)), _ib,
-    ),
-    PolicyKind(
-        "gold", "ranks arms by when they come apart from the others (Ban and He 2020, Algorithm 1)",
-        (
-            _DELTA,
-            Parameter("eps", _EPS, "of (eps, rho)-groups; that of the problem where left out", None,
-                      search=Range(0.1, 10, log=True), on_request=True),
-            Parameter("rho", _RHO, "of (eps, rho)-groups; that of the problem where left out", None,
-                      search=Range(0.51, 0.99), on_request=True),
-            _INTERVAL,
-            Parameter("size", one_of("at-most", "below"), "a community is terminal with at most (1 - rho) n arms, or "
-                      "below that, as printed", "at-most", on_request=True),
-            Parameter("at_once", flag, "end as soon as there are enough terminal arms, else with the sweep", False),
-        ), _gold,
-    ),
+    PolicyKind("ib", "best arms one by one, by CLUCB, until one is no outlier (Zhuang et al. 2017, section 5.2)",
+               (_DELTA, _OWN_K, *parameters(ib)), _ib),
+    PolicyKind("gold", "ranks arms by when they come apart from the others (Ban and He 2020, Algorithm 1)",
+               (_DELTA, _INTERVAL, *parameters(gold, leave_out=("arms",), eps=None, rho=None)), _gold),
 )  # fmt: skip
 
 

@@ -72,10 +72,7 @@ class GOLD:
     Example:
         >>> import jax.numpy as jnp
         >>> from jaxbandit import outliers
-        >>> from jaxbandit.outliers.gold import factor, sizes
-        >>> from jaxbandit.outliers.twofold import Twofold
-        >>> most, of = map(jnp.int32, sizes(10, rho=0.8)), outliers.interval("bounded", delta=0.1)
-        >>> rule = outliers.GOLD(of, Twofold.of(factor(1.5)), *most, at_once=jnp.bool_(False))
+        >>> rule = outliers.gold(outliers.interval("bounded", delta=0.1), arms=10, eps=1.5, rho=0.8)
         >>> int(rule.enough), rule.init(outliers.View(jnp.int32(1_000), arms=10)).edges.shape
         (2, (10, 10))
     """

@@ -54,7 +54,7 @@ class IB:
 
     Example:
         >>> from jaxbandit import outliers
-        >>> outliers.IB(outliers.interval("bounded", delta=0.1, k=2.5), scale=0.5).of.name
+        >>> outliers.ib(outliers.interval("bounded", delta=0.1, k=2.5), scale=0.5).of.name
         'bounded'
     """
 

@@ -1,8 +1,9 @@
 """Weighted Round-Robin (WRR): Zhuang, Wang and Wang, "Identifying Outlier Arms in Multi-Armed Bandit", NIPS 2017,
 Algorithm 2.
 
-All arms in turn, an active one again and again until it has rho pulls for each of its turns so far, or is active no
-more.
+All arms in turn. One that is not active gets a pull a turn; an active one is pulled again and again until it has rho
+pulls for each of all its turns so far, also of those in which it was not active, or until it is active no more.
+Whether an arm is active is told by intervals (``intervals.py``): its own and the threshold's overlap.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Counter(NamedTuple):
     part: Int32[Array, " arms"]
 
     def after(self, turns: int | Array, share: Share) -> Counter:
-        """Some turns later."""
+        """Some turns later; at most 127, as more times ``part`` may not be an int32."""
         part = self.part + turns * share.part
         over = part // share.parts
         return Counter(self.units + turns * share.units + over, part - over * share.parts)
@@ -88,8 +89,9 @@ class WRR:
 
     Example:
         >>> from jaxbandit import outliers
-        >>> outliers.WRR(outliers.interval("bounded", delta=0.1, k=2.5), share=3.0).of.name
-        'bounded'
+        >>> rule = outliers.wrr(outliers.interval("bounded", delta=0.1, k=2.5), rho=3.5)
+        >>> rule.of.name, int(rule.share.units), int(rule.share.part), int(rule.share.parts)
+        ('bounded', 3, 1, 2)
     """
 
     of: Interval
@@ -98,16 +100,16 @@ class WRR:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Before the first pull; line 4."""
+        """Before the first pull (line 4: the counters are 0)."""
         none = jnp.zeros(view.arms, jnp.int32)
         return State(Seen.nothing(view.arms), jnp.int32(0), Counter(none, none), jnp.bool_(True))
 
     def ask(self, view: View, state: State) -> Pull:
-        """Line 10."""
+        """Line 10: a pull of the arm whose turn it is."""
         return state.seen.next_of(state.arm)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Int32[Array, ""]) -> State:
-        """Lines 11 to 13: new estimates, and whether the arm is left; and if so, lines 7 and 8 of the next one."""
+        """Lines 11 to 13: new estimates, and whether the turn is over; then the next arm's begins (lines 7 and 8)."""
         seen = state.seen.after(pull, outcome)
         active, opening = self.of.active(seen, view.unit), seen.total < view.arms
         due = seen.pulls < state.counters.ceiling()

@@ -12,16 +12,16 @@ from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Gaussian
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
+from jaxbandit.parameters import parameters
 from jaxbandit.random.trials import UNITS
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, Question, flag, one_of, real, text, whole
+from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, Question, text, whole
 from jaxbandit.scores import Score, Trainable
-from jaxbandit.space import Choice, Range
-from jaxbandit.topk.confidence import CONFIDENCE, OVERLAP, RATES
+from jaxbandit.topk.confidence import RATES
+from jaxbandit.topk.given import SIZES
 from jaxbandit.topk.halving import sequential_halving
-from jaxbandit.topk.lucb import ODD, lucb
+from jaxbandit.topk.lucb import lucb
 from jaxbandit.topk.optmai import OptMAI, optmai
 from jaxbandit.topk.sar import sar
-from jaxbandit.topk.shares import printed_beta
 from jaxbandit.topk.trained import STATISTICS, USUAL, Trained, load, policies, shipped
 from jaxbandit.topk.uniform import uniform
 
@@ -67,45 +67,17 @@ def _setting(model: Model, K: int, budget: int) -> Setting:
 PROBLEMS = problems((_K, BUDGET), _setting, count="K")
 
 
-def _beta(name: str, value: Any) -> float | None:
-    if value == "printed":
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.75 < value < 1:
-        raise BadInput(name, value, 'a number above 0.75 and below 1, or "printed" for 0.75 e^0.2')
-    return float(value)
-
-
-# Where arms are listed by their means, "lowest" knows more than a rule may.
-_TIES = Parameter(
-    "ties", one_of("lowest", "random"), "of equal gaps the lowest arm's goes first, or in a random order", "random",
-    on_request=True,
-)  # fmt: skip
-_DELTA = Parameter("delta", CONFIDENCE, "confidence, above 0 and below 1", 0.1, search=Range(1e-4, 0.9, log=True))
-_READINGS = (
-    Parameter("shares", one_of("carry", "floor", "cumulative"), "what becomes of a round's remainder: carried into the "
-              "next round, lost, or an arm's shares added up before they are rounded down", "carry", on_request=True),
-    Parameter("accept", one_of("rank", "kth", "printed"), "which of the arms that go are accepted: by rank, or all "
-              "with at least the K'-th mean, or as printed the (K'+1)-th", "rank", on_request=True,
-              when={"last": Choice(("ar",))}),
-    Parameter("last", one_of("ar", "uniform"), "the last stage: accept-reject, or uniform sampling (Remark 4.1)", "ar",
-              on_request=True),
-    Parameter("reduce", flag, "where K >= n/2, look for the n - K worst arms (Theorem 4.5)", False, on_request=True),
-    _TIES,
-)  # fmt: skip
-
-
 def _optmai(setting: Setting, beta: float | None, **readings: Any) -> tuple[OptMAI, dict[str, Any]]:
-    return optmai(setting.arms, setting.want, setting.budget, beta=beta or printed_beta(), **readings), {}
+    return optmai(setting.arms, setting.want, setting.budget, beta=beta or "printed", **readings), {}
 
 
 def _printed(setting: Setting, **readings: Any) -> tuple[OptMAI, dict[str, Any]]:
-    ours = {"beta": printed_beta(), "inflate": False, "reuse": False, **readings}
-    return optmai(setting.arms, setting.want, setting.budget, **ours), {}
+    return _optmai(setting, None, inflate=False, reuse=False, **readings)
 
 
 def _uniform(setting: Setting, remainder: str) -> tuple[Any, dict[str, Any]]:
     setting.one_pull_each("uniform")
-    return uniform(setting.want, remainder == "spread"), {}
+    return uniform(setting.want, remainder=remainder), {}
 
 
 def _sar(setting: Setting, ties: str) -> tuple[Any, dict[str, Any]]:
@@ -126,16 +98,9 @@ def _stopping(divergence: str, name: str) -> Any:
         return lucb(setting.want, divergence=divergence, **given), {}
 
     k1, alpha = RATES[divergence]
-    parameters = (
-        # These are the rule's promise: a search would give it up.
-        Parameter("epsilon", OVERLAP, "stop when the two bounds overlap by less than this", 0.1, on_request=True),
-        replace(_DELTA, on_request=True),
-        Parameter("k1", real(1e-3, 1e9), "factor in the exploration rate", k1, search=Range(0.1, 1000, log=True),
-                  on_request=True),
-        Parameter("alpha", real(0, 100), "power of the round in the exploration rate", alpha, search=Range(1, 8),
-                  on_request=True),
-    )  # fmt: skip
-    return parameters, build
+    declared = parameters(lucb, leave_out=("want", "divergence", "odd"), epsilon=0.1, k1=k1, alpha=alpha)
+    # They are the rule's promise: a search would give it up.
+    return tuple(replace(each, on_request=True) for each in declared), build
 
 
 def _halving(setting: Setting, reuse: bool, carry: bool) -> tuple[Any, dict[str, Any]]:
@@ -156,26 +121,20 @@ def _trained(setting: Setting, path: Score | None) -> tuple[Trained, dict[str, A
 
 
 POLICIES = (
+    PolicyKind("uniform", "every arm equally often (section 6)", parameters(uniform, leave_out=SIZES), _uniform),
     PolicyKind(
-        "uniform", "every arm equally often (section 6)",
-        (Parameter("remainder", one_of("drop", "spread"), "what becomes of Q mod n pulls: drop or spread", "drop"),),
-        _uniform,
+        "optmai", "OptMAI as section 6 runs it: Q', rewards reused", parameters(optmai, leave_out=SIZES), _optmai
     ),
     PolicyKind(
-        "optmai", "OptMAI as section 6 runs it: Q', rewards reused",
-        (
-            Parameter("beta", _beta, 'above 0.75 and below 1, or "printed"', 0.8, search=Range(0.76, 0.98)),
-            Parameter("inflate", flag, "allot with Q' in the place of Q", True),
-            Parameter("reuse", flag, "judge by all rewards of an arm, else by those of the round", True),
-            *_READINGS,
-        ), _optmai,
+        "optmai-printed", "OptMAI as in Algorithms 1 to 3: 0.75 e^0.2, Q, fresh means",
+        parameters(optmai, leave_out=(*SIZES, "beta", "inflate", "reuse")), _printed,
     ),
-    PolicyKind("optmai-printed", "OptMAI as in Algorithms 1 to 3: 0.75 e^0.2, Q, fresh means", _READINGS, _printed),
-    PolicyKind("sar", "successive accepts and rejects (Bubeck et al. 2013)", (_TIES,), _sar),
+    PolicyKind(
+        "sar", "successive accepts and rejects (Bubeck et al. 2013)", parameters(sar, leave_out=SIZES), _sar
+    ),
     PolicyKind(
         "lucb", "LUCB run to the budget (Kalyanakrishnan et al. 2012)",
-        (_DELTA, Parameter("odd", one_of(*ODD), "who gets a last pull without a pair", "weak",
-                           on_request=True)), _lucb, anytime=True,
+        parameters(lucb, leave_out=("want", "epsilon", "divergence", "k1", "alpha")), _lucb, anytime=True,
     ),
     PolicyKind("lucb-stop", "LUCB with its own stopping rule (2012)", *_stopping("hoeffding", "lucb-stop")),
     PolicyKind(
@@ -184,10 +143,7 @@ POLICIES = (
     ),
     PolicyKind(
         "halving", "sequential halving (Karnin et al. 2013) for K arms",
-        (
-            Parameter("reuse", flag, "judge by all rewards of an arm, else by those of the round", False),
-            Parameter("carry", flag, "what a round leaves goes to the next, else it is lost", False),
-        ), _halving,
+        parameters(sequential_halving, leave_out=SIZES), _halving,
     ),
     PolicyKind(
         "trained", "rounds shared by a trained score of arms (docs/trained.md)",

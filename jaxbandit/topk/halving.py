@@ -16,7 +16,9 @@ from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
+from jaxbandit.parameters import checked
 from jaxbandit.topk.empirical import Samples, no_samples, ranks
+from jaxbandit.topk.given import Arms, Budget, Flag, Want, fitting
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -74,19 +76,26 @@ class SequentialHalving:
         return {"chosen": state.active, "arm_pulls": state.samples.pulls}
 
 
+@checked
 def sequential_halving(
-    arms: int, want: int, budget: int, *, reuse: bool = False, carry: bool = False
+    arms: Arms, want: Want, budget: Budget, *, reuse: Flag = False, carry: Flag = False
 ) -> SequentialHalving:
     """Sequential halving for ``want`` of ``arms`` arms with at most ``budget`` pulls.
 
-    ``reuse``: judge by all rewards, else by the round's (as published); ``carry``: what a round leaves of its pulls
-    goes to the next, else it is lost (as published).
+    Args:
+        arms, want, budget: n; K, at most n; and Q.
+        reuse: judge by all rewards of an arm, else by those of the round (as published).
+        carry: what a round leaves of its pulls goes to the next, else it is lost (as published).
+
+    Raises:
+        BadInput: for an argument out of range.
 
     Example:
         >>> from jaxbandit import topk
         >>> int(topk.sequential_halving(100, 10, 5_000).want)
         10
     """
+    fitting(arms, want)
     rounds = 0
     while want << rounds < arms:
         rounds += 1

@@ -20,15 +20,14 @@ from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
+from jaxbandit.parameters import checked
 from jaxbandit.random.trials import UNITS
-from jaxbandit.registry import one_of
-from jaxbandit.topk.confidence import CONFIDENCE, OVERLAP, RATES, exploration, lower_bound, stops, width
+from jaxbandit.topk.confidence import RATES, exploration, lower_bound, stops, width
 from jaxbandit.topk.empirical import largest
+from jaxbandit.topk.given import ODD, Delta, Divergence, Epsilon, Odd, Power, Rate, Want
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32, Num
-
-ODD = ("weak", "strong", "skip")
 
 
 class Round(NamedTuple):
@@ -139,32 +138,30 @@ class Lucb:
         return {"chosen": chosen, "arm_pulls": state.pulls, "stopped": close.astype(jnp.int32)}
 
 
+@checked
 def lucb(
-    want: int, *, delta: float = 0.1, epsilon: float | None = None, divergence: str = "hoeffding",
-    k1: float | None = None, alpha: float | None = None, odd: str = "weak",
+    want: Want, *, delta: Delta = 0.1, epsilon: Epsilon = None, divergence: Divergence = "hoeffding",
+    k1: Rate = None, alpha: Power = None, odd: Odd = "weak",
 ) -> Lucb:  # fmt: skip
     """LUCB or KL-LUCB.
 
     Args:
-        want: K, at least 1.
-        delta: the confidence, above 0 and below 1; a parameter of the bounds alone where ``epsilon`` is None.
-        epsilon: stop when the bounds overlap by less than this, 0 to 1; None to go on to the budget.
+        want: K.
+        delta: confidence, above 0 and below 1; a parameter of the bounds alone where a run goes on to the budget.
+        epsilon: stop when the two bounds overlap by less than this, 0 to 1; None to go on to the budget.
         divergence: "hoeffding" or "kl", which needs rewards in [0, 1].
-        k1, alpha: of the exploration rate; those of ``RATES`` where None.
+        k1: factor in the exploration rate; that of ``RATES`` where None.
+        alpha: power of the round in the exploration rate; that of ``RATES`` where None.
         odd: who gets a last pull that has no pair: the "weak" arm, the "strong" arm, or "skip" for nobody.
 
     Raises:
-        BadInput: for parameters out of range.
+        BadInput: for an argument out of range.
 
     Example:
         >>> from jaxbandit import topk
         >>> int(topk.lucb(10).want)
         10
     """
-    one_of(*RATES)("divergence", divergence)
-    one_of(*ODD)("odd", odd)
-    CONFIDENCE("delta", delta)
-    OVERLAP("epsilon", 0 if epsilon is None else epsilon)
     own_k1, own_alpha = RATES[divergence]
     return Lucb(
         jnp.int32(want), jnp.float32(delta), jnp.float32(own_k1 if k1 is None else k1),

@@ -18,9 +18,22 @@ from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
-from jaxbandit.errors import BadInput
+from jaxbandit.parameters import checked
 from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, ranks, tie_order
-from jaxbandit.topk.shares import optmai_shares
+from jaxbandit.topk.given import (
+    Accept,
+    Arms,
+    Beta,
+    Budget,
+    Flag,
+    Last,
+    Reading,
+    Shares,
+    Ties,
+    Want,
+    fitting,
+)  # fmt: skip
+from jaxbandit.topk.shares import optmai_shares, printed_beta
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -41,13 +54,12 @@ class OptMAI:
     """OptMAI: Zhou, Chen and Li 2014, Algorithms 1 to 3; see ``optmai``.
 
     ``want``: K; ``worst``: look for the K worst, and choose the others; ``reuse``: judge by all rewards, else by those
-    of the last round that had any; ``share``: the pulls of an active arm in each round. Static: ``accept``, ``last``
-    and ``ties``.
+    of the last round that had pulls for an arm; ``share``: pulls of an active arm in each round; others: static.
 
     Example:
         >>> from jaxbandit import topk
         >>> rule = topk.optmai(16, 2, 400)
-        >>> [int(share) for share in rule.share if share]  # fewer arms are active in each round, and get more pulls
+        >>> [int(share) for share in rule.share if share]  # ever fewer arms are active
         [5, 6, 7, 8, 10, 10, 12]
     """
 
@@ -67,7 +79,7 @@ class OptMAI:
         return State(active, ~active, no_samples(view), jnp.int32(0))
 
     def ask(self, view: View, state: State) -> Pull:
-        """The round's share for every active arm (line 2 of Algorithms 2 and 3)."""
+        """The round's share for every active arm (line 2 of Algorithms 2 and 3); -1 stands for an arm that is not."""
         arm = jnp.where(state.active, jnp.arange(view.arms, dtype=jnp.int32), -1)
         return Pull(arm, state.samples.pulls, self.share[state.round], jnp.int32(view.arms))
 
@@ -82,12 +94,14 @@ class OptMAI:
         return State(active, accepted, samples, state.round + 1)
 
     def _quartile_elimination(self, state: State, mean: Array) -> Array:
-        """S without a quarter of the smallest means (Algorithm 2); the quarter is rounded up."""
+        """S without the quarter that has the smallest means (Algorithm 2); a quarter is rounded up."""
         size = jnp.sum(state.active)
         return state.active & (ranks(state.active, mean) < size - _quarter(size))
 
     def _accept_reject(self, view: View, state: State, mean: Array) -> tuple[Array, Array]:
-        """S and T after a quarter of the largest gaps went (Algorithm 3); or all of S, in the stage of Remark 4.1."""
+        """S and T after the quarter with the largest gaps went (Algorithm 3), or all of S in the stage of Remark 4.1.
+
+        Ranks count from 0 here."""
         need = self._need(state)  # K'
         gap, rank = empirical_gaps(state.active, mean, need)
         goes = jnp.sum(state.active)
@@ -124,37 +138,39 @@ def _quarter(size: Array) -> Array:
     return (size + 3) // 4
 
 
+@checked
 def optmai(
-    arms: int, want: int, budget: int, *, beta: float | Decimal = 0.8, inflate: bool = True, reuse: bool = True,
-    shares: str = "carry", accept: str = "rank", last: str = "ar", reduce: bool = False, ties: str = "random",
+    arms: Arms, want: Want, budget: Budget, *, beta: Beta = 0.8, inflate: Flag = True, reuse: Flag = True,
+    shares: Shares = "carry", accept: Accept = "rank", last: Last = "ar", reduce: Reading = False,
+    ties: Ties = "random",
 ) -> OptMAI:  # fmt: skip
     """OptMAI for ``want`` of ``arms`` arms with at most ``budget`` pulls, as section 6 runs it.
 
     Args:
-        arms, want, budget: n, 1 to n, and at least 0.
-        beta: above 0.75 and below 1; a float is read as its shortest decimal.
-        inflate: allot with Q' in the place of Q (section 6). No more than ``budget`` is ever spent.
+        arms, want, budget: n; K, at most n; and Q.
+        beta: above 0.75 and below 1, or "printed" for 0.75 e^0.2; a float is read as its shortest decimal.
+        inflate: allot with Q' = Q / (1 - beta^(ln n / ln (4/3))) (section 6); no more than Q is ever spent.
         reuse: judge by all rewards of an arm (section 6), else by those of the round (Algorithms 2 and 3).
-        shares: how ``Q/|S|`` becomes whole, "carry", "floor" or "cumulative": see ``optmai_shares``.
-        accept: an arm that goes by its gap is accepted if its "rank" is at most K'; "kth": if its mean is at least the
-            K'-th largest; "printed": at least the next one (Algorithm 3, line 6), which takes any arm that ties there.
-            Ties in rank go to the lower arm.
-        last: "ar", or "uniform" for the simpler last stage of Remark 4.1: below 4K arms, all pulls left, shared
-            equally, and the K largest means.
-        reduce: where K >= n/2, find the n - K worst arms and choose the others (Theorem 4.5).
-        ties: which of equal gaps goes first, that of the "lowest" arm or of a "random" one: see ``tie_order``.
+        shares: what becomes of a round's remainder: carried into the next round, lost ("floor"), or an arm's shares
+            added up before they are rounded down ("cumulative").
+        accept: which of the arms that go are accepted, those whose "rank" is at most K', or with "kth" all whose mean
+            is at least the K'-th largest, or with "printed" at least the next one (Algorithm 3, line 6).
+        last: the last stage: accept-reject ("ar"), or "uniform" sampling (Remark 4.1): below 4K arms, all pulls left,
+            shared equally, and the K largest means.
+        reduce: where K >= n/2, look for the n - K worst arms and choose the others (Theorem 4.5).
+        ties: of equal gaps the "lowest" arm's goes first, or they go in a "random" order. Of equal means, the lower
+            arm's always counts as the larger.
 
     Raises:
-        BadInput: for a beta out of range.
+        BadInput: for an argument out of range.
 
     Example:
         >>> from jaxbandit import topk
         >>> int(topk.optmai(100, 10, 5_000).want)
         10
     """
-    exact = beta if isinstance(beta, Decimal) else Decimal(repr(float(beta)))
-    if not Decimal("0.75") < exact < 1:
-        raise BadInput("beta", beta, "a number above 0.75 and below 1")
+    fitting(arms, want)
+    exact = printed_beta() if beta is None else beta if isinstance(beta, Decimal) else Decimal(repr(beta))
     worst = reduce and 2 * want >= arms
     sought = arms - want if worst else want
     share = optmai_shares(arms, sought, budget, exact, inflate, shares, last)

@@ -18,7 +18,9 @@ from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
+from jaxbandit.parameters import checked
 from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, ranks, tie_order
+from jaxbandit.topk.given import Arms, Budget, Ties, Want, fitting
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -100,15 +102,22 @@ def phases(arms: int, budget: int) -> list[int]:
         ]
 
 
-def sar(arms: int, want: int, budget: int, *, ties: str = "random") -> Sar:
+@checked
+def sar(arms: Arms, want: Want, budget: Budget, *, ties: Ties = "random") -> Sar:
     """SAR for ``want`` of ``arms`` arms with at most ``budget`` pulls.
 
-    ``ties``: which of equal gaps goes first, that of the "lowest" arm or of a "random" one: see ``tie_order``.
+    Args:
+        arms, want, budget: n; K, at most n; and Q.
+        ties: of equal gaps the "lowest" arm's goes first, or they go in a "random" order.
+
+    Raises:
+        BadInput: for an argument out of range.
 
     Example:
         >>> from jaxbandit import topk
         >>> int(topk.sar(100, 10, 5_000).want)
         10
     """
+    fitting(arms, want)
     share = np.diff([0, *phases(arms, budget)]) if arms > 1 else [0]
     return Sar(jnp.int32(want), jnp.asarray(share, jnp.int32), ties)

@@ -14,7 +14,9 @@ from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
+from jaxbandit.parameters import checked
 from jaxbandit.topk.empirical import largest
+from jaxbandit.topk.given import Remainder, Want
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32, Num
@@ -78,12 +80,20 @@ class Uniform:
         return {"chosen": largest(view.mean(state.total, state.pulls), self.want), "arm_pulls": state.pulls}
 
 
-def uniform(want: int, spread: bool = False) -> Uniform:
-    """Uniform sampling for ``want`` arms; ``spread``: see ``Uniform``.
+@checked
+def uniform(want: Want, *, remainder: Remainder = "drop") -> Uniform:
+    """Uniform sampling for ``want`` arms.
+
+    Args:
+        want: K.
+        remainder: what becomes of Q mod n pulls: "drop", or "spread" over as many arms.
+
+    Raises:
+        BadInput: for an argument out of range.
 
     Example:
         >>> from jaxbandit import topk
         >>> int(topk.uniform(10).want)
         10
     """
-    return Uniform(jnp.int32(want), jnp.bool_(spread))
+    return Uniform(jnp.int32(want), jnp.bool_(remainder == "spread"))
