@@ -2,7 +2,7 @@
 
     python -m benchmarks.compile [--out FILE.json] [--quick] [--only optmai topk/sar ...] [--note TEXT]
 
-Each policy makes two runs on a small problem of its family, twice, in a fresh process without a compilation cache.
+Each policy makes 128 runs on a small problem of its family, twice, in a fresh process without a compilation cache.
 ``instructions`` counts those of XLA's optimized program. ``trace_s``, ``lower_s`` and ``compile_s`` are CPU-seconds of
 all threads, for the program of the chunk alone; ``first_s`` is all of the first call of ``simulate``, ``second_s`` the
 second call. Rules for arms are measured at several numbers of arms. It fails if a process does.
@@ -29,7 +29,8 @@ PROBLEMS: Mapping[str, tuple[str, dict[str, Any]]] = {
 SIZES: Mapping[str, tuple[int, ...]] = {"topk": (100, 10_000), "outliers": (20, 400)}
 POLICIES: Mapping[str, dict[str, Any]] = {"ee": {"t": 3, "q": 1.0}}
 """Parameters of policies, where the default is a search that takes time."""
-RUNS = 2
+RUNS = 128
+"""Enough lanes on each core for whole vectors: the program of a single lane is smaller, and nobody runs it."""
 
 COLUMNS = {
     "policy": ("policy", ""), "arms": ("n", ",d"), "instructions": ("instructions", ",d"), "trace_s": ("trace", ".1f"),

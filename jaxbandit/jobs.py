@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -195,13 +196,23 @@ def _width(lane: Lane, policy: Policy, mesh: Mesh) -> int:
     and memory for states several times over: a refill makes all of them anew.
     """
     device, execution = mesh.devices.flat[0], execution_of(policy)
-    each = max(bytes_of(lane), execution.step_bytes)
+    each = max(_tiled(lane) if device.platform == "tpu" else bytes_of(lane), execution.step_bytes)
     if device.platform == "cpu":
         room = _CACHE_BYTES * execution.in_cache if execution.in_cache else _STATE_BYTES
         return max(1, min(execution.most_lanes, room // each))
     kind = accelerator(device)
     busy = min(_MOST_LANES, max(_LEAST_LANES, kind.cores * _LANES_A_CORE))
     return 1 << (max(1, min(busy, kind.memory // _SHARE // each)).bit_length() - 1)
+
+
+def _tiled(lane: Lane) -> int:
+    """Bytes of a lane in a TPU's memory, where the last two axes of an array are whole tiles of 8 times 128 words."""
+
+    def padded(shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (*shape[:-2], -(-shape[-2] // 8) * 8, -(-shape[-1] // 128) * 128) if len(shape) > 1 else shape
+
+    leaves = jax.tree.leaves(lane)
+    return sum(math.prod(padded(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)
 
 
 def _even(most: int, jobs: int, room: int) -> int:

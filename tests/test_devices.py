@@ -142,6 +142,18 @@ def test_lanes_follow_from_the_device(device: Any, state: int, lanes: int) -> No
     assert _width(lane, policy, mesh) == lanes
 
 
+@pytest.mark.parametrize(
+    ("device", "shape", "lanes"),
+    [(V5E, (1024, 5), 4096), (V5E, (5 * 1024,), 1 << 16), (V5E, (9, 3), 1 << 16), (H100, (1024, 5), 1 << 18)],
+)
+def test_a_tpu_has_room_for_whole_tiles(device: Any, shape: tuple[int, ...], lanes: int) -> None:
+    """Of 8 times 128 words, in which the last two axes of an array lie."""
+    lane: Any = jax.ShapeDtypeStruct(shape, np.int32)
+    policy: Any = SimpleNamespace(execution=Execution())
+    mesh: Any = SimpleNamespace(devices=np.array([device], object))
+    assert _width(lane, policy, mesh) == lanes
+
+
 def test_results_of_two_platforms_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(families.FAMILIES, "toy", toy.FAMILY)
 

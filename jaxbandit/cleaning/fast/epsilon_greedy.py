@@ -61,8 +61,17 @@ def _at(x: Array, place: Array) -> Array:
 
 def _put(x: Array, value: Array, place: Array) -> Array:
     """``x`` with another value in a place that there is."""
-    start = (place, *[jnp.zeros_like(place)] * (x.ndim - 1))
-    return lax.dynamic_update_slice(x, value[None], start, allow_negative_indices=False)
+    return lax.dynamic_update_slice(x, value[None], (place,), allow_negative_indices=False)
+
+
+def _row(rows: Array, place: Array) -> Known:
+    """The record in a row that there is."""
+    return Known(*lax.dynamic_slice(rows, (4 * place,), (4,), allow_negative_indices=False))
+
+
+def _put_row(rows: Array, known: Array, place: Array) -> Array:
+    """``rows`` with another record in a row that there is."""
+    return lax.dynamic_update_slice(rows, known, (4 * place,), allow_negative_indices=False)
 
 
 _Way = tuple[Array, Array, Array, Array, Array, Array, Array]
@@ -129,7 +138,7 @@ class Ties(NamedTuple):
 
 
 class State(NamedTuple):
-    """``rows``: int32, (2 * memory + PADDING, 4), a ``Known`` each: from row 0 upward those of the part ``CERTAIN``,
+    """``rows``: int32, (4 (2 memory + PADDING),), a ``Known`` each: from row 0 upward those of the part ``CERTAIN``,
     from row memory - 1 downward those of ``ZERO``, from row memory upward those of ``BETWEEN``; ``best``, ``many``:
     see ``Ties``; ``sizes``: how many a part has; ``met``: how many were met. ``part`` and ``slot``: the place of the
     entity that is next, and ``at`` itself; ``last``: the last one of its part, which fills its place when it leaves.
@@ -166,7 +175,7 @@ class EpsilonGreedyByParts:
     def init(self, view: View) -> State:
         """Nothing met."""
         zero = jnp.int32(0)
-        rows = jnp.zeros((2 * self.memory + PADDING, 4), jnp.int32)
+        rows = jnp.zeros(4 * (2 * self.memory + PADDING), jnp.int32)
         tree = jnp.zeros(2 * self.memory, jnp.int32)
         nobody = Known(zero, zero, zero, zero)
         state = State(
@@ -202,8 +211,8 @@ class EpsilonGreedyByParts:
             entity = view.in_random_order(jnp.minimum(state.met, view.entities - 1))
             return Known(entity, jnp.int32(0), jnp.int32(0), view.false_values(entity))
 
-        at: Known = lax.cond(part == NOWHERE, fresh, lambda: Known(*_at(state.rows, row)))
-        return state._replace(part=part, slot=slot, at=at, last=Known(*_at(state.rows, last)))
+        at: Known = lax.cond(part == NOWHERE, fresh, lambda: _row(state.rows, row))
+        return state._replace(part=part, slot=slot, at=at, last=_row(state.rows, last))
 
     def ask(self, view: View, state: State) -> Tries:
         """One operation."""
@@ -223,8 +232,8 @@ class EpsilonGreedyByParts:
         size = jnp.where(part == ZERO, state.sizes[ZERO], size)
         hole = once(self._row(state.run, state.part, state.slot))
         place = once(self._row(state.run, jnp.where(stays, NOWHERE, part), size))
-        rows = _put(state.rows, jnp.where(state.part != NOWHERE, jnp.stack(kept), 0), hole)
-        rows = _put(rows, jnp.where(~stays & (part != NOWHERE), jnp.stack(after), 0), place)
+        rows = _put_row(state.rows, jnp.where(state.part != NOWHERE, jnp.stack(kept), 0), hole)
+        rows = _put_row(rows, jnp.where(~stays & (part != NOWHERE), jnp.stack(after), 0), place)
         leaves, enters = ((~stays & (x == BETWEEN)) for x in (state.part, part))
         sizes = tuple(
             old + (part == number).astype(jnp.int32) - (state.part == number).astype(jnp.int32)

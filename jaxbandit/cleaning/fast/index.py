@@ -42,8 +42,8 @@ class Walk(NamedTuple):
 
 
 class State(NamedTuple):
-    """``at``: the entity at hand, and ``slot`` its row. ``rows``: int32, (memory + PADDING, 5), a row for each entity
-    met: a ``Known``, and 1 + the row that is before it in its list, 0 for none; ``met``: how many they are. ``ends``:
+    """``at``: the entity at hand, and ``slot`` its row. ``rows``: int32, (5 (memory + PADDING),), five words for each
+    entity met: a ``Known``, and 1 + the row before it in its list, 0 for none; ``met``: how many they are. ``ends``:
     int32, (levels,), 1 + the row at the end of each level's list. ``run``: see ``Execution.in_turn``."""
 
     walk: Walk
@@ -73,7 +73,7 @@ class IndexByLists:
         """At the first entity with the most false values."""
         zero = jnp.int32(0)
         walk = Walk(zero, jnp.int32(self.allowed.shape[2]), zero)
-        rows = jnp.zeros((self.memory + PADDING, 5), jnp.int32)
+        rows = jnp.zeros(5 * (self.memory + PADDING), jnp.int32)
         ends = jnp.zeros(self.allowed.shape[0], jnp.int32)
         nobody = Known(zero, zero, zero, zero)
         state = State(walk, nobody, zero, rows, zero, ends, zero, Totals.zero())
@@ -128,7 +128,7 @@ class IndexByLists:
         stage = jnp.minimum(walk.stage, levels - 1)
         end = state.ends[stage]
         again, over = (end > 0) & (walk.stage < levels), walk.stage >= levels
-        row = lax.dynamic_index_in_dim(state.rows, base + jnp.maximum(end - 1, 0), keepdims=False)
+        row = lax.dynamic_slice(state.rows, (5 * (base + jnp.maximum(end - 1, 0)),), (5,))
         fresh = view.in_random_order(jnp.minimum(walk.place, view.entities - 1))
         zero = jnp.int32(0)
         unmet = Known(fresh, view.false_values(fresh), zero, zero)
@@ -171,7 +171,7 @@ class IndexByLists:
         base = state.run * (self.memory + PADDING)
         row = jnp.where(given_up, jnp.stack([*at, state.ends[later]]), 0)
         slot = jnp.where(given_up, state.slot, self.memory)
-        rows = lax.dynamic_update_slice(state.rows, row[None], (base + slot, jnp.int32(0)))
+        rows = lax.dynamic_update_slice(state.rows, row, (5 * (base + slot),))
         ends = jnp.where((level == later) & given_up, state.slot + 1, state.ends)
         told = state._replace(at=at, rows=rows, ends=ends, totals=state.totals.add(outcome, clean))
         return self._next(view, told, clean | given_up)

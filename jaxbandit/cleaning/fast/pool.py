@@ -50,12 +50,6 @@ def select(condition: Array, yes: Entry, no: Entry) -> Entry:
     return Entry(*(jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True)))
 
 
-def row_at(rows: Array, slot: Array) -> Entry:
-    """The entry in a slot of ``rows`` (int32, (capacity, 3)); any slot may be asked for, one in use gives an entry."""
-    row = rows[jnp.clip(slot, 0, rows.shape[0] - 1)]
-    return Entry(row[0], row[1], row[2])
-
-
 def flat_row_at(rows: Array, slot: Array, width: int) -> Array:
     """The row in a slot, int32 (``width``,); any slot may be asked for, one in use gives what was written there.
 
@@ -69,7 +63,11 @@ def flat_row_at(rows: Array, slot: Array, width: int) -> Array:
 
 def with_flat_row(rows: Array, slot: Array, row: Array) -> Array:
     """Such ``rows`` with another row in a slot; as they were where there is no such slot."""
+    return with_block(rows, slot * row.shape[0], row)
+
+
+def with_block(rows: Array, start: Array, block: Array) -> Array:
+    """Such ``rows`` with other words from ``start`` on; as they were where these do not fit."""
     window = lax.ScatterDimensionNumbers((0,), (), (0,))
-    start = (slot * row.shape[0])[None]
-    after: Array = lax.scatter(rows, start, row, window, mode=lax.GatherScatterMode.FILL_OR_DROP)
+    after: Array = lax.scatter(rows, start[None], block, window, mode=lax.GatherScatterMode.FILL_OR_DROP)
     return after

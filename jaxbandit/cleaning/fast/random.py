@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
-from jaxbandit.cleaning.fast.pool import Entry, row_at
+from jaxbandit.cleaning.fast.pool import Entry, flat_row_at, with_block, with_flat_row
 from jaxbandit.cleaning.fast.pulls import LONGEST_RUN, Stroll, Walk
 from jaxbandit.cleaning.pulls import Outcome, Totals
 from jaxbandit.cleaning.records import PICK
@@ -25,6 +26,10 @@ from jaxbandit.random.stream import words
 
 RUN = 4
 """What a word of the policy's stream is for: the length of a run."""
+
+# Of the words of ``LONGEST_RUN`` rows: constants, as it would take longer to compute them in each step.
+_ORDER = np.repeat(np.arange(LONGEST_RUN, dtype=np.int32), 3)
+_COLUMN = np.tile(np.arange(3, dtype=np.int32), LONGEST_RUN)
 
 
 def run_length(word: Array, unmet: Array, alive: Array, first: Array) -> Array:
@@ -40,17 +45,10 @@ def run_length(word: Array, unmet: Array, alive: Array, first: Array) -> Array:
     return length
 
 
-def _written(rows: Array, start: Array, some: Array) -> Array:
-    """``rows`` with ``some`` from row ``start`` on; as they were where these do not fit."""
-    whole = lax.ScatterDimensionNumbers((0, 1), (), (0,))
-    after: Array = lax.scatter(rows, start[None], some, whole, mode=lax.GatherScatterMode.FILL_OR_DROP)
-    return after
-
-
 class State(NamedTuple):
-    """``rows``: int32, shape (memory + LONGEST_RUN, 3), the entities met that have false values left: the place in the
-    random order, the operations and how many succeeded; ``size``: how many they are; ``met``: how many were met;
-    ``slot`` and ``at``: the one of them that is next; a slot of ``size``: an unmet entity is.
+    """``rows``: int32, shape (3 (memory + LONGEST_RUN),), the entities met that have false values left: the place in
+    the random order, the operations and how many succeeded (``flat_row_at``); ``size``: how many they are; ``met``: how
+    many were met; ``slot`` and ``at``: the one of them that is next; a slot of ``size``: an unmet entity is.
 
     It is drawn when the last outcome is told: all reads of the rows come after all writes, or XLA would copy them in
     each step.
@@ -78,7 +76,7 @@ class RandomInRuns:
     def init(self, view: View) -> State:
         """Nothing met."""
         zero = jnp.int32(0)
-        rows = jnp.zeros((self.memory + LONGEST_RUN, 3), jnp.int32)
+        rows = jnp.zeros(3 * (self.memory + LONGEST_RUN), jnp.int32)
         return State(rows, zero, zero, zero, Entry(zero, zero, zero), Totals.zero())
 
     def ask(self, view: View, state: State) -> Walk:
@@ -105,15 +103,14 @@ class RandomInRuns:
         again = jnp.where(moved, pull.cleans, 0)
         run = outcome.cleans - again
         after = jnp.stack(state.at.add(Outcome(again, outcome.gained & 1)))
-        last = jnp.stack(row_at(state.rows, state.size - 1))
-        slot = jnp.where(again > 0, state.slot, state.rows.shape[0])
-        rows = state.rows.at[slot].set(jnp.where(outcome.first_clean, last, after), mode="drop")
+        last = flat_row_at(state.rows, state.size - 1, 3)
+        nowhere = self.memory + LONGEST_RUN
+        slot = jnp.where(again > 0, state.slot, nowhere)
+        rows = with_flat_row(state.rows, slot, jnp.where(outcome.first_clean, last, after))
         size = state.size - outcome.first_clean.astype(jnp.int32)
-        order = jnp.arange(LONGEST_RUN, dtype=jnp.int32)[:, None]
-        column = jnp.arange(3, dtype=jnp.int32)[None, :]
-        gained = (outcome.gained >> (order + 1)) & 1
-        fresh = jnp.where(column == 0, state.met + order, jnp.where(column == 1, 1, gained))
-        rows = _written(rows, jnp.where(moved, size, rows.shape[0]), fresh)
+        gained = (outcome.gained >> (_ORDER + 1)) & 1
+        fresh = jnp.where(_COLUMN == 0, state.met + _ORDER, jnp.where(_COLUMN == 1, 1, gained))
+        rows = with_block(rows, 3 * jnp.where(moved, size, nowhere), fresh)
         size = size + run - outcome.last_clean.astype(jnp.int32)
         met = state.met + run
         finished = outcome.first_clean | outcome.last_clean
@@ -128,7 +125,7 @@ class RandomInRuns:
         alive = size + view.entities - met
         slot = below(view.choices, PICK, totals.spent, jnp.maximum(jnp.where(ended, size, alive), 1))
         slot = jnp.where(moved, jnp.minimum(slot, size), state.slot)
-        return State(rows, size, met, slot, row_at(rows, slot), totals)
+        return State(rows, size, met, slot, Entry(*flat_row_at(rows, slot, 3)), totals)
 
     def done(self, view: View, state: State) -> Array:
         """The budget is spent, or no false value is left."""
