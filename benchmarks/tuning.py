@@ -261,9 +261,7 @@ def main() -> None:
     options.add_argument(
         "--data", type=Path, metavar="FOLDER", help="with rte/workers.csv, flights/claims.csv and batting/career.csv"
     )
-    options.add_argument(
-        "--problems", nargs="+", metavar="NAME", help="of halving: these; others are kept"
-    )
+    options.add_argument("--problems", nargs="+", metavar="NAME", help="of halving: these; others are kept")
     given = options.parse_args()
     if given.problems and given.only != ["halving"]:
         options.error("--problems goes with --only halving")
