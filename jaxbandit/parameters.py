@@ -158,6 +158,10 @@ def checked(made_by: Made) -> Made:
                 bound.arguments[name] = key.parse(name, value.item() if isinstance(value, np.generic) else value)
         return made_by(*bound.args, **bound.kwargs)
 
+    # Whoever reads the signature sees plain types.
+    plain = typing.get_type_hints(made_by)
+    shown = [each.replace(annotation=plain.get(name, Any)) for name, each in signature.parameters.items()]
+    vars(call)["__signature__"] = signature.replace(parameters=shown, return_annotation=plain.get("return", Any))
     return typing.cast(Made, call)
 
 

@@ -1,5 +1,6 @@
 """Parameters are declared once: Python's functions refuse what a study file may not have, and both read one place."""
 
+import inspect
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -44,6 +45,12 @@ def test_what_is_declared() -> None:
     assert not word.matters({"fast": False})
     assert [each.name for each in parameters(rule, leave_out=("t", "fast"))] == ["word"]
     assert parameters(rule, t=4)[0].default == 4
+
+
+def test_a_signature_has_plain_types() -> None:
+    found = inspect.signature(topk.optmai).parameters
+    assert (found["arms"].annotation, found["inflate"].annotation, found["beta"].default) == (int, bool, 0.8)
+    assert inspect.signature(topk.optmai).return_annotation is topk.OptMAI
 
 
 def test_what_is_checked() -> None:
