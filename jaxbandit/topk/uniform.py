@@ -43,7 +43,8 @@ class Uniform:
         >>> from jaxbandit.arms.problem import View
         >>> from jaxbandit.arms.rewards import Scale
         >>> view = View(jnp.int32(10), arms=4, even=True, scale=Scale(whole=True), choices=random.stream(0, 0))
-        >>> [rule.ask(view, rule.init(view)).times.tolist() for rule in (topk.uniform(2), topk.uniform(2, remainder="spread"))]
+        >>> rules = topk.uniform(2), topk.uniform(2, remainder="spread")
+        >>> [rule.ask(view, rule.init(view)).times.tolist() for rule in rules]
         [[2, 2, 2, 2], [3, 3, 2, 2]]
     """
 
