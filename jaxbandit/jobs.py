@@ -88,9 +88,11 @@ class Jobs:
                     chunk = ahead.need(program, functools.partial(onward, 0))
                     part = self._run_on(chunk, size, self.first_run + start, some, onward)
                     break
-                except jax.errors.JaxRuntimeError as error:
-                    if chunk is None or _is_full(error):
+                except Exception as error:
+                    if _is_full(error):
                         lanes = _fewer(error, size.lanes)
+                    elif chunk is None:
+                        raise
                     else:  # it was loaded, and does not run
                         ahead.anew(program)
             parts.append(part)
@@ -175,13 +177,12 @@ class Jobs:
 
 
 def _is_full(error: Exception) -> bool:
-    return "RESOURCE_EXHAUSTED" in str(error)
+    """Whether it says that memory ran out."""
+    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
 
 def _fewer(error: Exception, lanes: int) -> int:
-    """Half of ``lanes``, where the error says that memory ran out."""
-    if not _is_full(error):
-        raise error
+    """Half of ``lanes``, as memory ran out."""
     if lanes == 1:
         allowed = "a device with memory for one run; a smaller problem needs less, and --platform cpu has the host's"
         raise BadInput("lanes", 1, allowed) from error

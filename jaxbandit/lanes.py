@@ -346,4 +346,8 @@ def compiled(cut: Cut, mesh: Mesh, stride: int) -> Any:
     mapped = jax.shard_map(
         local, mesh=mesh, in_specs=(split, split, *[whole] * 9), out_specs=(split, split), check_vma=False
     )
-    return jax.jit(mapped, donate_argnums=(0, 1), compiler_options=options_for(mesh.devices.flat[0].platform))
+    # Said of the results too, as XLA has arrays without entries come back otherwise, for which it would compile anew.
+    return jax.jit(
+        mapped, donate_argnums=(0, 1), out_shardings=NamedSharding(mesh, split),
+        compiler_options=options_for(mesh.devices.flat[0].platform),
+    )  # fmt: skip
