@@ -195,7 +195,9 @@ class _Chunk:
         return after
 
     def _in_turn(self, lanes: Lane) -> Lane:
-        going = lambda lane: ~self._finish(lane)[0] & (lane.job >= 0)  # noqa: E731
+        def going(lane: Lane) -> Array:
+            return ~self._finish(lane)[0] & (lane.job >= 0)
+
         return _in_turn(self._step, going, self._execution.scratch, lanes)
 
     def _is_endless(self, lanes: Lane) -> Array:

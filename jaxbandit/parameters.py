@@ -29,9 +29,8 @@ class Required:
     """
 
 
-@dataclass(frozen=True)
 class Key:
-    """What an argument takes, for its annotation: ``Annotated[int, Key(whole(1, 9))]``. See ``Parameter``.
+    """What an argument takes, for its annotation: ``Annotated[int, Key(whole(1, 9))]``; ``more``: see ``Parameter``.
 
     Example:
         >>> from typing import Annotated
@@ -47,13 +46,8 @@ class Key:
         [('t', 3, 'operations to explore with')]
     """
 
-    parse: Callable[[str, Any], Any]
-    swept: bool = True
-    label: str = ""
-    search: Domain | None = None
-    partner: str = ""
-    on_request: bool = False
-    when: Mapping[str, Domain] = field(default_factory=dict)
+    def __init__(self, parse: Callable[[str, Any], Any], **more: Any) -> None:
+        self.parse, self.more = parse, more
 
 
 @dataclass(frozen=True)
@@ -135,10 +129,8 @@ def parameters(
         if name in leave_out:
             continue
         default = defaults.get(name, signature.parameters[name].default)
-        found.append(Parameter(
-            name, key.parse, helps[name], Required if default is inspect.Parameter.empty else default, key.swept,
-            key.label, key.search, key.partner, key.on_request, key.when,
-        ))  # fmt: skip
+        default = Required if default is inspect.Parameter.empty else default
+        found.append(Parameter(name, key.parse, helps[name], default, **key.more))
     return tuple(found)
 
 
