@@ -197,6 +197,9 @@ class EpsilonGreedyByParts:
         ties = Ties(state.best, state.many, state.run)
         best = jnp.where(certain > 0, certain, jnp.where(between > 0, ties.highest(self.memory, between), alive))
         rank = scale(word, jnp.where(explore, alive, best))
+        # One number, so that the pair of words is drawn once.
+        both = once(rank << 1 | explore.astype(jnp.int32))
+        rank, explore = lax.shift_right_logical(both, 1), (both & 1) > 0
         search = ~explore & (certain == 0) & (between > 0)
         tied = ties.find(self.memory, between, rank, search)
         part = jnp.where(rank < certain, CERTAIN, jnp.where(rank < certain + between, BETWEEN, ZERO))
