@@ -119,7 +119,8 @@ def as_one_kernel(function: Callable[[], T]) -> T:
         found, mark = set_xla_metadata(called, inlineable="false", xla_cpu_small_call="true")
         # The backend fails on operands that nothing uses. The mark uses all, and XLA does not see that it is the same.
         # Large results are left as they are, if there is a small one: else they would be copied.
-        same, least = mark == _mark(operands), min(x.size for x in found)
+        same = once((mark == _mark(operands)).astype(jnp.int32)) > 0  # once: XLA would repeat it for each result
+        least = min(x.size for x in found)
         return [jnp.where(same, x, jnp.zeros_like(x)) if x.size <= max(least, 1 << 12) else x for x in found]
 
     found = lax.platform_dependent(*closed.consts, cpu=on_cpu, default=anywhere)
