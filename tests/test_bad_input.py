@@ -184,6 +184,8 @@ def replayed(path: str, more: str = "") -> str:
         (bernoulli('means = "gauss"'), 'problem.means = gauss: "uniform", { normal = '),
         (bernoulli('means = { table = { path = "arms.csv" } }', n=""),
          "problem.means.table.trials in line 3 = 4: at least the 5 successes"),
+        (bernoulli('means = { table = { path = "half.csv", arm = "who" } }', n=""),
+         "problem.means.table.arm = who: no such column; there are worker, successes, trials"),
         (bernoulli('means = { table = { path = "none.csv" } }', n=""),
          "problem.means.table.path = none.csv: a file that exists"),
         (replayed("arms.csv"), "problem.trials in line 3 = 4: at least the 5 successes"),

@@ -242,3 +242,18 @@ def test_no_module_hides_a_public_name() -> None:
     for name in jaxbandit.__all__:
         module = (folder / f"{name}.py").exists() or (folder / name).is_dir()
         assert module == isinstance(getattr(jaxbandit, name), ModuleType), name
+
+
+def test_a_table_says_that_runs_are_not_paired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In what ``run`` and ``show`` print, and in ``table``; where they are paired, nothing."""
+    lines = (
+        'runs = 4\npolicy = [{ kind = "random" }]\n[problem]\nkind = "cleaning/synthetic"\nbudget = 9\nentities = 50\n'
+    )
+    for number, more in enumerate(("", "paired = true\n", "paired = false\n")):
+        (tmp_path / "study.toml").write_text(lines + more)
+        folder, head = tmp_path / str(number), "4 runs, not paired; mean" if "false" in more else "4 runs; mean"
+        assert cli.main(["run", str(tmp_path / "study.toml"), "--out", str(folder)]) == 0
+        printed = capsys.readouterr().out
+        assert printed.startswith(head)
+        assert cli.main(["show", str(folder)]) == 0
+        assert capsys.readouterr().out == table(open_results(folder)) == table(folder) == printed

@@ -6,12 +6,14 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jaxbandit.study import plugins
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
+from jaxbandit.testing import conformance
 
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / "examples" / "own_policy.py"
@@ -65,6 +67,60 @@ def test_own_arms_does_what_its_page_shows(tmp_path: Path) -> None:
     assert len(rows) == 2
     for row in rows:
         assert " ".join([*row[:8], row[-1]]) in " ".join(page.split())  # without the share of exact runs
+
+
+OTHERS = ("own_outliers", "own_extraction")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_own_others_are_what_their_page_shows(name: str) -> None:
+    """The code, what it prints, and that the table is of the study file as it is."""
+    page = (ROOT / "docs" / "own-others.md").read_text()
+    file = ROOT / "examples" / f"{name}.py"
+    block = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "__main__" in block
+                 and block in file.read_text())  # fmt: skip
+    assert file.read_text().endswith(f"\n\n{block}")
+    assert f"```\n{program(file)}```" in page
+    assert f"jaxbandit run examples/{name}.toml --out out/{name.replace('_', '-')} --plugin examples/{name}.py" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+def test_own_others_beside_built_in_rules(name: str, tmp_path: Path) -> None:
+    """All figures of the tables, of built-in rules too."""
+    page = (ROOT / "docs" / "own-others.md").read_text()
+    file = ROOT / "examples" / f"{name}.py"
+    shown = program("-m", "jaxbandit", "run", file.with_suffix(".toml"), "--out", tmp_path / "out", "--plugin", file)
+    table = shown.partition("\n\n")[2].partition("\n\n")[0]
+    assert len(table.splitlines()) >= 10
+    assert f"```\n{table}\n```" in page
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_names")
+@pytest.mark.parametrize("name", OTHERS)
+def test_own_others_conform(name: str, tmp_path: Path) -> None:
+    plugins.load(str(ROOT / "examples" / f"{name}.py"))
+
+    def built(place: int, *given: dict[str, Any]) -> tuple[Any, list[Any]]:
+        """A problem, whose truth depends on ``place`` alone, and policies for it."""
+        problem: dict[str, Any] = {"kind": "outliers/bernoulli", "k": 1.5, "budget": 120}
+        problem["means"] = {"list": [0.2, 0.3, 0.25, 0.3, 0.2 + 0.1 * place, 0.9 - 0.5 * place]}
+        if name == "own_extraction":
+            path = tmp_path / f"cafes {place}.csv"
+            lines = [f"cafe {n},{'PS'[n % 2]}/{'abc'[n % 3]},{1 + n * (1 + place) % 7}" for n in range(30)]
+            path.write_text("\n".join(["name,place,known", *lines]) + "\n")
+            problem = {"kind": "extraction/table", "path": str(path), "attributes": "place", "entity": "name",
+                       "popularity": "known", "budget": 6}  # fmt: skip
+        found = Study.of({"runs": 1, "problem": problem, "policy": list(given)}).configurations()
+        return found[0].problem, [each.policy for each in found]
+
+    two = [{"kind": "in-doubt", "margin": 0.05}, {"kind": "in-doubt", "margin": 0.1}]
+    if name == "own_extraction":
+        two = [{"kind": "last-gain", "k": 10}, {"kind": "last-gain", "excluded": 5}]
+    problem, policies = built(0, *two)
+    other, _ = built(1, two[0])
+    assert conformance(problem, policies, other) == []
 
 
 def test_own_problem_is_what_its_page_shows_and_is_stored(tmp_path: Path) -> None:

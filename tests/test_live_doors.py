@@ -158,6 +158,61 @@ def test_the_page_of_a_session_of_arms(tmp_path: Path) -> None:
     assert "<td>4</td><td>3</td><td>1</td><td>1</td>" in shown
 
 
+def test_arms_with_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a column of the user's table: with each question, in the status, on the page, and in the table of arms."""
+    monkeypatch.chdir(tmp_path)
+
+    def live(*words: str) -> str:
+        assert program.run(["live", *words, "--journal", "journal"]) == 0
+        return capsys.readouterr().out
+
+    Path("workers.csv").write_text("worker,correct,answered\nAnn,14,20\nBen,9,10\n")
+    table = {"path": "workers.csv", "successes": "correct", "trials": "answered", "arm": "worker"}
+    problem = {"kind": "topk/bernoulli", "K": 1, "budget": 6, "means": {"table": table}}
+    session = Session.begin({"problem": problem, "policy": [{"kind": "uniform"}]}, "uniform", "journal")
+    names, given = ["Ann", "Ben"], {0: iter("100"), 1: iter("011")}
+    Path("workers.csv").unlink()  # the journal has it
+    while "id" in (asked := session.next("terminal")):
+        assert asked["name"] == names[asked["arm"]]
+        assert f"\narm {asked['arm']} ({asked['name']})\n" in live("next")
+        session.record(asked["id"], next(given[asked["arm"]]), "terminal")
+    status = live("status")
+    assert "chosen         [1 (Ben)]\narms           0 (Ann): 0.333 in 3, 1 (Ben): 0.667 in 3\n" in status
+    assert json.loads(live("status", "--json"))["names"] == {"0": "Ann", "1": "Ben"}
+    shown = show.page(session)
+    assert "chosen: 1 (Ben)" in shown
+    assert "<td>0 (Ann)</td><td>3</td>" in shown
+    exported = live("export")
+    assert f"```text\n{exported}```" in (Path(__file__).parents[1] / "docs" / "live.md").read_text()
+    assert live("export", "--out", "chosen.csv") == ""
+    assert Path("chosen.csv").read_text() == exported
+    first, second = map(json.loads, live("export", "--json").splitlines())
+    assert first == {"arm": 0, "name": "Ann", "asked": 3, "correct": 1, "mean": 1 / 3, "chosen": False}
+    assert second["chosen"]
+
+
+def test_arms_of_a_table_of_rewards_have_names(tmp_path: Path) -> None:
+    (tmp_path / "past.csv").write_text("who,gave\nb,0.5\na,0.25\nb,0.75\nc,1\n")
+    problem = {"kind": "outliers/replay", "path": str(tmp_path / "past.csv"), "arm": "who", "reward": "gave"}
+    given = {"problem": problem | {"budget": 9}, "policy": [{"kind": "rr"}]}
+    session = Session.begin(given, "rr", tmp_path / "journal")
+    asked = session.next("a")
+    assert asked["name"] == "bac"[asked["arm"]]
+    session.record(asked["id"], "0.5")
+    rows = agents.arms(session)
+    assert [row["name"] for row in rows] == ["b", "a", "c"]
+    assert list(rows[0]) == ["arm", "name", "asked", "total", "mean", "outlier"]
+    assert {row["asked"]: (row["total"], row["mean"]) for row in rows} == {0: (0, None), 1: (0.5, 0.5)}
+
+
+def test_arms_without_names_are_exported_by_number(tmp_path: Path) -> None:
+    given = {"problem": {"kind": "topk/bernoulli", "n": 3, "K": 1, "budget": 3}, "policy": [{"kind": "uniform"}]}
+    session = Session.begin(given, "uniform", tmp_path / "arms")
+    assert "names" not in session.status()
+    assert "name" not in session.next()
+    assert agents.as_csv(agents.arms(session)).splitlines()[1:] == ["0,0,0,,1", "1,0,0,,0", "2,0,0,,0"]
+
+
 def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first answers by a command, the rest on a sheet that went out and came back."""
     script = tmp_path / "agent.py"

@@ -56,7 +56,7 @@ class _Two:
 
 _FORMS = (
     f"{FORMS}, drawn afresh in each run; {{ two = [0.6, 0.5] }}, {{ list = [...] }}, "
-    'or { table = { path = "arms.csv", successes = ..., trials = ... } }'
+    'or { table = { path = "arms.csv", successes = ..., trials = ..., arm = the column of names, if any } }'
 )
 
 
@@ -77,9 +77,10 @@ def _means(name: str, value: Any) -> Any:
                 raise BadInput(f"{name}.list", found, f"1 to {MOST_ARMS} means")
             return np.array([_number(f"{name}.list[{place}]", each) for place, each in enumerate(found)])
         if form == "table":
-            keys = ("path", "successes", "trials")
+            keys = ("path", "successes", "trials", "arm")
             if not isinstance(found, Mapping) or "path" not in found or set(found) - set(keys):
-                raise BadInput(f"{name}.table", found, '{ path = "arms.csv", successes = ..., trials = ... }')
+                allowed = '{ path = "arms.csv", successes = ..., trials = ..., arm = ... }'
+                raise BadInput(f"{name}.table", found, allowed)
             with under(f"{name}.table"):
                 _, won, tried = read_counts(**{key: text(key, each) for key, each in found.items()})
             return won / tried
@@ -156,7 +157,10 @@ def _records(path: str, columns: tuple[tuple[str, str], ...], again: bool, _chan
 def _replay(
     count: int | None, path: str, arm: str | None, reward: str | None, successes: str, trials: str, replacement: bool
 ) -> Model:
-    columns = {"arm": arm or "arm", "reward": reward} if reward else {"successes": successes, "trials": trials}
+    if reward:
+        columns = {"arm": arm or "arm", "reward": reward}
+    else:
+        columns = {"successes": successes, "trials": trials} | ({"arm": arm} if arm else {})
     try:
         changed = Path(path).stat().st_mtime
     except OSError:
@@ -186,7 +190,8 @@ _MODELS = (
         "replay", "arms that pay what a table of past rewards has",
         (
             Parameter("path", text, "a CSV or SQLite file", swept=False),
-            Parameter("arm", text, "the column that names the arm, in a table of rewards (arm)", None, swept=False),
+            Parameter("arm", text, "the column that names the arm; in a table of rewards, arm where left out", None,
+                      swept=False),
             Parameter("reward", text, "the column of rewards, a row a pull; or else", None, swept=False),
             Parameter("successes", text, "the column of successes, a row an arm", "successes", swept=False),
             Parameter("trials", text, "the column of trials", "trials", swept=False),

@@ -41,6 +41,8 @@ def read_counts(
         if tried < won:
             raise BadInput(f"{trials} in line {line}", tried, f"at least the {won} successes")
         label = cells[2] if arm else str(len(rows))
+        if not label:
+            raise BadInput(f"{arm} in line {line}", "empty", "the name of an arm")
         if label in names:
             raise BadInput(f"{arm} in line {line}", label, f"each arm once; it is in line {names[label]} too")
         names[label] = line

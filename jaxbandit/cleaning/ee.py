@@ -8,18 +8,16 @@ operations succeeded, to the end. So a run is a walk along a random permutation,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxbandit.cleaning.pulls import Outcome, Pull, Totals
+from jaxbandit.cleaning.rules import needed
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
-from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
 from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import flag, real, whole
@@ -147,15 +145,3 @@ def ee(
         (3, 3)
     """
     return EE(jnp.int32(t), jnp.int32(needed(t, q)), jnp.bool_(early_stopping))
-
-
-def needed(t: int, q: float) -> int:
-    """ceil(t q), the successes that exploitation needs.
-
-    In exact arithmetic on q as it is written, with a guard for the last digit of a rounded quotient: 3 * 0.667 asks
-    for 3, and 3 * (2 / 3) for 2.
-    """
-    if not isinstance(q, int | float | np.floating) or not 0 <= q <= 1:
-        raise BadInput("q", q, "a number from 0 to 1")
-    product = int(t) * Fraction(repr(float(q))) - Fraction(1, 10**9)
-    return max(0, -(-product.numerator // product.denominator))

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jaxbandit.cleaning import gamma
-from jaxbandit.cleaning.gamma import Floats, Tuned
+from jaxbandit.cleaning.cells import Floats
+from jaxbandit.cleaning.gamma import Tuned
 from jaxbandit.cleaning.renewal import expected_removed, expected_removed_of_table
+from jaxbandit.cleaning.rules import rules
 
 MOST_EXPECTED, MOST_LISTED = 1 << 20, 1000
 """The largest budget, and the most entities of a table one by one, for which expectations are computed exactly."""
@@ -79,7 +81,7 @@ def best_within(
     gain, cost = (entities * x for x in gamma.visits(top, cells, false_values, early_stopping=early_stopping))
     if cost[best.t - 1, best.need] >= _AMPLE * budget:
         return best
-    t, need, q = gamma.rules(Fraction(delta).limit_denominator(1_000_000), top)
+    t, need, q = rules(Fraction(delta).limit_denominator(1_000_000), top)
     # Without a need, t is of no consequence.
     different = (need > 0) | (t == 1)
     t, need, q = t[different], need[different], q[different]

@@ -1,9 +1,9 @@
 """Gamma = E[gamma] / E[chi] of Explore-Exploit for every rule (t, need) at once, and the rule that maximises it.
 
-Cheng et al. 2010, sections 5.3 to 5.5 and appendix C.3. The threshold q acts through need = ceil(t q) alone, so a rule
-is a pair (t, need) with 0 <= need <= t. All that Gamma asks of the sc-pdf are the expected binomial probabilities
-``A[n, m] = E[C(n, m) p^m (1-p)^(n-m)]``. One matrix product gives them for the largest n, and each smaller n follows
-from the next by dropping one clean at random. No step subtracts, so a result is good to a few rounding errors.
+Cheng et al. 2010, sections 5.3 to 5.5 and appendix C.3. A rule is a pair (t, need) with 0 <= need <= t (``rules.py``).
+All that Gamma asks of the sc-pdf are the expected binomial probabilities ``A[n, m] = E[C(n, m) p^m (1-p)^(n-m)]``. One
+matrix product gives them for the largest n, and each smaller n follows from the next by dropping one clean at random.
+No step subtracts, so a result is good to a few rounding errors.
 
 Given p, a visit removes p times as many values as it makes cleans, on average (Wald's identity: a clean is decided on
 before its outcome is known). So E[chi] is E[gamma] with the weights f(p) / p in place of f(p).
@@ -12,8 +12,8 @@ before its outcome is known). So E[chi] is E[gamma] with the weights f(p) / p in
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cache, partial
-from math import ceil, floor
+from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax
@@ -21,15 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
-from numpy.typing import NDArray
 
+from jaxbandit.cleaning.cells import Floats, Ints, common_shape, midpoints, problem
+from jaxbandit.cleaning.rules import rules
 from jaxbandit.errors import BadInput
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int32
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
 Objective = Literal["lemma3", "exact"]
 
 _SLACK = 1e-9  # relative: E[r] and E[p] are rounded sums, and 18.999999999999996 is 19
@@ -58,39 +57,6 @@ class Tuned(NamedTuple):
     need: Int32[Ints, "*problems"]
     q: Float64[Floats, "*problems"]
     gamma: Float64[Floats, "*problems"]
-
-
-def distribution(field: str, values: ArrayLike) -> Floats:
-    """``values`` as float64, each row summing to 1; BadInput unless they are probabilities that do so to 1e-4."""
-    rows = np.asarray(values, np.float64)
-    if rows.ndim == 0 or rows.shape[-1] == 0:
-        raise BadInput(field, rows.shape, "at least one dimension is needed, the last one not empty")
-    total = rows.sum(-1, keepdims=True)
-    if not ((rows >= 0).all() and (abs(total - 1) < 1e-4).all()):
-        raise BadInput(field, rows, "probabilities that sum to 1 along the last dimension")
-    normal: Floats = rows / total
-    return normal
-
-
-def problem(cells: ArrayLike, false_values: ArrayLike) -> tuple[Floats, Floats]:
-    """The two distributions of a problem, checked; some entity must have a false value."""
-    pdf, counts = distribution("cells", cells), distribution("false_values", false_values)
-    if not (counts[..., 1:].sum(-1) > 0).all():
-        raise BadInput("false_values", counts, "some entity must have a false value")
-    return pdf, counts
-
-
-def common_shape(**shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """What the named leading dimensions broadcast to; BadInput if they do not."""
-    try:
-        return np.broadcast_shapes(*shapes.values())
-    except ValueError:
-        raise BadInput(", ".join(shapes), tuple(shapes.values()), "leading dimensions must broadcast") from None
-
-
-def midpoints(count: int) -> Array:
-    """The midpoints of ``count`` equal cells of [0, 1]; none is 0 or 1, so 1/p and log(1-p) stay finite."""
-    return (jnp.arange(count) + 0.5) / count
 
 
 def _reverse_cumsum(x: Array) -> Array:
@@ -222,25 +188,6 @@ def _chunk(t_max: int) -> int:
 def power_of_two(n: int) -> int:
     """The smallest power of two that is at least ``n``."""
     return 1 << (n - 1).bit_length()
-
-
-@cache
-def rules(delta: Fraction, t_max: int) -> tuple[Ints, Ints, Floats]:
-    """The rules (t, need, q) that the grid {0, delta, 2 delta, ..., 1} can name, by increasing q, then t.
-
-    Exact: 3 * 0.667 is just above 2 and needs three successes.
-    """
-    last = ceil(1 / delta)
-    rules = []
-    for t in range(1, t_max + 1):
-        for need in range(t + 1):
-            k = 0 if need == 0 else min(floor((need - 1) / (t * delta)) + 1, last)
-            q = min(k * delta, Fraction(1))
-            if ceil(t * q) == need:
-                rules.append((q, t, need))
-    rules.sort()
-    t_and_need = np.array([rule[1:] for rule in rules], np.int32)
-    return t_and_need[:, 0], t_and_need[:, 1], np.array([float(rule[0]) for rule in rules])
 
 
 def _flat(cells: ArrayLike, false_values: ArrayLike) -> tuple[tuple[int, ...], Floats, Floats]:

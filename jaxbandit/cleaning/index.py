@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from jaxbandit.cleaning.pulls import Outcome, Pull, Totals
+from jaxbandit.cleaning.search import Known, Search, searched
 from jaxbandit.cleaning.stopping import allowed_at_levels
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
@@ -27,24 +28,6 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
 
 _TOP = np.int32(0)
-
-
-class Known(NamedTuple):
-    """Entities: their numbers, false values at the beginning, operations and how many succeeded."""
-
-    entity: Int32[Array, " ..."]
-    began: Int32[Array, " ..."]
-    tried: Int32[Array, " ..."]
-    gained: Int32[Array, " ..."]
-
-
-class Search(NamedTuple):
-    """Where the search for the next entity stands: ``stage``, the number of the level; ``r`` and ``place``, the false
-    values, descending, and the place in the random order, of the unmet entity that is looked at next."""
-
-    stage: Int32[Array, ""]
-    r: Int32[Array, ""]
-    place: Int32[Array, ""]
 
 
 class State(NamedTuple):
@@ -102,36 +85,11 @@ class Index:
         """The next entity that is worth its price: at the first level, from the present one on, that has any, the last
         one given up, or else an unmet one."""
         levels = self.allowed.shape[0]
-
-        def waiting(search: Search) -> Array:
-            return jnp.any(state.level == search.stage)
-
-        def unmet(search: Search) -> Known:
-            entity = view.in_random_order(jnp.minimum(search.place, view.entities - 1))
-            return Known(entity, view.false_values(entity), jnp.int32(0), jnp.int32(0))
-
-        def worth(search: Search) -> Array:
-            fresh = unmet(search)._replace(began=search.r)
-            return (search.r > 0) & (self._limit(search.stage, fresh) > 0)
-
-        def found(search: Search) -> Array:
-            there = (unmet(search).began == search.r) & (search.place < view.entities)
-            return waiting(search) | (worth(search) & there)
-
-        def onward(search: Search) -> Search:
-            # A number not worth a try ends the level: those below it are worth less.
-            tried, end = worth(search), search.place + 1 >= view.entities
-            return Search(
-                stage=search.stage + (~tried).astype(jnp.int32),
-                r=search.r - (tried & end).astype(jnp.int32),
-                place=jnp.where(tried, jnp.where(end, 0, search.place + 1), search.place),
-            )
-
-        search = lax.while_loop(lambda search: (search.stage < levels) & ~found(search), onward, state.search)
-        again, over = waiting(search), search.stage >= levels
+        search, fresh, again = searched(view, state.search, self._limit, state.level, levels)
+        over = search.stage >= levels
         last = jnp.argmax(jnp.where(state.level == search.stage, state.since, -1))
         number = jnp.where(again, last.astype(jnp.int32), state.met)
-        at = Known(*(jnp.where(again, column[last], x) for column, x in zip(state.known, unmet(search), strict=True)))
+        at = Known(*(jnp.where(again, column[last], x) for column, x in zip(state.known, fresh, strict=True)))
         taken = (~again & ~over).astype(jnp.int32)
         return state._replace(
             search=search._replace(place=search.place + taken), at=at, number=number, met=state.met + taken,

@@ -28,7 +28,8 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from jaxbandit.cleaning.gamma import Floats, common_shape, midpoints, power_of_two, problem
+from jaxbandit.cleaning.cells import Floats, common_shape, midpoints, problem
+from jaxbandit.cleaning.gamma import power_of_two
 from jaxbandit.errors import BadInput
 
 if TYPE_CHECKING:

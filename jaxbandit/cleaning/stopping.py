@@ -26,7 +26,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from jaxbandit.cleaning.gamma import Floats, Ints, common_shape, distribution, midpoints, problem
+from jaxbandit.cleaning.cells import Floats, Ints, common_shape, distribution, midpoints, problem
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from jaxbandit.cli.arguments import Plugins, StudyFile
-from jaxbandit.cli.console import say
+from jaxbandit.cli.console import printable, say
 from jaxbandit.cli.live_agents import Answer, Serve, Sheet
 from jaxbandit.cli.live_common import (
     AGENT,
@@ -169,14 +169,15 @@ class Change:
 
 @dataclass(frozen=True)
 class Export:
-    """What the answers decide: the cells of a cleaned table, or a copy of the CSV file with them."""
+    """What the answers decide: the cells of a cleaned table, or a copy of the CSV file with them; of arms, a table of
+    what each gave and which are chosen."""
 
     journal: JournalPlace
     """Of the session."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE.csv", help_behavior_hint="(default: none)")] = None
-    """Where the cleaned copy goes; without it the changes are shown and nothing is written."""
+    """Where the cleaned copy, or the table of arms, goes; without it they are shown and nothing is written."""
     json: Json = False
-    """The changes as JSON, one object a line."""
+    """The changes, or the arms, as JSON, one object a line."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
@@ -184,6 +185,9 @@ class Export:
         from jaxbandit.live import agents
 
         session = opened(self.journal)
+        if session.asks.family in ("topk", "outliers"):
+            self._arms(session)
+            return
         found = agents.changes(session)
         if self.out is None:
             for each in found:
@@ -194,6 +198,22 @@ class Export:
         text, cells = agents.cleaned(session)
         written("--out", self.out, text)
         say(f"{cells} cells of {len(found)} values that are decided are changed in {self.out}")
+
+    def _arms(self, session: Any) -> None:
+        from jaxbandit.live import agents
+
+        rows = agents.arms(session)
+        verdict = list(rows[0])[-1]
+        word = "chosen" if verdict == "chosen" else "outliers"
+        count = f"{sum(row[verdict] for row in rows)} of {len(rows)} arms are {word}{'' if session.over else ' so far'}"
+        text = agents.as_csv(rows)
+        if self.out is not None:
+            written("--out", self.out, text)
+            say(f"{count}; the table is in {self.out}")
+            return
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        sys.stdout.write(lines if self.json else printable(text))
+        say(f"{count}; --out FILE.csv writes the table")
 
 
 @dataclass(frozen=True)
@@ -215,14 +235,22 @@ class Show:
 
 
 def _status(found: dict[str, Any]) -> list[str]:
-    lines = []
+    lines, names = [], found.get("names", {})
+
+    def arm(row: Any) -> str:
+        return f"{row} ({names[str(row)]})" if str(row) in names else str(row)
+
     for name, value in found.items():
+        if name == "names":
+            continue
         if name == "forecast":
             text = _expected(value)
         elif name == "advice":
             text = _advised(value)
         elif name == "arms":
-            text = ", ".join(f"{arm}: {own['mean']:.3g} in {own['pulls']}" for arm, own in value.items())
+            text = ", ".join(f"{arm(row)}: {own['mean']:.3g} in {own['pulls']}" for row, own in value.items())
+        elif name in ("chosen", "outliers"):
+            text = f"[{', '.join(map(arm, value))}]"
         else:
             text = f"{value:.6g}" if isinstance(value, float) else str(value)
         lines.append(f"{name:14} {text}")

@@ -63,7 +63,8 @@ def question(found: dict[str, Any]) -> list[str]:
         lines.append(f"entity {found['entity']}")
         lines += [f"  #{number}  {' '.join(value.split())}" for number, value in enumerate(found["values"], 1)]
     elif "arm" in found:
-        lines.append(f"arm {found['arm']}")
+        name = f" ({found['name']})" if "name" in found else ""
+        lines.append(f"arm {found['arm']}{name}")
     else:
         query = found["query"]
         but = f", none of {'; '.join(query['exclude'])}" if query["exclude"] else ""

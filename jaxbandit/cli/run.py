@@ -61,7 +61,7 @@ class Run:
         with workers(self.scheduler) as (executor, in_flight), progress_shown(self.out) as progress:
             rows = run(study, self.out, progress, executor=executor, in_flight=in_flight, lanes=self.lanes)
         picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, study.labels_of_axes))
-        sys.stdout.write(render(rows))
+        sys.stdout.write(render(rows, paired=study.problem.get("paired", True) is not False))
         sys.stdout.flush()
         for line in conclusions(study, rows, self.target, open_results(self.out)):
             say(line)

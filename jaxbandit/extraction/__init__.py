@@ -8,6 +8,7 @@ from jaxbandit.extraction.poset import Domain, Poset, Tree, domain
 from jaxbandit.extraction.problem import Extraction, InformedView, Outcome, Pull, View, extraction
 from jaxbandit.extraction.rand import Rand, rand
 from jaxbandit.extraction.readings import Readings
+from jaxbandit.extraction.retrieved import Retrieved
 
 __all__ = [
     "Bfs",
@@ -21,6 +22,7 @@ __all__ = [
     "Pull",
     "Rand",
     "Readings",
+    "Retrieved",
     "Tree",
     "View",
     "bfs",

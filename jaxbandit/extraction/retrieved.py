@@ -57,7 +57,23 @@ class Retrieved(NamedTuple):
     """``entity``, ``leaf``, ``times``, of each entity in the order of retrieval: its number, where it sits (-1 in free
     rows), how often it came; ``position``: the leaf's places in the trees (see ``Tree.spans``; -1 in free rows);
     ``size``: how many they are; ``spent``: in units of the budget; ``queries``: asked; ``used``: how often each was
-    asked; ``code``: see ``OVERFLOW``."""
+    asked; ``code``: see ``OVERFLOW``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> from jaxbandit import extraction, random
+        >>> tree = extraction.Tree(parent=np.array([0, 0, 0]), names=("", "art", "sport"))
+        >>> people = extraction.domain((tree,), np.array([[1], [1], [2]]), popularity=1.0)
+        >>> problem, key = extraction.extraction(people, 10, configurations=[(5, 0), (10, 2)]), random.stream(0, 0)
+        >>> instance = problem.draw(key)
+        >>> view = problem.view(key, instance)
+        >>> got = extraction.Retrieved.nothing(view)
+        >>> query = got.query(view, node=jnp.int32(1), configuration=jnp.int32(0))  # five entities of art: it has two
+        >>> got = got.after(view, query, problem.pull(key, instance, query))
+        >>> int(got.size), int(got.spent) / view.units, got.under(view, jnp.int32(2)).any().item()
+        (2, 1.25, False)
+    """
 
     entity: Int32[Array, " capacity"]
     leaf: Int32[Array, " capacity"]
@@ -88,6 +104,17 @@ class Retrieved(NamedTuple):
     def under(self, view: View, node: Int32[Array, ""]) -> Bool[Array, " capacity"]:
         """Which of them the node holds."""
         return contains(jnp.asarray(view.poset.spans)[node][:, :, None], self.position)
+
+    def after(self, view: View, pull: Pull, outcome: Outcome) -> Retrieved:
+        """After an answer, which costs what its configuration does; as it was where nothing was asked."""
+        return add(view, self, pull, outcome)[0]
+
+    def query(self, view: View, node: Int32[Array, ""], configuration: Int32[Array, ""]) -> Pull:
+        """The next query, if the budget allows it. Its exclude list is drawn from the entities that the node holds."""
+        cost = view.cost[configuration, jnp.asarray(view.poset.specificity)[node]]
+        asked = cost <= view.budget - self.spent
+        exclude = exclude_list(view, self, node, jnp.where(asked, view.lengths[configuration], 0))
+        return Pull(node, configuration, exclude, self.queries, asked)
 
     def answer(self) -> dict[str, Array]:
         """int32: distinct ``entities``, ``spent`` in units, ``queries``, ``configurations`` (how often each was asked),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jaxbandit.errors import BadInput
+from jaxbandit.live.arms import ArmQuestions
 from jaxbandit.live.session import LEASE, Session
 from jaxbandit.tables import columns
 
@@ -133,6 +134,7 @@ def sheet(session: Session, count: int, agent: str, lease: float = LEASE) -> str
             break
         what = asked.get("entity", asked.get("arm", asked.get("query")))
         what = what if isinstance(what, str) else json.dumps(what, ensure_ascii=False)
+        what += f" ({asked['name']})" if "name" in asked else ""
         table.writerow([asked["id"], *map(harmless, (what, " | ".join(asked["allowed"]), asked["how"])), ""])
     return text.getvalue()
 
@@ -172,12 +174,37 @@ def changes(session: Session) -> list[Mapping[str, str]]:
     confirmed = getattr(session.asks, "confirmed", None)
     table = getattr(session.case.chosen.setting, "table", None)
     if confirmed is None or table is None:
-        raise BadInput("export", session.asks.family, "a session that cleans a table")
+        raise BadInput("export", session.asks.family, "a session that cleans a table, or one of arms")
     rows = session.asks.rows  # type: ignore[attr-defined]
     return [
         {"entity": table.names[rows[entity]], "column": table.columns[rows[entity]], "value": value}
         for entity, value in confirmed(session.answers).items()
     ]
+
+
+def arms(session: Session) -> list[dict[str, Any]]:
+    """A row for each arm, see ``ArmQuestions.table``, with its ``name`` where the user's table has names.
+
+    Raises:
+        BadInput: for another session than one of arms.
+    """
+    asks, names = session.asks, session.case.names
+    if not isinstance(asks, ArmQuestions):
+        raise BadInput("export", asks.family, "a session of arms")
+    status = session.status()
+    found = asks.table(session.answers, status.get("chosen", status.get("outliers", ())))
+    return [{"arm": row["arm"], "name": names[row["arm"]], **row} for row in found] if names else found
+
+
+def as_csv(rows: list[dict[str, Any]]) -> str:
+    """Rows of ``arms`` as a CSV file, whether an arm is chosen as 1 or 0."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(rows[0])
+    for row in rows:
+        shown = (f"{each:.6g}" if isinstance(each, float) else each for each in row.values())
+        table.writerow(int(each) if isinstance(each, bool) else each for each in shown)
+    return text.getvalue()
 
 
 def cleaned(session: Session) -> tuple[str, int]:

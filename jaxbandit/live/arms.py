@@ -1,7 +1,7 @@
 """Pulls of arms as questions: what did this arm give? For top-K and for outlier arms."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import jax
@@ -20,7 +20,9 @@ from jaxbandit.topk.family import Setting as TopSetting
 
 class ArmQuestions:
     """The address is (arm, its pulls before), arms in the numbers of the run; agents see the user's, from 0. The answer
-    is the reward."""
+    is the reward. ``verdict``: what the policy says of some arms."""
+
+    verdict: str
 
     def __init__(self, rewards: Rewards, rows: np.ndarray) -> None:
         self._rewards, self.rows = rewards, rows
@@ -85,6 +87,18 @@ class ArmQuestions:
             rows.setdefault(int(self.rows[arm]), []).append(value)
         return dict(sorted(rows.items()))
 
+    def table(self, answers: Answers, special: Container[int]) -> list[dict[str, Any]]:
+        """Of each arm, by the user's row: ``arm``; ``asked``, how many rewards it gave; their sum, ``correct`` where
+        they are 0 or 1 and else ``total``; their ``mean``, None where there are none; and, by the name of ``verdict``,
+        whether it is one of ``special``."""
+        rewards, total = self.rewards_by_row(answers), "correct" if self._rewards.whole else "total"
+        found = []
+        for row in range(len(self.rows)):
+            own = rewards.get(row, [])
+            mean = sum(own) / len(own) if own else None
+            found.append({"arm": row, "asked": len(own), total: sum(own), "mean": mean, self.verdict: row in special})
+        return found
+
     def _by_row(self, answers: Answers) -> dict[str, Any]:
         rows = self.rewards_by_row(answers)
         return {str(row): {"pulls": len(own), "mean": sum(own) / len(own)} for row, own in rows.items()}
@@ -93,7 +107,7 @@ class ArmQuestions:
 class TopQuestions(ArmQuestions):
     """Of top-K: a pull may be of many arms many times, all of which can be asked at once."""
 
-    family = "topk"
+    family, verdict = "topk", "chosen"
 
     def due(self, pull: Pull, answers: Answers) -> list[Address]:
         """All pulls of all arms, in rounds."""
@@ -127,7 +141,7 @@ class TopQuestions(ArmQuestions):
 class OutlierQuestions(ArmQuestions):
     """Of outlier arms: one pull at a time. Rewards other than 0 and 1 are counted in units, see ``OutlierArms``."""
 
-    family = "outliers"
+    family, verdict = "outliers", "outlier"
 
     def __init__(self, problem: OutlierArms, rows: np.ndarray, key: Stream) -> None:
         super().__init__(problem.rewards, rows)

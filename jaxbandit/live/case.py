@@ -129,6 +129,18 @@ class Case:
                         rows.append(", ".join(filter(None, rest)))
         return found
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of arms that are read from a table with a column ``arm``, their names, by row. Empty for other problems."""
+        problem = self.table["problem"]
+        means = problem.get("means")
+        table = means.get("table", {}) if isinstance(means, Mapping) else problem
+        column = table.get("arm", "arm" if "reward" in table else None)
+        if column is None or "path" not in table:
+            return ()
+        with _laid_out(self.files) as folder:
+            return tuple(dict.fromkeys(name for _, (name,) in columns(folder / table["path"], {"arm": (column,)})))
+
     @classmethod
     def back(cls, head: Mapping[str, str], own: str = "") -> "Case":
         """The case that ``head`` gave. ``own``: a file that may change, as the session writes into it.

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -156,28 +157,83 @@ class _Rates:
         return self._seen[address] <= self._most
 
 
-def app(
-    session: Session, token: str = "", lease: float = LEASE, ahead: int = 0, offers: Beside | None = None,
-    rate: int = MOST_RATE,
-) -> Starlette:  # fmt: skip
-    """The application: POST /next, /answers, /undo and /candidates, GET /status and the page at /.
+@dataclass(frozen=True, eq=False)
+class _Doors:
+    """What each request is answered with: see ``app``."""
 
-    Args:
-        session: whose questions.
-        token: what requests have to bring, as ``Authorization: Bearer TOKEN``; "" for none.
-        lease: seconds for which a question is an agent's.
-        ahead: see ``Session.next``.
-        offers: what a reconciliation service offers beside a question, see ``Offers``.
-        rate: requests a second that are taken from one address.
-    """
-    desk, rates = _Desk(session), _Rates(rate)
-    line = _Line(desk)
+    session: Session
+    token: str
+    lease: float
+    ahead: int
+    offers: Beside | None
+    rate: int
+    desk: _Desk
+    line: _Line
+    rates: _Rates
 
-    async def guarded(request: Request, handle: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]) -> Response:
-        if not rates.allows(request.client.host if request.client else ""):
-            return _refused(429, f"more than {rate} requests a second")
+    async def page(self, request: Request) -> Response:
+        """GET /."""
+        return HTMLResponse(resources.files(__package__).joinpath("page.html").read_text("utf-8"), headers=_HEADERS)
+
+    async def status(self, request: Request) -> Response:
+        """GET /status."""
+        return await self._guarded(request, lambda given: self.desk.call(self.session.status))
+
+    async def next(self, request: Request) -> Response:
+        """POST /next."""
+
+        def ask(given: dict[str, Any]) -> Awaitable[dict[str, Any]]:
+            agent, wait = _text(given, "agent", ""), _number(given, "wait", 0)
+            if not 0 <= wait <= MOST_WAIT:
+                raise BadInput("wait", wait, f"seconds from 0 to {MOST_WAIT:g}")
+            more = {} if self.offers is None else {"offers": True}
+            return self.line.next(
+                lambda: self.session.next(agent, lease=self.lease, ahead=self.ahead) | more,
+                wait, request.is_disconnected,
+            )  # fmt: skip
+
+        return await self._guarded(request, ask)
+
+    async def answers(self, request: Request) -> Response:
+        """POST /answers."""
+
+        async def record(given: dict[str, Any]) -> dict[str, Any]:
+            answer = given.get("answer")
+            text = json.dumps(answer) if isinstance(answer, list | int | float) else _text(given, "answer")
+            number, agent, cost = given.get("id", "missing"), _text(given, "agent", ""), _number(given, "cost", None)
+            found = await self.desk.call(lambda: self.session.record(number, text, agent, cost))
+            self.line.wake()
+            return found
+
+        return await self._guarded(request, record)
+
+    async def undo(self, request: Request) -> Response:
+        """POST /undo."""
+
+        async def take_back(given: dict[str, Any]) -> dict[str, Any]:
+            found = await self.desk.call(self.session.undo)
+            self.line.wake()
+            return found
+
+        return await self._guarded(request, take_back)
+
+    async def candidates(self, request: Request) -> Response:
+        """POST /candidates."""
+
+        async def found(given: dict[str, Any]) -> dict[str, Any]:
+            asked = await self.desk.call(lambda: self.session.asked(given.get("id", "missing")))
+            return {"candidates": []} if self.offers is None else await asyncio.to_thread(self.offers, asked)
+
+        return await self._guarded(request, found)
+
+    async def _guarded(
+        self, request: Request, handle: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+    ) -> Response:
+        """What ``handle`` makes of a request's content, where the request is one that may be made."""
+        if not self.rates.allows(request.client.host if request.client else ""):
+            return _refused(429, f"more than {self.rate} requests a second")
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if token and not hmac.compare_digest(given.encode(), token.encode()):
+        if self.token and not hmac.compare_digest(given.encode(), self.token.encode()):
             return _refused(401, "Authorization = missing or wrong: the token that the server was started with")
         body = b""
         async for part in request.stream():
@@ -198,49 +254,23 @@ def app(
             unknown = error.field == "ID" and "of this session" in error.allowed
             return _refused(404 if unknown else 409 if error.field == "ID" else 400, str(error))
 
-    async def next_(request: Request) -> Response:
-        def ask(given: dict[str, Any]) -> Awaitable[dict[str, Any]]:
-            agent, wait = _text(given, "agent", ""), _number(given, "wait", 0)
-            if not 0 <= wait <= MOST_WAIT:
-                raise BadInput("wait", wait, f"seconds from 0 to {MOST_WAIT:g}")
-            more = {} if offers is None else {"offers": True}
-            return line.next(
-                lambda: session.next(agent, lease=lease, ahead=ahead) | more, wait, request.is_disconnected
-            )
 
-        return await guarded(request, ask)
+def app(
+    session: Session, token: str = "", lease: float = LEASE, ahead: int = 0, offers: Beside | None = None,
+    rate: int = MOST_RATE,
+) -> Starlette:  # fmt: skip
+    """The application: POST /next, /answers, /undo and /candidates, GET /status and the page at /.
 
-    async def answers(request: Request) -> Response:
-        async def record(given: dict[str, Any]) -> dict[str, Any]:
-            answer = given.get("answer")
-            text = json.dumps(answer) if isinstance(answer, list | int | float) else _text(given, "answer")
-            number, agent, cost = given.get("id", "missing"), _text(given, "agent", ""), _number(given, "cost", None)
-            found = await desk.call(lambda: session.record(number, text, agent, cost))
-            line.wake()
-            return found
-
-        return await guarded(request, record)
-
-    async def undo(request: Request) -> Response:
-        async def take_back(given: dict[str, Any]) -> dict[str, Any]:
-            found = await desk.call(session.undo)
-            line.wake()
-            return found
-
-        return await guarded(request, take_back)
-
-    async def candidates(request: Request) -> Response:
-        async def found(given: dict[str, Any]) -> dict[str, Any]:
-            asked = await desk.call(lambda: session.asked(given.get("id", "missing")))
-            return {"candidates": []} if offers is None else await asyncio.to_thread(offers, asked)
-
-        return await guarded(request, found)
-
-    async def status(request: Request) -> Response:
-        return await guarded(request, lambda given: desk.call(session.status))
-
-    async def page(request: Request) -> Response:
-        return HTMLResponse(resources.files(__package__).joinpath("page.html").read_text("utf-8"), headers=_HEADERS)
+    Args:
+        session: whose questions.
+        token: what requests have to bring, as ``Authorization: Bearer TOKEN``; "" for none.
+        lease: seconds for which a question is an agent's.
+        ahead: see ``Session.next``.
+        offers: what a reconciliation service offers beside a question, see ``Offers``.
+        rate: requests a second that are taken from one address.
+    """
+    desk = _Desk(session)
+    doors = _Doors(session, token, lease, ahead, offers, rate, desk, _Line(desk), _Rates(rate))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -252,9 +282,9 @@ def app(
 
     return Starlette(
         routes=[
-            route("/", page, "GET"), route("/status", status, "GET"), route("/next", next_, "POST"),
-            route("/answers", answers, "POST"), route("/undo", undo, "POST"),
-            route("/candidates", candidates, "POST"),
+            route("/", doors.page, "GET"), route("/status", doors.status, "GET"), route("/next", doors.next, "POST"),
+            route("/answers", doors.answers, "POST"), route("/undo", doors.undo, "POST"),
+            route("/candidates", doors.candidates, "POST"),
         ], lifespan=lifespan,
     )  # fmt: skip
 

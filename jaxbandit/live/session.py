@@ -119,7 +119,7 @@ class Session(Standing):
 
         Returns:
             JSON-ready: ``id``, ``family``, what is asked of (``entity`` and ``values``, with the ``sources`` of
-            each in a table, ``arm`` or ``query``),
+            each in a table, ``arm`` with its ``name`` if the table has one, or ``query``),
             ``allowed`` answers, ``how``, ``why``, ``cost``, ``spent`` and ``left``, and ``until`` when it is the
             agent's (seconds of the Unix epoch). Without an ``id`` where there is none: ``over`` is then whether the
             session is.
@@ -265,11 +265,15 @@ class Session(Standing):
         Returns:
             JSON-ready: ``policy``, ``spent``, ``left``, ``answers`` (how many), of which the policy has not asked for
             ``unused`` yet (see ``ahead``), ``open`` questions, ``late`` answers, ``over``, and the family's metrics so
-            far; where an answer came late and was another one, ``contradicted``: how often by each agent.
+            far; of arms that it mentions, ``names`` by row, where the table has some; where an answer came late and was
+            another one, ``contradicted``: how often by each agent.
         """
         with self._writing():
             pass  # what others wrote
         found = self.asks.found(self.answers, self.play.answer())
+        if self.case.names and "arms" in found:
+            rows = sorted({*map(int, found["arms"]), *found.get("chosen", ()), *found.get("outliers", ())})
+            found["names"] = {str(row): self.case.names[row] for row in rows}
         late = Counter(
             event.content["agent"] or "nobody in particular" for event in self._ledger.events if event.kind == "late"
         )
@@ -327,6 +331,8 @@ class Session(Standing):
             asked = self.questions[number]
             shown = self.asks.shown(asked.address, self.answers)
             about = {"id": number, **about, **shown, "cost": self.asks.cost(asked.address)}
+            if (names := self.case.names) and "arm" in shown:
+                about["name"] = names[shown["arm"]]
             if (sources := self.case.sources) and "entity" in shown:
                 about["sources"] = {
                     value: found for value in shown["values"] if (found := sources.get((shown["entity"], value)))

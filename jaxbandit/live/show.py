@@ -39,10 +39,13 @@ def page(session: Session) -> str:
     if rows:
         drawn, caption = picture(session)
         parts.append(f"<figure>{drawn}<figcaption>{html.escape(caption)}</figcaption></figure>")
-    text = session.asks.text
+    text, names = session.asks.text, status.get("names", {})
     about, last = Counter(map(_what, rows)), {_what(row): text(row["answer"]) for row in rows}
     if "arms" in status:
-        arms = [[arm, str(own["pulls"]), _short(own["mean"]), last[arm]] for arm, own in status["arms"].items()]
+        arms = [
+            [_named(arm, names), str(own["pulls"]), _short(own["mean"]), last[arm]]
+            for arm, own in status["arms"].items()
+        ]
         parts.append("<h2>Arms</h2>" + _table(["arm", "answers", "mean", "last answer"], arms))
     else:
         parts.append("<h2>Answers by what was asked</h2>" + _table(
@@ -51,7 +54,10 @@ def page(session: Session) -> str:
         ))  # fmt: skip
     parts.append("<h2>All answers</h2>" + _table(
         ["id", "asked", "answer", "agent", "at (UTC)"],
-        [[str(row["id"]), _what(row), text(row["answer"]), row["agent"], _moment(row["at"])] for row in rows[-2000:]],
+        [
+            [str(row["id"]), _named(_what(row), names), text(row["answer"]), row["agent"], _moment(row["at"])]
+            for row in rows[-2000:]
+        ],
     ))  # fmt: skip
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -63,12 +69,17 @@ def page(session: Session) -> str:
 
 def _facts(status: dict[str, Any]) -> str:
     """What ``status`` says, but for what the page shows elsewhere, and counts of nothing."""
-    elsewhere = ("family", "policy", "spent", "left", "arms", "over")
+    elsewhere, names = ("family", "policy", "spent", "left", "arms", "names", "over"), status.get("names", {})
     facts = [
-        f"{name}: {_short(value)}" for name, value in status.items()
+        f"{name}: {_short([_named(str(each), names) for each in value] if isinstance(value, list) else value)}"
+        for name, value in status.items()
         if name not in elsewhere and not (name in ("unused", "open", "late") and not value)
     ]  # fmt: skip
     return " · ".join([*facts, "nothing is asked any more" if status["over"] else "it goes on"])
+
+
+def _named(arm: str, names: dict[str, str]) -> str:
+    return f"{arm} ({names[arm]})" if arm in names else arm
 
 
 def _what(row: dict[str, Any]) -> str:

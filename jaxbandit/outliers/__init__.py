@@ -7,7 +7,7 @@ from jaxbandit.outliers.ib import IB
 from jaxbandit.outliers.intervals import Interval, interval
 from jaxbandit.outliers.nrr import NRR
 from jaxbandit.outliers.problem import OutlierArms, Pull, View
-from jaxbandit.outliers.record import CAPPED, DECIDED, FLAT
+from jaxbandit.outliers.record import CAPPED, DECIDED, FLAT, Seen
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.rules import gold, ib, nrr, rr, wrr
 from jaxbandit.outliers.wrr import WRR, rho_star
@@ -24,6 +24,7 @@ __all__ = [
     "Interval",
     "OutlierArms",
     "Pull",
+    "Seen",
     "View",
     "fast",
     "gold",

@@ -1,30 +1,29 @@
 """The family of outlier arms as study files and the command line see it: problems, policies and metrics, by name."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil, exp
 from typing import Any, cast
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.arms.models import BUDGET, Model, problems
 from jaxbandit.arms.problem import Drawn
 from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Replay, Rewards
-from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput, under
 from jaxbandit.outliers.gold import GOLD
 from jaxbandit.outliers.ib import IB
 from jaxbandit.outliers.intervals import NAMES, Interval, interval
 from jaxbandit.outliers.nrr import NRR
 from jaxbandit.outliers.planning import table
-from jaxbandit.outliers.problem import MOST_PARTED, ZERO_ONE, OutlierArms
+from jaxbandit.outliers.problem import MOST_PARTED, ZERO_ONE
 from jaxbandit.outliers.record import DECIDED
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.rules import gold, ib, nrr, wrr
-from jaxbandit.outliers.truth import Definition, Labelled, Mixture, Source, injected, source
+from jaxbandit.outliers.setting import Setting
+from jaxbandit.outliers.truth import Definition, Labelled, Mixture, injected, source
 from jaxbandit.outliers.wrr import WRR, rho_star
 from jaxbandit.parameters import parameters
 from jaxbandit.random.trials import UNITS
@@ -46,31 +45,6 @@ from jaxbandit.space import Range
 Answers = Mapping[str, np.ndarray]
 
 LEAST_ARMS, MOST_ARMS = 3, 4096
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Outlier arms as their user describes them. ``budget``: the cap, after which a rule says what it has."""
-
-    budget: int
-    source: Source
-    definition: Definition
-    rewards: Rewards = ZERO_ONE
-
-    __repr__ = brief
-
-    def __post_init__(self) -> None:
-        if self.budget < self.arms:
-            raise BadInput("problem.budget", self.budget, f"at least {self.arms}, a pull of each arm")
-
-    @property
-    def arms(self) -> int:
-        """How many arms there are."""
-        return self.source.arms
-
-    def problem(self, on_tape: bool = False) -> OutlierArms:
-        """What lanes are run against."""
-        return OutlierArms(jnp.int32(self.budget), self.source, self.rewards, on_tape)
 
 
 _K = between(0, 1000)

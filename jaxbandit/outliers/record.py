@@ -20,7 +20,18 @@ being equal."""
 
 class Seen(NamedTuple):
     """The record of a run. ``pulls``, ``ones``: pulls of each arm and the sum of its rewards in units; ``total``: all
-    pulls."""
+    pulls.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxbandit import outliers
+        >>> seen = outliers.Seen.nothing(3)
+        >>> for arm, reward in ((0, 1), (1, 0), (2, 0), (0, 1)):
+        ...     seen = seen.after(seen.next_of(jnp.int32(arm)), jnp.int32(reward))
+        ...
+        >>> seen.pulls.tolist(), seen.ones.tolist(), int(seen.total)
+        ([2, 1, 1], [2, 0, 0], 4)
+    """
 
     pulls: Int32[Array, " arms"]
     ones: Int32[Array, " arms"]

@@ -7,20 +7,20 @@ those leads imply if Random's effectiveness is E[p] = 0.5, as it is while few en
 """
 
 import math
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
 from jaxbandit.cleaning import gamma
-from jaxbandit.cleaning.ee import needed
-from jaxbandit.cleaning.family import Setting
+from jaxbandit.cleaning.rules import needed
+from jaxbandit.cleaning.setting import Setting
 from jaxbandit.cleaning.stopping import level_for_budget
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
-from jaxbandit.papers.rows import half
+from jaxbandit.papers.rows import by_policy, lead, row_of, where
+from jaxbandit.papers.times import seconds_of
 from jaxbandit.study.figure import Axes, Figure, Plan, Request
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Row, identity
@@ -62,38 +62,6 @@ TUNED, SEARCH_SECONDS, MOST_MILLISECONDS = (3, 0.667), 5.99, 10.0
 """(t_max, q_max); the mean time of finding them; the time below which every algorithm stays (figures 4(i) and 4(l))."""
 
 
-def _row(policy: str, params: Params, metric: str, mean: float | None, runs: int = 0, half: Any = None) -> Row:
-    """A row; ``half``: (low, high), the value itself where None."""
-    low, high = (mean, mean) if half is None else half
-    return Row(
-        policy=policy, params=dict(params), metric=metric, mean=mean, ci_low=low, ci_high=high, runs=runs
-    )  # fmt: skip
-
-
-def lead(one: Row, other: Row) -> tuple[float | None, tuple[float | None, float | None]]:
-    """By how many percent the mean of ``one`` is above that of ``other``, with its 95 % interval.
-
-    By the delta method on the logarithm of the ratio, the two taken as independent: what their runs have in common only
-    makes it too wide.
-    """
-    if not one["mean"] or not other["mean"]:
-        return None, (None, None)
-    ratio = one["mean"] / other["mean"]
-    sides = half(one), half(other)
-    if sides[0] is None or sides[1] is None:
-        return 100 * (ratio - 1), (None, None)
-    width = math.hypot(sides[0] / one["mean"], sides[1] / other["mean"])
-    return 100 * (ratio - 1), (100 * (ratio * math.exp(-width) - 1), 100 * (ratio * math.exp(width) - 1))
-
-
-def _of(rows: Iterable[Row], policy: str, metric: str = "effectiveness", **params: Any) -> list[Row]:
-    return [
-        row for row in rows
-        if row["policy"] == policy and row["metric"] == metric
-        and all(identity(row["params"].get(name)) == identity(value) for name, value in params.items())
-    ]  # fmt: skip
-
-
 def _at(row: Row) -> dict[str, Any]:
     """The params of a row that describe its problem."""
     return {k: v for k, v in row["params"].items() if k in ("budget", "entities", "false_values", "sc_pdf", "data")}
@@ -105,15 +73,15 @@ def _leads(figure: str) -> Callable[[list[Row]], list[Row]]:
     def rows(found: list[Row]) -> list[Row]:
         more = []
         place, published = LEADS.get(figure, ({}, {}))
-        for ee in _of(found, "ee"):
+        for ee in where(found, "effectiveness", "ee"):
             here = _at(ee)
             for heuristic in ("epsilon-greedy", "greedy", "random"):
                 params = {**here, "over": heuristic}
-                for other in _of(found, heuristic, **here):
+                for other in where(found, "effectiveness", heuristic, **here):
                     mean, interval = lead(ee, other)
-                    more.append(_row("ee", params, "lead_percent", mean, min(ee["runs"], other["runs"]), interval))
+                    more.append(row_of("ee", params, "lead_percent", mean, min(ee["runs"], other["runs"]), interval))
                 if heuristic in published and all(identity(here.get(k)) == identity(v) for k, v in place.items()):
-                    more.append(_row("ee", params, "published_lead_percent", published[heuristic]))
+                    more.append(row_of("ee", params, "published_lead_percent", published[heuristic]))
         return more
 
     return rows
@@ -125,10 +93,6 @@ def _implied(figure: str, x: Any) -> dict[str, list[tuple[Any, float]]]:
     ee = 0.5 * (1 + percent["random"] / 100)
     points = {"ee": ee} | {name: ee / (1 + value / 100) for name, value in percent.items()}
     return {name: [(x, value)] for name, value in points.items()}
-
-
-def _by_policy(row: Row) -> str:
-    return row["policy"]
 
 
 def _data(row: Row) -> str:
@@ -146,14 +110,14 @@ def _fig4a(request: Request) -> Plan:
     study = request.study(
         {"problem": SYNTHETIC, "policy": [KNOWN, EE, *HEURISTICS], "sweep": {"budget": _BUDGETS}}
     )  # fmt: skip
-    axes = Axes("budget", "effectiveness", _BUDGET + _NOTE, _EFFECTIVENESS, _by_policy, xlog=True,
+    axes = Axes("budget", "effectiveness", _BUDGET + _NOTE, _EFFECTIVENESS, by_policy, xlog=True,
                 published=_implied(name, BUDGET))  # fmt: skip
     return Plan([study], _leads(name), axes=axes)
 
 
 def _fig4b(request: Request) -> Plan:
     plan = _fig4a(request)
-    return Plan(plan.studies, axes=Axes("budget", "removed", _BUDGET, "false values removed", _by_policy))
+    return Plan(plan.studies, axes=Axes("budget", "removed", _BUDGET, "false values removed", by_policy))
 
 
 def _fig4c(request: Request) -> Plan:
@@ -174,7 +138,7 @@ def _fig4d(request: Request) -> Plan:
     problem = {k: v for k, v in SYNTHETIC.items() if k != "entities"} | {"budget": BUDGET}
     sizes = [10_000, 20_000, 50_000, 100_000]
     study = request.study({"problem": problem, "policy": [EE, *HEURISTICS], "sweep": {"entities": sizes}})
-    axes = Axes("entities", "effectiveness", "entities" + _NOTE, _EFFECTIVENESS, _by_policy, xlog=True,
+    axes = Axes("entities", "effectiveness", "entities" + _NOTE, _EFFECTIVENESS, by_policy, xlog=True,
                 published=_implied(name, 100_000))  # fmt: skip
     return Plan([study], _leads(name), axes=axes)
 
@@ -194,7 +158,7 @@ _MEAN = "false values of an entity, mean (uniform on 0 to twice the mean)"
 
 
 def _fig4e(request: Request) -> Plan:
-    axes = Axes(_mean_false_values, "effectiveness", _MEAN, _EFFECTIVENESS, _by_policy)
+    axes = Axes(_mean_false_values, "effectiveness", _MEAN, _EFFECTIVENESS, by_policy)
     return Plan([_by_false_values(request)], _leads("cheng2010/fig4e"), axes=axes)
 
 
@@ -210,7 +174,7 @@ def _fig4f(request: Request) -> Plan:
         return found if isinstance(found, str) else f"normal({found['normal']['variance']})"
 
     xlabel = "sc-pdf (normal: mean 0.5, variance in brackets, cut to [0, 1])" + _NOTE
-    axes = Axes(law, "effectiveness", xlabel, _EFFECTIVENESS, _by_policy, published=_implied(name, "normal(0.3)"))
+    axes = Axes(law, "effectiveness", xlabel, _EFFECTIVENESS, by_policy, published=_implied(name, "normal(0.3)"))
     return Plan([study], _leads(name), axes=axes)
 
 
@@ -243,17 +207,17 @@ def _fig4h(request: Request) -> Plan:
     def rows(found: list[Row]) -> list[Row]:
         """The gain at each budget, and the mean over them."""
         more, ratios, squares = [], [], []
-        for row in _of(found, "ee", early_stopping=True):
-            (other,) = _of(found, "ee", **{**row["params"], "early_stopping": False})
+        for row in where(found, "effectiveness", "ee", early_stopping=True):
+            (other,) = where(found, "effectiveness", "ee", **{**row["params"], "early_stopping": False})
             mean, (low, high) = lead(row, other)
-            more.append(_row("ee", _at(row), "gain_percent", mean, row["runs"], (low, high)))
+            more.append(row_of("ee", _at(row), "gain_percent", mean, row["runs"], (low, high)))
             if mean is not None and high is not None:
                 ratios.append(mean)
                 squares.append((high - mean) ** 2)
         if ratios:
             # Runs of the same number share their randomness across budgets, so no gain from averaging is claimed.
             mean, half = sum(ratios) / len(ratios), math.sqrt(sum(squares) / len(squares))
-            more.append(_row("ee", {}, "mean_gain_percent", mean, request.runs, (mean - half, mean + half)))
+            more.append(row_of("ee", {}, "mean_gain_percent", mean, request.runs, (mean - half, mean + half)))
         # What the gain would be by other rules, without sampling and for large budgets.
         setting, most = _setting(request, BUDGET), 6
         with_, without = (
@@ -262,8 +226,8 @@ def _fig4h(request: Request) -> Plan:
         )
         for t in range(2, most + 1):
             ratio = float(with_[t - 1, t] / without[t - 1, t])
-            more.append(_row("ee", {"t": t, "q": 1.0}, "exact_gain_percent", 100 * (ratio - 1)))
-        return [*more, _row("ee", {}, "published_mean_gain_percent", EARLY_STOPPING)]
+            more.append(row_of("ee", {"t": t, "q": 1.0}, "exact_gain_percent", 100 * (ratio - 1)))
+        return [*more, row_of("ee", {}, "published_mean_gain_percent", EARLY_STOPPING)]
 
     def curve(row: Row) -> str:
         return "with early stopping" if row["params"]["early_stopping"] else "without"
@@ -271,34 +235,27 @@ def _fig4h(request: Request) -> Plan:
     return Plan([study], rows, axes=Axes("budget", "effectiveness", _BUDGET, _EFFECTIVENESS, curve, xlog=True))
 
 
-_REPEATS = 6  # so that the least and the greatest hold the median between them with 97 %
-
-
 def _times(study: Study) -> list[Row]:
     """Wall time a run, all of a study's runs advancing together on all devices: the median of warm repeats, and the
     least and the greatest as its interval. Then each policy's time over EE's."""
     configurations = study.configurations()
-    seconds: list[list[float]] = [[] for _ in configurations]
-    for repeat in range(_REPEATS + 1):
-        # In turns, so that what else the machine does meets all policies alike.
-        for taken, each in zip(seconds, configurations, strict=True):
-            start = time.perf_counter()
-            simulate(each.problem, each.policy, runs=study.runs, seed=study.seed, progress=False)
-            if repeat:  # the first one compiles
-                taken.append(time.perf_counter() - start)
+    seconds = seconds_of([
+        partial(simulate, each.problem, each.policy, runs=study.runs, seed=study.seed, progress=False)
+        for each in configurations
+    ])  # fmt: skip
     rows, ratios = [], []
     for taken, each in zip(seconds, configurations, strict=True):
         milliseconds = [1000 * one / study.runs for one in taken]
-        rows.append(_row(each.name, each.params, "ms_per_run", median(milliseconds), study.runs,
-                         (min(milliseconds), max(milliseconds))))  # fmt: skip
+        interval = min(milliseconds), max(milliseconds)
+        rows.append(row_of(each.name, each.params, "ms_per_run", median(milliseconds), study.runs, interval))
     for row in rows:
         here = _at(row)
-        (ee,) = _of(rows, "ee", "ms_per_run", **here)
+        (ee,) = where(rows, "ms_per_run", "ee", **here)
         if row is not ee:
             ratio = cast(float, row["mean"]) / cast(float, ee["mean"])
-            ratios.append(_row(row["policy"], {**here, "over": "ee"}, "time_ratio", ratio, study.runs, (None, None)))
+            ratios.append(row_of(row["policy"], {**here, "over": "ee"}, "time_ratio", ratio, study.runs, (None, None)))
     # Of every policy: the paper's slowest is epsilon-Greedy.
-    bound = _row("epsilon-greedy", {"published": "all below"}, "ms_per_run", MOST_MILLISECONDS, 0, (None, None))
+    bound = row_of("epsilon-greedy", {"published": "all below"}, "ms_per_run", MOST_MILLISECONDS, 0, (None, None))
     return [*rows, *ratios, bound]
 
 
@@ -364,23 +321,19 @@ def _parameters(request: Request) -> Plan:
             # All q up to need / t ask for the same number of successes.
             found = {"t": t, "q": q, "last_q": need / t, "t_hat": t_hat, "gamma": value,
                      "effectiveness": setting.expected(t, need) / setting.budget}  # fmt: skip
-            more += [_row("ee", params, metric, number) for metric, number in found.items()]
+            more += [row_of("ee", params, metric, number) for metric, number in found.items()]
         published = {"tuning": "published", "delta": _DELTA, "t": TUNED[0], "q": TUNED[1]}
-        return [*more, _row("ee", published, "t", TUNED[0]), _row("ee", published, "q", TUNED[1])]
+        return [*more, row_of("ee", published, "t", TUNED[0]), row_of("ee", published, "q", TUNED[1])]
 
     def timings() -> list[Row]:
         setting = _setting(request, BUDGET)
         more = []
         for objective in _OBJECTIVES:
-            seconds = []
-            for _ in range(_REPEATS + 1):
-                start = time.perf_counter()
-                search(setting, objective)
-                seconds.append(time.perf_counter() - start)
-            warm, params = median(seconds[1:]), {"tuning": objective, "delta": _DELTA}
-            more.append(_row("ee", params, "search_s", warm, 0, (min(seconds[1:]), max(seconds[1:]))))
-            more.append(_row("ee", params, "published_over_search", SEARCH_SECONDS / warm, 0, (None, None)))
-        return [*more, _row("ee", {"tuning": "published"}, "search_s", SEARCH_SECONDS, 0, (None, None))]
+            (seconds,) = seconds_of([partial(search, setting, objective)])
+            warm, params = median(seconds), {"tuning": objective, "delta": _DELTA}
+            more.append(row_of("ee", params, "search_s", warm, 0, (min(seconds), max(seconds))))
+            more.append(row_of("ee", params, "published_over_search", SEARCH_SECONDS / warm, 0, (None, None)))
+        return [*more, row_of("ee", {"tuning": "published"}, "search_s", SEARCH_SECONDS, 0, (None, None))]
 
     return Plan(rows=rows, timings=timings)
 
@@ -390,21 +343,21 @@ def _beyond(request: Request) -> Plan:
     study = request.study({"problem": {**SYNTHETIC, "budget": BUDGET}, "policy": policies})
 
     def rows(found: list[Row]) -> list[Row]:
-        """Beside what was sampled, what is known without sampling; and the leads over EE as the paper tunes it."""
+        """Beside what was row_of, what is known without sampling; and the leads over EE as the paper tunes it."""
         setting = _setting(request, BUDGET)
         more = []
-        for row in _of(found, "ee"):
+        for row in where(found, "effectiveness", "ee"):
             t, q = row["params"]["t"], row["params"]["q"]
             value = setting.expected(t, needed(t, q)) / setting.budget
-            more.append(_row("ee", row["params"], "expected_effectiveness", value))
+            more.append(row_of("ee", row["params"], "expected_effectiveness", value))
         cells, law = setting.sc_pdf.cells(_DELTA), setting.distribution
         bound = float(level_for_budget(cells, law, setting.entities, setting.budget).effectiveness)
-        more.append(_row("index", {"budget": BUDGET}, "effectiveness_bound", bound))
+        more.append(row_of("index", {"budget": BUDGET}, "effectiveness_bound", bound))
         first, *others = (row for row in found if row["metric"] == "effectiveness")
         for row in others:
             mean, interval = lead(row, first)
             params = {**row["params"], "over": "ee, lemma3"}
-            more.append(_row(row["policy"], params, "lead_percent", mean, row["runs"], interval))
+            more.append(row_of(row["policy"], params, "lead_percent", mean, row["runs"], interval))
         return more
 
     def curve(row: Row) -> str:

@@ -8,13 +8,21 @@ from jaxbandit.study.summary import Row, identity
 from jaxbandit.wilson import share_interval
 
 
+def row_of(
+    policy: str, params: Mapping[str, Any], metric: str, mean: float | None, runs: int = 0,
+    interval: tuple[float | None, float | None] | None = None,
+) -> Row:  # fmt: skip
+    """A row; ``interval``: its ends, the value itself where None."""
+    low, high = (mean, mean) if interval is None else interval
+    return Row(policy=policy, params=dict(params), metric=metric, mean=mean, ci_low=low, ci_high=high, runs=runs)
+
+
 def computed(
     policy: str, params: Mapping[str, Any], metric: str, mean: float, runs: int = 0, half: float | None = None
 ) -> Row:
     """A row; ``half``: of its interval, the value itself where nothing was sampled."""
     half = 0.0 if half is None and not runs else half
-    low, high = (None, None) if half is None else (mean - half, mean + half)
-    return Row(policy=policy, params=dict(params), metric=metric, mean=mean, ci_low=low, ci_high=high, runs=runs)
+    return row_of(policy, params, metric, mean, runs, (None, None) if half is None else (mean - half, mean + half))
 
 
 def where(rows: Iterable[Row], metric: str, policy: str | None = None, **params: Any) -> list[Row]:
@@ -58,6 +66,22 @@ def ratio(one: Row, other: Row) -> tuple[float, float | None]:
     if sides[0] is None or sides[1] is None:
         return a / b, None
     return a / b, a / b * math.hypot(sides[0] / a, sides[1] / b)
+
+
+def lead(one: Row, other: Row) -> tuple[float | None, tuple[float | None, float | None]]:
+    """By how many percent the mean of ``one`` is above that of ``other``, with its 95 % interval.
+
+    By the delta method on the logarithm of the ratio, the two taken as independent: what their runs have in common only
+    makes it too wide.
+    """
+    if not one["mean"] or not other["mean"]:
+        return None, (None, None)
+    ratio = one["mean"] / other["mean"]
+    sides = half(one), half(other)
+    if sides[0] is None or sides[1] is None:
+        return 100 * (ratio - 1), (None, None)
+    width = math.hypot(sides[0] / one["mean"], sides[1] / other["mean"])
+    return 100 * (ratio - 1), (100 * (ratio * math.exp(-width) - 1), 100 * (ratio * math.exp(width) - 1))
 
 
 def survival(values: Sequence[float], grid: Sequence[float]) -> list[tuple[float, float]]:

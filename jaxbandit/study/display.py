@@ -1,5 +1,6 @@
 """Results shown from Python: ``plot`` and ``table`` of a Dataset, a folder of results or rows."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,9 +80,9 @@ def table(results: "Results", metric: str | Sequence[str] = (), format: Format =
         >>> print(jaxbandit.table(results, "removed", "csv").splitlines()[0])
         policy,budget,t,q,metric,mean,ci_low,ci_high,runs
     """
-    rows, _ = _known(results)
+    rows, about = _known(results)
     names = [metric] if isinstance(metric, str) else metric
-    return render(_chosen(rows, names), format, every=bool(names))
+    return render(_chosen(rows, names), format, every=bool(names), paired=about.get("paired", True))
 
 
 def drawing(results: "Results", metric: str | None = None, x: str | None = None) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
 
 
 def _known(results: Any) -> tuple[list[Row], Mapping[str, Any]]:
-    """The rows, and what is known of the study: ``swept`` and ``labels_of_axes``, where it is known."""
+    """The rows, and what is known of the study: ``swept``, ``labels_of_axes``, and whether its runs are ``paired``."""
     if isinstance(results, str | Path):
         place = Path(results)
         about: dict[str, Any] = {}
@@ -118,6 +119,7 @@ def _known(results: Any) -> tuple[list[Row], Mapping[str, Any]]:
                 attributes = folder.read(inner / "zarr.json")["attributes"]
                 about["swept"] = list(dict.fromkeys([*about.get("swept", ()), *attributes.get("swept", ())]))
                 about["labels_of_axes"] = about.get("labels_of_axes", {}) | attributes.get("labels_of_axes", {})
+                about["paired"] = about.get("paired", True) and _paired(attributes)
         rows = folder.read(place / folder.SUMMARY)
         if not _are_rows(rows):
             raise BadInput("DIR", str(place), "a folder of results as jaxbandit wrote them")
@@ -131,7 +133,14 @@ def _known(results: Any) -> tuple[list[Row], Mapping[str, Any]]:
     labels = {
         str(name): held.attrs["long_name"] for name, held in results.variables.items() if "long_name" in held.attrs
     }
-    return rows_of(results), {"swept": results.attrs.get("swept", []), "labels_of_axes": labels}
+    swept, paired = results.attrs.get("swept", []), _paired(results.attrs)
+    return rows_of(results), {"swept": swept, "labels_of_axes": labels, "paired": paired}
+
+
+def _paired(attributes: Mapping[str, Any]) -> bool:
+    """Whether the study that such attributes are of has runs of one number meet the same draws under each policy."""
+    problem = json.loads(attributes.get("study", "{}")).get("problem")
+    return not isinstance(problem, Mapping) or problem.get("paired", True) is not False
 
 
 def _are_rows(found: Any) -> bool:

@@ -100,13 +100,7 @@ def experiment(
     swept = _swept(sweep)
     made_by = _takes("problem", problem, swept) if callable(problem) and not hasattr(problem, "draw") else None
     problems = _problems(problem, made_by, swept)
-    _check_names("problem", problems, lambda each: True, "of problems by name")
-    _check_names("policies", policies, lambda each: not isinstance(each, str | None), "of policies by name")
-    for each in problems.values():
-        contract.inspect("problem", each)
-    for own in policies.values():
-        if isinstance(own, type) or not callable(own):
-            contract.inspect("policy", own)
+    _check_objects(problems, policies)
     kinds = {name: _kind(name, policy, swept, made_by or ()) for name, policy in policies.items()}
     used = {each.name for kind in kinds.values() for each in kind.parameters} | set(made_by or ())
     for name in swept:
@@ -117,26 +111,12 @@ def experiment(
     if not isinstance(checkpoints, list | tuple | np.ndarray):
         raise BadInput("checkpoints", checkpoints, "a list of budgets")
 
-    budgets = {getattr(each, "budget", None) is None or float(each.budget) for each in problems.values()}  # type: ignore[attr-defined]
-    if made_by is None:
-        parameters = [Parameter("problem", one_of(*problems), "one of the problems", next(iter(problems)))]
-    else:
-        parameters = [Parameter(name, _scalar, "a value of sweep") for name in made_by]
     table: dict[str, Any] = {"kind": "experiment/given"}
     if len(checkpoints):
-        if len(budgets) > 1 or True in budgets:
-            raise BadInput("checkpoints", list(checkpoints), "none, where problems have no budget or different ones")
-        table["budget"] = budgets.pop()
-        parameters.append(Parameter("budget", real(0, 2.0**31), "the problem's"))
-
-    def setting(**values: Any) -> _Setting:
-        budget = values.pop("budget") if len(checkpoints) else None
-        given = problems[values["problem"] if made_by is None else identity(values)]
-        return _Setting(given, budget if budget is not None else getattr(given, "budget", None), values)
-
+        table["budget"] = _common_budget(problems, checkpoints)
     family = Family(
         "experiment",
-        {"given": ProblemKind("given", "problems given as objects", tuple(parameters), setting)},
+        {"given": _problem_kind(problems, made_by, len(checkpoints) > 0)},
         kinds,
         measured,
         axes=tuple(swept),
@@ -156,6 +136,42 @@ def experiment(
     if check:
         check_once((each.problem, each.policy) for each in study.configurations())
     return study
+
+
+def _check_objects(problems: Mapping[str, Any], policies: Mapping[str, Any]) -> None:
+    """Checks that problems and policies have names, and what the engine expects of them."""
+    _check_names("problem", problems, lambda each: True, "of problems by name")
+    _check_names("policies", policies, lambda each: not isinstance(each, str | None), "of policies by name")
+    for each in problems.values():
+        contract.inspect("problem", each)
+    for own in policies.values():
+        if isinstance(own, type) or not callable(own):
+            contract.inspect("policy", own)
+
+
+def _common_budget(problems: Mapping[str, Any], checkpoints: Sequence[float]) -> float:
+    """The budget of all problems, which checkpoints are below."""
+    budgets = {getattr(each, "budget", None) is None or float(each.budget) for each in problems.values()}
+    if len(budgets) > 1 or True in budgets:
+        raise BadInput("checkpoints", list(checkpoints), "none, where problems have no budget or different ones")
+    return budgets.pop()
+
+
+def _problem_kind(problems: Mapping[str, Any], made_by: Sequence[str] | None, checkpoints: bool) -> ProblemKind:
+    """The problems as a family has them. ``checkpoints``: whether there are any, at which the budget is another one."""
+    if made_by is None:
+        parameters = [Parameter("problem", one_of(*problems), "one of the problems", next(iter(problems)))]
+    else:
+        parameters = [Parameter(name, _scalar, "a value of sweep") for name in made_by]
+    if checkpoints:
+        parameters.append(Parameter("budget", real(0, 2.0**31), "the problem's"))
+
+    def setting(**values: Any) -> _Setting:
+        budget = values.pop("budget") if checkpoints else None
+        given = problems[values["problem"] if made_by is None else identity(values)]
+        return _Setting(given, budget if budget is not None else getattr(given, "budget", None), values)
+
+    return ProblemKind("given", "problems given as objects", tuple(parameters), setting)
 
 
 def _problems(problem: Any, made_by: Sequence[str] | None, swept: Mapping[str, Any]) -> dict[str, Problem]:
@@ -257,7 +273,7 @@ def _fingerprint(problems: Mapping[str, Any], policies: Mapping[str, Any], metri
 
 
 def run_study(
-    study: Study,
+    study: Study | Mapping[str, Any],
     out: Path | str | None = None,
     *,
     progress: Progress | bool = True,
@@ -268,7 +284,7 @@ def run_study(
     """Runs a study, or what is missing of it, and opens its results.
 
     Args:
-        study: of ``load_study``, ``Study.of`` or ``experiment``.
+        study: of ``load_study`` or ``experiment``, or what ``Study.of`` takes.
         out: the folder of results; where None they are kept in memory alone.
         progress: called with a ``Status`` whenever that changes. Where True, it is shown on stderr: as a bar if that is
             a terminal or a notebook's, as a line now and then elsewhere; where False, nothing is.
@@ -295,6 +311,8 @@ def run_study(
         >>> results["removed"].sizes["run"]
         50
     """
+    if not isinstance(study, Study):
+        study = Study.of(study)
     with ExitStack() as held:
         tell = held.enter_context(shown(progress))
         place = out if out is not None else held.enter_context(tempfile.TemporaryDirectory())

@@ -14,11 +14,12 @@ WIDTH = 100
 Format = Literal["text", "markdown", "latex", "csv", "json"]
 
 
-def render(rows: Sequence[Row], format: Format = "text", every: bool = False) -> str:
+def render(rows: Sequence[Row], format: Format = "text", every: bool = False, paired: bool = True) -> str:
     """A table of rows, ending with a newline.
 
     ``text``, ``markdown`` and ``latex`` have a line for each policy and its params, a column for each metric
-    (see ``columns``; ``every``: for all of them), and before them what all have in common. ``csv`` has a line for each
+    (see ``columns``; ``every``: for all of them), and before them what all have in common, and that runs are not
+    ``paired``, where a study says so. ``csv`` has a line for each
     row and a column for each param; ``json`` is ``summary.json``.
     """
     if format == "json":
@@ -26,7 +27,7 @@ def render(rows: Sequence[Row], format: Format = "text", every: bool = False) ->
     if format == "csv":
         return _csv(rows)
     cells, numbers, lead = cells_of(rows, every=every)
-    head = caption(rows, every=every)
+    head = caption(rows, every=every, paired=paired)
     if format == "markdown":
         rule = ["---:" if right else "---" for right in numbers]
         lines = ["| " + " | ".join(line) + " |" for line in [cells[0], rule, *cells[1:]]]
@@ -119,11 +120,12 @@ def cells_of(rows: Sequence[Row], every: bool = False, ends: bool = False) -> tu
     return [["policy", *params, *names], *body], [False, *numeric, *[True] * len(names)], 1 + len(params)
 
 
-def caption(rows: Sequence[Row], every: bool = False, ends: bool = False) -> str:
-    """What all rows have in common, and what stands in a cell. ``every``, ``ends``: see ``cells_of``."""
+def caption(rows: Sequence[Row], every: bool = False, ends: bool = False, paired: bool = True) -> str:
+    """What all rows have in common, and what stands in a cell. ``every``, ``ends``: see ``cells_of``; ``paired``: see
+    ``render``."""
     runs = sorted({row["runs"] for row in rows} - {0})
     counts = " to ".join(f"{count:,}" for count in dict.fromkeys((runs[0], runs[-1]))) if runs else ""
-    parts = [f"{counts} run{'' if counts == '1' else 's'}"] if runs else []
+    parts = [f"{counts} run{'' if counts == '1' else 's'}{'' if paired else ', not paired'}"] if runs else []
     wide = [row for row in rows if row["ci_low"] != row["ci_high"]]
     lopsided = {row["metric"] for row in wide if ends or not _symmetric(row)}
     if any(row["metric"] not in lopsided for row in wide):

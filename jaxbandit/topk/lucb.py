@@ -4,7 +4,8 @@ KL-LUCB: Kaufmann and Kalyanakrishnan, "Information complexity in bandit subset 
 First every arm is pulled once. Then a round pulls two arms: of the K largest means the one with the lowest lower bound,
 and of the others the one with the highest upper bound. It ends at the budget (section 6 of Zhou, Chen and Li 2014), or
 where these two bounds overlap by less than epsilon. The answer is the K largest means. Where the budget cuts a round in
-two and is raised later (``simulate``'s checkpoints), the round's second pull comes first.
+two and is raised later (``simulate``'s checkpoints), the round's second pull comes first. The file is long for that,
+and because it has both rules.
 
 Ties go to the lower arm, at the cut as among bounds: a random order, drawn once a run (``Given.shuffled``).
 """

@@ -3,7 +3,8 @@
 Round r = 0, 1 ... has beta^r (1 - beta) Q pulls, shared equally by the active arms (Algorithm 1). While there are at
 least 4K of them it drops the quarter with the smallest means (QE, Algorithm 2); after that, the quarter with the
 largest empirical gaps goes, each arm accepted or rejected (AR, Algorithm 3). The numbers of active arms are known
-before the run, and with them all shares (``shares.py``).
+before the run, and with them all shares (``shares.py``). The file is long because the text can be read in several ways,
+and ``optmai`` says what each is.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 known of an arm whose weights were found by simulation.
 
 No arm is given up: a score that is low enough gives it no pulls. After the last round the K largest means are chosen.
+The file is long because it also says what a score may use, and reads those that were trained.
 """
 
 from __future__ import annotations

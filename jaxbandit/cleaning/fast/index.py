@@ -14,8 +14,8 @@ import numpy as np
 from jax import Array, lax
 
 from jaxbandit.cleaning.fast.pool import PADDING
-from jaxbandit.cleaning.index import Known
 from jaxbandit.cleaning.pulls import Outcome, Pull, Totals
+from jaxbandit.cleaning.search import Known
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution

@@ -8,7 +8,6 @@ arm, is active. The evaluation at its end decides that. Medians are no sums: wit
 evaluated.
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,7 +17,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.grammar import Execution, accelerated
-from jaxbandit.outliers.fast.leap import active, clear, cyclic, evaluate, low_bits, outliers, select
+from jaxbandit.outliers.fast.check import Start, checked, features
+from jaxbandit.outliers.fast.leap import active, cyclic, evaluate, low_bits, outliers, select
 from jaxbandit.outliers.fast.tables import Table, tabulated
 from jaxbandit.outliers.intervals import width_of_threshold
 from jaxbandit.outliers.problem import Once, OutlierArms, Pull, View
@@ -49,7 +49,7 @@ _WORDS = 8
 class _Way(NamedTuple):
     """A walk. ``way``: of the three above; ``left``: pulls that may be made. Of the arm at ``cursor``, or ``visits``
     later: pulls ``m`` and ``ones``. In this word: ``made`` pulls, a bit each; ``hits``: those that paid,
-    ``ends``: those that ended a visit. ``sums``: over all arms, see ``_features``; ``best``: those of one arm."""
+    ``ends``: those that ended a visit. ``sums``: over all arms, see ``check.features``; ``best``: those of one arm."""
 
     seen: Seen
     cursor: Array
@@ -101,27 +101,27 @@ class WalkingWRR:
         now = evaluate(of, seen, self.table.at(jnp.maximum(seen.total, 1)), view.unit)
         overlap = now.at.overlap
         best = jnp.max(overlap)
-        here = arms == self._arm(way.cursor)
+        here = arms == self.arm_of(way.cursor)
         own = jnp.sum(jnp.where(here, overlap, 0))
         unclear = ((way.way == _UNCLEAR) | first) & goes
         close = (jnp.abs(best) <= now.unsure) | (jnp.abs(own) <= now.unsure)
         on = active(of, seen, now, view.unit, close & unclear)
         due = way.counter.after(1, self.rule.share).ceiling()
         ended = unclear & ~first & ~jnp.any(here & on & (seen.pulls < due))
-        cursor, counter = self._onward(way.cursor, way.counter, ended.astype(jnp.int32))
+        cursor, counter = self.onward(way.cursor, way.counter, ended.astype(jnp.int32))
         # Floats that are not negative are ordered as their bits are; the lowest of these are the arm.
         mask = jnp.int32((1 << (n - 1).bit_length()) - 1)
         strongest = jnp.max((lax.bitcast_convert_type(jnp.maximum(overlap, 0), jnp.int32) & ~mask) | arms) & mask
         return select(goes, State(seen, cursor, counter, strongest, ~unclear | jnp.any(on)), state)
 
-    def _arm(self, turn: Array) -> Array:
+    def arm_of(self, turn: Array) -> Array:
         """The arm whose turn it is: 0 to 3 n - 1."""
         arm = 1 + turn
         for _ in range(3):
             arm = jnp.where(arm >= self.n, arm - self.n, arm)
         return arm
 
-    def _onward(self, cursor: Array, counter: Counter, visits: Array) -> tuple[Array, Counter]:
+    def onward(self, cursor: Array, counter: Counter, visits: Array) -> tuple[Array, Counter]:
         """Up to n visits later."""
         cursor = cursor + visits
         again = cursor >= self.n
@@ -141,82 +141,21 @@ class WalkingWRR:
         trusted = jnp.bool_(of.rule == "k-sigma")
         left = jnp.where(trusted, jnp.minimum(view.budget - seen.total, span), 1)
         left = jnp.where(~self.done(view, state) & (seen.total > 0), left, 0)
-        features = _features(of.name, pulls, seen.ones, middle, log_term)
-        sums = tuple(jnp.sum(x) for x in features)
-        best = tuple(x[state.best] for x in features)
+        parts = features(of.name, pulls, seen.ones, middle, log_term)
+        sums = tuple(jnp.sum(x) for x in parts)
+        best = tuple(x[state.best] for x in parts)
         even = jnp.all(seen.ones == 0) | jnp.all(seen.ones == pulls)
         step = (last - log_term) / span.astype(jnp.float32)
         doubt = jnp.square(span.astype(jnp.float32) / total.astype(jnp.float32)) / (2 * log_term)
         doubt = jnp.where(trusted, doubt, jnp.float32(1e9))
-        check = _checked(of.name, of.sides, n)
         scale = width_of_threshold(n, k, of.delta.hi, jnp)
-        of_lane = k, scale, middle, log_term, step, doubt, even, total, state.best
-
-        def one(carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
-            number, way = carry
-            due = tuple(way.counter.after(rounds, self.rule.share).ceiling() for rounds in (1, 2))
-            visits = way.visits + _set_bits(way.ends)
-            turn = way.cursor + visits
-            here = jnp.where(turn >= n, due[1], due[0])
-            arm, later = self._arm(turn), self._arm(turn + 1)
-            paid = sample(Pull(arm, way.m))
-            code = check(*of_lane, way.seen.total, here, arm, way.m, way.ones, paid, *way.sums, *way.best, way.made)
-            goes = way.way == _GOES
-            over = goes & ((code & 2) > 0)
-            m, ones = way.m + 1, way.ones + paid
-            old, new = (_features(of.name, *x, middle, log_term) for x in ((way.m, way.ones), (m, ones)))
-            bit = jnp.uint32(1) << number.astype(jnp.uint32)
-            made = way.made + goes.astype(jnp.int32)
-            last = (made >= way.left) | (over & (visits + 1 >= n))
-            mode = jnp.where((code & 4) > 0, _UNCLEAR, jnp.where(last, _RESTS, _GOES))
-            return number + 1, way._replace(
-                m=jnp.where(over, _at(way.seen.pulls, later), m),
-                ones=jnp.where(over, _at(way.seen.ones, later), ones),
-                hits=jnp.where(goes & (paid > 0), way.hits | bit, way.hits),
-                ends=jnp.where(over, way.ends | bit, way.ends),
-                made=made,
-                sums=tuple(jnp.where(goes, s + (b - a), s) for s, a, b in zip(way.sums, old, new, strict=True)),
-                best=tuple(jnp.where(goes & (arm == state.best), b, x) for x, b in zip(way.best, new, strict=True)),
-                way=jnp.where(goes, mode, way.way),
-            )
-
-        def word(number: Array, carry: tuple[_Way, Array]) -> tuple[_Way, Array]:
-            way, record = carry
-            way = lax.while_loop(lambda c: (c[0] < _WORD) & _any(c[1].way == _GOES), one, (jnp.int32(0), way))[1]
-            made = way.made
-            record = record.at[number].set(jnp.stack([way.ends, way.hits, made.astype(jnp.uint32)]))
-            return way._replace(
-                seen=way.seen._replace(total=way.seen.total + made), left=way.left - made,
-                visits=way.visits + _set_bits(way.ends), hits=none, ends=none, made=zero,
-            ), record  # fmt: skip
-
-        def some(carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
-            number, way = carry
-            arm, seen = self._arm(way.cursor), way.seen
-            m, ones = (_at(x, arm) for x in (seen.pulls, seen.ones))
-            mode = jnp.where(way.way == _UNCLEAR, _UNCLEAR, jnp.where(way.left > 0, _GOES, _RESTS))
-            way = way._replace(visits=zero, m=m, ones=ones, way=mode)
-            blank = jnp.zeros((self.words, 3), jnp.uint32)
-            way, record = lax.fori_loop(0, self.words, word, (way, blank))
-            place = cyclic(n, arm)
-            upto = _upto(record, place)
-            each = upto - jnp.where(place == 0, 0, jnp.roll(upto, 1))
-            seen = way.seen._replace(pulls=seen.pulls + (each >> 16), ones=seen.ones + (each & 0xFFFF))
-            cursor, counter = self._onward(way.cursor, way.counter, way.visits)
-            return number + 1, way._replace(seen=seen, cursor=cursor, counter=counter)
-
+        start = Start(k, scale, middle, log_term, step, doubt, even, total, state.best)
         zero, none = jnp.int32(0), jnp.uint32(0)
-        start = _Way(
+        way = _Way(
             seen._replace(pulls=pulls), state.cursor, state.counter, left, zero, zero, zero, none, none, zero,
             sums, best, jnp.where(left > 0, _GOES, _RESTS),
         )  # fmt: skip
-
-        def more(carry: tuple[Array, _Way]) -> Array:
-            number, way = carry
-            return (number < _WORDS // self.words) & _any((way.way != _UNCLEAR) & (way.left > 0))
-
-        way: _Way = as_one_kernel(lambda: lax.while_loop(more, some, (jnp.int32(0), start)))[1]
-        return way
+        return _Walk(self, sample, start).to_its_end(way)
 
     def done(self, view: View, state: State) -> Array:
         """No arm is active, or the budget is spent."""
@@ -225,6 +164,83 @@ class WalkingWRR:
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``record.answer``."""
         return answer(state.seen, outliers(self.rule.of, state.seen, view.unit), ~state.active)
+
+
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    """A walk by ``policy`` from ``start``: words of pulls, and after some of them their record is put into ``seen``."""
+
+    policy: WalkingWRR
+    sample: Callable[[Any], Array]
+    start: Start
+
+    def to_its_end(self, way: _Way) -> _Way:
+        """After all pulls, in one kernel."""
+        way = as_one_kernel(lambda: lax.while_loop(self._more, self._some, (jnp.int32(0), way)))[1]
+        return way
+
+    def _more(self, carry: tuple[Array, _Way]) -> Array:
+        number, way = carry
+        return (number < _WORDS // self.policy.words) & _any((way.way != _UNCLEAR) & (way.left > 0))
+
+    def _some(self, carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
+        """Words up to the next record."""
+        number, way = carry
+        policy = self.policy
+        arm, seen = policy.arm_of(way.cursor), way.seen
+        m, ones = (_at(x, arm) for x in (seen.pulls, seen.ones))
+        mode = jnp.where(way.way == _UNCLEAR, _UNCLEAR, jnp.where(way.left > 0, _GOES, _RESTS))
+        way = way._replace(visits=jnp.int32(0), m=m, ones=ones, way=mode)
+        blank = jnp.zeros((policy.words, 3), jnp.uint32)
+        way, record = lax.fori_loop(0, policy.words, self._word, (way, blank))
+        place = cyclic(policy.n, arm)
+        upto = _upto(record, place)
+        each = upto - jnp.where(place == 0, 0, jnp.roll(upto, 1))
+        seen = way.seen._replace(pulls=seen.pulls + (each >> 16), ones=seen.ones + (each & 0xFFFF))
+        cursor, counter = policy.onward(way.cursor, way.counter, way.visits)
+        return number + 1, way._replace(seen=seen, cursor=cursor, counter=counter)
+
+    def _word(self, number: Array, carry: tuple[_Way, Array]) -> tuple[_Way, Array]:
+        way, record = carry
+        way = lax.while_loop(lambda c: (c[0] < _WORD) & _any(c[1].way == _GOES), self._one, (jnp.int32(0), way))[1]
+        made, none = way.made, jnp.uint32(0)
+        record = record.at[number].set(jnp.stack([way.ends, way.hits, made.astype(jnp.uint32)]))
+        return way._replace(
+            seen=way.seen._replace(total=way.seen.total + made), left=way.left - made,
+            visits=way.visits + _set_bits(way.ends), hits=none, ends=none, made=jnp.int32(0),
+        ), record  # fmt: skip
+
+    def _one(self, carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
+        """Pull ``number`` of a word."""
+        number, way = carry
+        start, policy = self.start, self.policy
+        n, of, share = policy.n, policy.rule.of, policy.rule.share
+        due = tuple(way.counter.after(rounds, share).ceiling() for rounds in (1, 2))
+        visits = way.visits + _set_bits(way.ends)
+        turn = way.cursor + visits
+        here = jnp.where(turn >= n, due[1], due[0])
+        arm, later = policy.arm_of(turn), policy.arm_of(turn + 1)
+        paid = self.sample(Pull(arm, way.m))
+        check = checked(of.name, of.sides, n)
+        code = check(*start, way.seen.total, here, arm, way.m, way.ones, paid, *way.sums, *way.best, way.made)
+        goes = way.way == _GOES
+        over = goes & ((code & 2) > 0)
+        m, ones = way.m + 1, way.ones + paid
+        old, new = (features(of.name, *x, start.middle, start.log_term) for x in ((way.m, way.ones), (m, ones)))
+        bit = jnp.uint32(1) << number.astype(jnp.uint32)
+        made = way.made + goes.astype(jnp.int32)
+        last = (made >= way.left) | (over & (visits + 1 >= n))
+        mode = jnp.where((code & 4) > 0, _UNCLEAR, jnp.where(last, _RESTS, _GOES))
+        return number + 1, way._replace(
+            m=jnp.where(over, _at(way.seen.pulls, later), m),
+            ones=jnp.where(over, _at(way.seen.ones, later), ones),
+            hits=jnp.where(goes & (paid > 0), way.hits | bit, way.hits),
+            ends=jnp.where(over, way.ends | bit, way.ends),
+            made=made,
+            sums=tuple(jnp.where(goes, s + (b - a), s) for s, a, b in zip(way.sums, old, new, strict=True)),
+            best=tuple(jnp.where(goes & (arm == start.best), b, x) for x, b in zip(way.best, new, strict=True)),
+            way=jnp.where(goes, mode, way.way),
+        )
 
 
 def _at(x: Array, arm: Array) -> Array:
@@ -263,94 +279,6 @@ def _upto(record: Array, place: Array) -> Array:
     pulls = jnp.where(rank < _set_bits(ends), pulls + 1, made)
     inside = lax.bitcast_convert_type(low_bits(pulls), jnp.int32)
     return ((before + pulls) << 16) + paid + _set_bits(hits & inside)
-
-
-def _features(kind: str, pulls: Array, ones: Array, middle: Array, log_term: Array) -> tuple[Array, ...]:
-    """Of an arm: mean less ``middle``, its square, and 1 / m, or radius squared and its products with the first two."""
-    m, s = pulls.astype(jnp.float32), ones.astype(jnp.float32)
-    each = 1 / m
-    z = s * each - middle
-    if kind == "bounded":
-        return z, z * z, each
-    q = _bernoulli(m, s, each, log_term)
-    return z, z * z, q, q * z, q * z * z
-
-
-@functools.lru_cache
-def _checked(kind: str, sides: str, n: int) -> Callable[..., Array]:
-    """What follows from a pull, as ``WalkingWRR._walk`` calls it: 2 where it ends its visit, and 4 where float32 does
-    not tell whether it does, or whether any arm is active. Fenced, so that XLA makes one kernel of it."""
-    sums = 3 if kind == "bounded" else 5
-    signs = (1.0,) if sides == "above" else (1.0, -1.0)
-
-    def check(*of: Array) -> Array:
-        k, scale, middle, log_term, step, doubt, even, first, best = of[:9]
-        total, due, arm, pulls, ones, paid = of[9:15]
-        state, of_best, made = of[15 : 15 + sums], of[15 + sums : 15 + 2 * sums], of[-1]
-        so_far = (total - first + made + 1).astype(jnp.float32)
-        now = log_term + step * so_far
-        old, new = (_features(kind, *x, middle, log_term) for x in ((pulls, ones), (pulls + 1, ones + paid)))
-        z, square, *rest = (x + (b - a) for x, a, b in zip(state, old, new, strict=True))
-        mu = z * jnp.float32(1 / n)
-        sigma = jnp.sqrt(jnp.maximum(square * jnp.float32(1 / n) - mu * mu, 0))
-        turn = 1 / jnp.maximum(sigma, jnp.float32(1e-5))
-        drift = jnp.float32(2.0**-21) + so_far * jnp.float32(2.0**-24)
-        m, s = (pulls + 1).astype(jnp.float32), (ones + paid).astype(jnp.float32)
-        each = 1 / m
-        growth = now / log_term
-        if kind == "bounded":
-            level = jnp.float32(0.5) * now
-            across = [jnp.sqrt(scale * level * rest[0] * jnp.float32(1 / n))] * len(signs)
-            noise = drift * across[0]
-            radius, radius_of_best = jnp.sqrt(level * each), jnp.sqrt(level * of_best[2])
-        else:
-            # A radius squared grows by a factor from ``growth`` to its square.
-            between = growth * (growth + 1) * jnp.float32(0.5)
-            radius, radius_of_best = jnp.sqrt(_bernoulli(m, s, each, now)), jnp.sqrt(of_best[2])
-            slope = k * (jnp.sqrt(turn) if kind == "bernoulli" else turn)
-            across, noise = [], jnp.zeros_like(mu)
-            for sign in signs:
-                level = 1 + sign * slope * (middle if kind == "bernoulli" else -mu)
-                parts = level * level * rest[0], 2 * level * slope * rest[1], slope * slope * rest[2]
-                whole = between * jnp.maximum(parts[0] + sign * parts[1] + parts[2], 0)
-                size = between * (parts[0] + jnp.abs(parts[1]) + parts[2])
-                across.append(jnp.sqrt(whole) * jnp.float32(1 / n))
-                least = jnp.maximum(across[-1], jnp.float32(1e-6))
-                noise = jnp.maximum(noise, drift * size * jnp.float32(1 / n**2) / least)
-        widest = functools.reduce(jnp.maximum, across)
-        unsure = jnp.float32(2.0**-19) + clear(n, k, sigma) + drift * (jnp.abs(mu) + k * sigma) + noise
-        unsure = unsure + (radius + radius_of_best) * doubt + widest * ((growth - 1) * jnp.float32(0.25) + doubt)
-        unsure = jnp.where(sigma > 1e-5, unsure, jnp.float32(1e9))
-        overlap, overlap_of_best = (
-            functools.reduce(
-                jnp.maximum,
-                [
-                    mine + beta - jnp.abs(sign * (place - mu) - k * sigma)
-                    for sign, beta in zip(signs, across, strict=True)
-                ],
-            )
-            for mine, place in ((radius, new[0]), (radius_of_best, of_best[0]))
-        )
-        overlap_of_best = jnp.where(arm == best, overlap, overlap_of_best)
-        # Nothing but 0, or nothing but 1, so far: sums of squares are exactly 0, and all arms are active.
-        still = even & (square == 0)
-        full = pulls + 1 >= due
-        over = full | ((overlap <= 0) & ~still)
-        lives = still | (overlap > unsure) | (overlap_of_best > unsure)
-        unclear = (~full & (jnp.abs(overlap) <= unsure) & ~still) | (over & ~lives)
-        unclear = unclear | (doubt >= jnp.float32(1e8))
-        code: Array = jnp.where(unclear, 4, jnp.where(over, 2, 0))
-        return code
-
-    fenced: Callable[..., Array] = computed_once(check)
-    return fenced
-
-
-def _bernoulli(m: Array, s: Array, each: Array, log_term: Array) -> Array:
-    """A radius, squared, ``each`` being 1 / m: see ``Interval.radii``."""
-    share, half = 1 / (m + log_term), log_term * jnp.float32(0.5)
-    found: Array = log_term * each * ((s + half) * share) * ((m - s + half) * share)
-    return found
 
 
 @accelerated.register
