@@ -19,7 +19,7 @@ from jaxbandit import cleaning
 from jaxbandit import jobs as jobs_module
 from jaxbandit.cleaning.family import POLICIES, PROBLEMS, Setting
 from jaxbandit.cleaning.fast import crowd
-from jaxbandit.cleaning.fast.alike import UNKNOWN, VISITS, Alias, alias, moments, tables_for, unpack
+from jaxbandit.cleaning.fast.alike import REACH, UNKNOWN, VISITS, Alias, alias, moments, tables_for, unpack
 from jaxbandit.cleaning.fast.crowd import Ticked
 from jaxbandit.cleaning.fast.epsilon_greedy import EpsilonGreedyByParts
 from jaxbandit.cleaning.fast.epsilon_greedy_counted import CountedEpsilonGreedy
@@ -369,7 +369,7 @@ def test_tables_of_visits_and_fates() -> None:
     for good, bad, exact in [(0, 0, 1 / 4 / 6), (0, 3, 1 / 4 / 30), (1, 2, 3 / 4 * 3 * 2 / (4 * 5 * 6))]:
         assert abs(fates[good << 20 | bad] - 2 * exact) < 1e-8  # given that the first failed
     good, bad = unpack(np.array(list(fates)))
-    told = (good + bad == 1024) | (good + bad <= 1024) & (good < 2)
+    told = (good + bad == REACH[0]) | (good + bad <= REACH[0]) & (good < 2)
     assert told.all()
 
 

@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 VISIT, OTHER, FATE, PLACE, CUT = range(1, 6)
 """What a word of the outcomes' stream is for."""
 
-REACH = (1 << 10, 1 << 12, 1 << 14, 1 << 16)
+REACH = (1 << 14, 1 << 16)
 """Operations on an entity to which its fate is told: the first that the budget does not pass. Each is compiled anew."""
 MOST_FALSE_VALUES = 64
 """As many an entity may have: for some more, float64 would lose the probabilities of p^s (1 - p)^f."""

@@ -75,7 +75,7 @@ def _(rule: EpsilonGreedy, problem: Any) -> Any:
     if not isinstance(problem, Cleaning):
         return rule
     if (tables := _tables(problem)) and _fits(problem) and _explores_enough(float(rule.epsilon), tables):
-        return CountedEpsilonGreedy(rule.epsilon, room(problem), tables.chances.last.shape[0])
+        return CountedEpsilonGreedy(rule.epsilon, _ample(problem), tables.chances.last.shape[0])
     return EpsilonGreedyByParts(rule.epsilon, room(problem))
 
 
