@@ -57,8 +57,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         (folder / "epsilons.toml").write_text(EPSILONS.format(runs=2_000))
+        kind = 'kind = "cleaning/synthetic"\n'
+        first = (ROOT / "examples" / "cleaning.toml").read_text()
+        (folder / "counted.toml").write_text(first.replace(kind, kind + "paired = false\n", 1))
         commands = {
             "examples/cleaning.toml": ["run", "examples/cleaning.toml", *few],
+            "the same, not paired": ["run", str(folder / "counted.toml"), *few],
             "ee and epsilon-greedy, 2,000 runs, budgets to 50,000": ["run", str(folder / "epsilons.toml"), *few],
             "examples/gallery/workers.toml": ["run", "examples/gallery/workers.toml", *few],
         }
