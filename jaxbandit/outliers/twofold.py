@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxbandit.contract import brief
+
 if TYPE_CHECKING:
     from jaxtyping import Float32, Float64
 
@@ -42,6 +44,8 @@ class Twofold:
 
     hi: Float32[Array, "*numbers"]
     lo: Float32[Array, "*numbers"]
+
+    __repr__ = brief
 
     @classmethod
     def of(cls, value: float | np.ndarray) -> Twofold:

@@ -199,7 +199,7 @@ class EpsilonGreedyByParts:
         rank = scale(word, jnp.where(explore, alive, best))
         # One number, so that the pair of words is drawn once.
         both = once(rank << 1 | explore.astype(jnp.int32))
-        rank, explore = lax.shift_right_logical(both, 1), (both & 1) > 0
+        rank, explore = lax.shift_right_logical(both, jnp.int32(1)), (both & 1) > 0
         search = ~explore & (certain == 0) & (between > 0)
         tied = ties.find(self.memory, between, rank, search)
         part = jnp.where(rank < certain, CERTAIN, jnp.where(rank < certain + between, BETWEEN, ZERO))
