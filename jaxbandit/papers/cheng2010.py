@@ -343,7 +343,7 @@ def _beyond(request: Request) -> Plan:
     study = request.study({"problem": {**SYNTHETIC, "budget": BUDGET}, "policy": policies})
 
     def rows(found: list[Row]) -> list[Row]:
-        """Beside what was row_of, what is known without sampling; and the leads over EE as the paper tunes it."""
+        """Beside what was sampled, what is known without sampling; and the leads over EE as the paper tunes it."""
         setting = _setting(request, BUDGET)
         more = []
         for row in where(found, "effectiveness", "ee"):
