@@ -48,7 +48,7 @@ def names() -> list[str]:
     return [f"{family}/{policy}" for family in FAMILIES for policy in FAMILIES[family].policies]
 
 
-def _built(name: str, arms: int | None) -> tuple[Any, Any]:
+def built(name: str, arms: int | None) -> tuple[Any, Any]:
     """A problem and a policy."""
     from jaxbandit.registry import parse
     from jaxbandit.study.families import FAMILIES
@@ -80,7 +80,7 @@ def one(name: str, arms: int | None) -> Row:
 
     use_all_cores()
     cache()
-    problem, policy = _built(name, arms)
+    problem, policy = built(name, arms)
     row: Row = {"policy": name, "arms": arms}
     compiled = jobs.compiled
 

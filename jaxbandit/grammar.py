@@ -114,6 +114,8 @@ class Execution:
             whose steps are a few operations on scalars and on single rows of ``scratch``. To that kernel the scratch
             arrays of all lanes are one array, lane after lane; the field ``run`` of the state (int32, 0 from ``init``)
             is the number of the lane whose part of them the state means. ``stride`` counts calls of the kernel.
+        gain_ns: nanoseconds for a unit of the problem's ``budget`` that a CPU's program gains by XLA's full effort
+            (``benchmarks/hurry.py``). What gains less than 0.3 s in all its runs is compiled in a hurry.
 
     Example:
         >>> from jaxbandit import Execution
@@ -128,6 +130,7 @@ class Execution:
     scratch: tuple[str, ...] = ()
     masked: bool = False
     in_turn: bool = False
+    gain_ns: float = 30
 
 
 def execution_of(policy: Any) -> Execution:

@@ -26,6 +26,9 @@ _STATE_BYTES, _CACHE_BYTES = 1 << 27, 1 << 20
 _LEAST_LANES, _MOST_LANES, _LANES_A_CORE, _SHARE = 1 << 16, 1 << 20, 1 << 13, 8
 """Of an accelerator: four times the threads that a GPU's core holds, and a part of the memory for states."""
 _VECTOR = 64
+WORTH_COMPILING = 3e8
+"""Nanoseconds that a program's runs must gain for XLA's full effort. It takes a second and more, but once: later
+processes load the program, and lose again what it does not gain."""
 
 
 class Report(Protocol):
@@ -122,8 +125,16 @@ class Jobs:
         lane, answers = self._shapes()
         return empty_lanes(lane, answers, size.lanes, size.answers, self.mesh)
 
+    def _way(self) -> tuple[int, bool]:
+        """How the chunk is made: its stride, and whether so little runs that it is compiled in a hurry."""
+        problem, policy = self.cut.join(self.shared, self.knobs)
+        execution, budget = execution_of(policy), getattr(problem, "budget", None)
+        jobs = max(self.configurations * self.runs, self.room)
+        most = np.inf if budget is None else jobs * float(np.mean(budget))
+        return execution.stride, most * execution.gain_ns < WORTH_COMPILING
+
     def _program(self, size: _Size) -> Program:
-        stride = execution_of(self.cut.join(self.shared, self.knobs)[1]).stride
+        way = self._way()
         given = (self.shared, self.knobs, self.checkpoints)
         shapes = tuple((leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(given))
         numbers = (np.uint32(0), np.uint32(0), *[np.int32(0)] * 4)
@@ -136,21 +147,21 @@ class Jobs:
             )
 
         def lower() -> Any:
-            return compiled(self.cut, self.mesh, stride).lower(*carry(), *given, *numbers)
+            return compiled(self.cut, self.mesh, *way).lower(*carry(), *given, *numbers)
 
         def like() -> Like:
             lanes_and_queue = carry()
             return Like((*lanes_and_queue, *given, *numbers), lanes_and_queue, tuple(self.mesh.devices.flat))
 
-        return Program((self.cut, self.mesh, stride, size, shapes), lower, like)
+        return Program((self.cut, self.mesh, way, size, shapes), lower, like)
 
     def _run_on(
         self, chunk: Any | None, size: _Size, first_run: int, runs: int, report: Report
     ) -> dict[str, np.ndarray]:
         jobs, devices = self.configurations * runs, self.mesh.size
         carry = self._empty(size)()
-        stride = execution_of(self.cut.join(self.shared, self.knobs)[1]).stride
-        chunk = chunk or compiled(self.cut, self.mesh, stride)
+        stride, hurried = self._way()
+        chunk = chunk or compiled(self.cut, self.mesh, stride, hurried)
         most_rounds = np.int32(min(-(-self.max_steps // stride), 2**31 - 1))
         numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_rounds)
         rounds, done, idle = 8, 0, 0

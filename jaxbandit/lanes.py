@@ -334,7 +334,7 @@ def _emptied(
 
 
 @functools.lru_cache(maxsize=64)
-def compiled(cut: Cut, mesh: Mesh, stride: int) -> Any:
+def compiled(cut: Cut, mesh: Mesh, stride: int, hurried: bool = False) -> Any:
     """The chunk function for one structure: compiled once a shape, whatever the values."""
     devices = mesh.size
     split, whole = PartitionSpec(AXIS), PartitionSpec()
@@ -351,5 +351,5 @@ def compiled(cut: Cut, mesh: Mesh, stride: int) -> Any:
     # Said of the results too, as XLA has arrays without entries come back otherwise, for which it would compile anew.
     return jax.jit(
         mapped, donate_argnums=(0, 1), out_shardings=NamedSharding(mesh, split),
-        compiler_options=options_for(mesh.devices.flat[0].platform),
+        compiler_options=options_for(mesh.devices.flat[0].platform, hurried),
     )  # fmt: skip

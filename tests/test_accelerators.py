@@ -107,13 +107,9 @@ def test_the_ways_of_accelerators_have_the_same_bits(name: str, monkeypatch: pyt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["cleaning/ee", "cleaning/random", "topk/optmai", "topk/lucb", "outliers/wrr", "extraction/crux"]
-)
-def test_programs_as_users_get_them_have_the_bits_of_those_of_the_tests(
-    name: str, request: pytest.FixtureRequest
-) -> None:
-    """The tests compile in a hurry: see conftest.py."""
+@pytest.mark.parametrize("name", CASES)
+def test_programs_compiled_in_a_hurry_have_the_same_bits(name: str, request: pytest.FixtureRequest) -> None:
+    """Little work is compiled so (``Jobs``), as all of the tests is (conftest.py): no user may see which it was."""
     quick = answers(name)
     request.getfixturevalue("fast_programs")
     assert_same(quick, answers(name))

@@ -24,6 +24,7 @@ from jaxbandit.jobs import Jobs
 from jaxbandit.lanes import bytes_of, shapes_of
 from jaxbandit.progress import Status
 from jaxbandit.study.spec import Study
+from jaxbandit.xla.options import options_for
 from tests import toy
 
 
@@ -224,6 +225,26 @@ def test_devices_and_x64_change_nothing(tmp_path: Any) -> None:
         for other in others:
             for name in first.files:
                 assert np.array_equal(first[name], other[name]), (kind, name)
+
+
+def test_little_work_is_compiled_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hurried(policy: Any, runs: int) -> bool:
+        (program,) = engine_module.Batch([(problem(budget=200), policy)]).programs([0], runs=runs)
+        return bool(program.key[2][1])
+
+    rule = ee(2, 0.5)
+    assert hurried(rule, 64)
+    assert not hurried(rule, 10**7)
+    monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=1e6))  # a millisecond for each clean
+    assert not hurried(rule, 64)
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    full, quick = options_for("cpu"), options_for("cpu", hurried=True)
+    assert full is not None
+    assert quick is not None
+    assert full.items() < quick.items()
+    assert options_for("gpu", hurried=True) is None
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
+    assert "xla_cpu_use_fusion_emitters" not in (options_for("cpu", hurried=True) or {})
 
 
 def compilations() -> int:

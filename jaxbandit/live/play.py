@@ -154,7 +154,7 @@ def _seen(pull: Tree) -> Tree:
 
 def _compiled(function: Callable[..., Any]) -> Any:
     """With the engine's options: a step of one run is too short to be divided among threads."""
-    return jax.jit(function, compiler_options=options_for(jax.default_backend()))
+    return jax.jit(function, compiler_options=options_for(jax.default_backend(), hurried=True))
 
 
 @functools.cache

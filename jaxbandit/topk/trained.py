@@ -75,7 +75,7 @@ class Trained:
     statistics: tuple[str, ...] = field(metadata={"static": True})
     hidden: int = field(metadata={"static": True})
 
-    execution = Execution(stride=ROUNDS, in_cache=1)
+    execution = Execution(stride=ROUNDS, in_cache=1, gain_ns=150)
 
     __repr__ = brief
 

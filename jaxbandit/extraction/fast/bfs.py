@@ -35,7 +35,7 @@ class ShortQueue:
     rows: int = field(metadata={"static": True})
     nodes: int = field(metadata={"static": True})
 
-    execution = Execution(masked=True)
+    execution = Execution(masked=True, gain_ns=2_000)
 
     def init(self, view: View) -> State:
         """The root is next."""

@@ -30,7 +30,7 @@ class TabledRand:
     start: Array
     rows: int = field(metadata={"static": True})
 
-    execution = Execution(masked=True)
+    execution = Execution(masked=True, gain_ns=2_000)
 
     def init(self, view: View) -> State:
         """Nothing asked."""

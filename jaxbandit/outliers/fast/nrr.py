@@ -31,7 +31,7 @@ class LeapingNRR(NRR):
     @property
     def execution(self) -> Execution:
         """A run is a first sweep and, nearly always, one leap, in a few arrays of all arms."""
-        return Execution(stride=2, in_cache=True, step_bytes=320 * self.n, masked=True)
+        return Execution(stride=2, in_cache=True, step_bytes=320 * self.n, masked=True, gain_ns=1)
 
     def advance(self, view: View, state: State, sample: Callable[[Once], Array]) -> State:
         """Pulls the next arms once each, and looks whether the set changed; up to the last pull it surely had not."""

@@ -42,7 +42,7 @@ class LeapingRR:
     @property
     def execution(self) -> Execution:
         """A step works on a few arrays of all arms."""
-        return Execution(in_cache=True, step_bytes=192 * self.n, masked=True)
+        return Execution(in_cache=True, step_bytes=192 * self.n, masked=True, gain_ns=1)
 
     def init(self, view: View) -> State:
         """A first sweep over all arms."""

@@ -83,7 +83,7 @@ class WalkingWRR:
     @property
     def execution(self) -> Execution:
         """Where arms are few, 64 lanes or more share a kernel."""
-        return Execution(stride=4, in_cache=True, step_bytes=min(4096 + 60 * self.n, 1 << 14), masked=True)
+        return Execution(stride=4, in_cache=True, step_bytes=min(4096 + 60 * self.n, 1 << 14), masked=True, gain_ns=1)
 
     def init(self, view: View) -> State:
         """Each arm once."""

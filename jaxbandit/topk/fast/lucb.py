@@ -64,7 +64,7 @@ class Walk:
     block: int = field(metadata={"static": True})
     turns: int = field(default=2048, metadata={"static": True})
 
-    execution = Execution(stride=4, in_cache=True, masked=True)
+    execution = Execution(stride=4, in_cache=True, masked=True, gain_ns=10)
 
     def init(self, view: View) -> State:
         """Nothing pulled. Before the first round, arms stand in slots of their numbers."""
