@@ -3,6 +3,8 @@
 import os
 from typing import Any
 
+from jaxlib.version import __version_info__
+
 CPU_OPTIONS: dict[str, Any] = {
     # A step's kernels are too short to be worth dividing among threads; the devices are what runs in parallel.
     "xla_cpu_multi_thread_eigen": False,
@@ -11,12 +13,14 @@ CPU_OPTIONS: dict[str, Any] = {
     "xla_cpu_prefer_vector_width": 512,
 }
 
-HURRIED: dict[str, Any] = {
-    # A third of the time that XLA takes for a program makes it faster, and no other. Not level 0: products and sums
-    # are contracted otherwise there, so that results would have other bits.
-    "xla_backend_optimization_level": 1,
-    "xla_cpu_use_fusion_emitters": False,
-}
+# A third of the time that XLA takes for a program makes it faster, and no other. Not level 0: products and sums are
+# contracted otherwise there, so that results would have other bits. Of jaxlib 0.10 alone are the bits tested; XLA of 0.12
+# has no choice of emitters, and level 1 by itself saves next to nothing.
+HURRIED: dict[str, Any] = (
+    {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+    if __version_info__[:2] == (0, 10)
+    else {}
+)
 
 
 def options_for(platform: str, hurried: bool = False) -> dict[str, Any] | None:
