@@ -14,8 +14,8 @@ CPU_OPTIONS: dict[str, Any] = {
 }
 
 # A third of the time that XLA takes for a program makes it faster, and no other. Not level 0: products and sums are
-# contracted otherwise there, so that results would have other bits. Of jaxlib 0.10 alone are the bits tested; XLA of 0.12
-# has no choice of emitters, and level 1 by itself saves next to nothing.
+# contracted otherwise there, so that results would have other bits. The bits are tested with jaxlib 0.10 alone; XLA of
+# 0.12 has no choice of emitters, and level 1 by itself saves next to nothing.
 HURRIED: dict[str, Any] = (
     {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
     if __version_info__[:2] == (0, 10)
