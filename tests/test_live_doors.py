@@ -182,6 +182,7 @@ def test_arms_with_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     shown = show.page(session)
     assert "chosen: 1 (Ben)" in shown
     assert "<td>0 (Ann)</td><td>3</td>" in shown
+    assert ">Ben</text>" in shown
     exported = live("export")
     assert f"```text\n{exported}```" in (Path(__file__).parents[1] / "docs" / "live.md").read_text()
     assert live("export", "--out", "chosen.csv") == ""
@@ -203,6 +204,18 @@ def test_arms_of_a_table_of_rewards_have_names(tmp_path: Path) -> None:
     assert [row["name"] for row in rows] == ["b", "a", "c"]
     assert list(rows[0]) == ["arm", "name", "asked", "total", "mean", "outlier"]
     assert {row["asked"]: (row["total"], row["mean"]) for row in rows} == {0: (0, None), 1: (0.5, 0.5)}
+
+
+def test_names_in_the_picture_are_short_and_no_formulas(tmp_path: Path) -> None:
+    (tmp_path / "past.csv").write_text("who,gave\n$a$ & <b>,1\na name of many words,0\nc,1\n")
+    problem = {"kind": "outliers/replay", "path": str(tmp_path / "past.csv"), "arm": "who", "reward": "gave"}
+    given = {"problem": problem | {"budget": 9}, "policy": [{"kind": "rr"}]}
+    session = Session.begin(given, "rr", tmp_path / "journal")
+    for _ in range(3):
+        session.record(session.next("a")["id"], "1")
+    shown = show.page(session)
+    assert ">$a$ &amp; &lt;b&gt;</text>" in shown
+    assert ">a name of many …</text>" in shown
 
 
 def test_arms_without_names_are_exported_by_number(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from jaxbandit.wilson import share_interval
 
 RUNS, STEPS, POINTS = 200, 20, 200
 MOST_ARMS = 60
+_LONGEST = 16
+"""Characters of an arm's name below its mark."""
 _FOUND = {"cleaning": ("removed", "false values removed"), "extraction": ("entities", "entities bought")}
 _OURS, _SIMULATED, _SIDE = "#D55E00", "#56B4E9", "#808080"
 
@@ -92,10 +94,15 @@ def _arms(axes: Any, session: Session) -> None:
             axes.errorbar(rows, means, [means - low, high - means], fmt="o", markersize=4, color=color, label=label,
                           linewidth=1.2)  # fmt: skip
     few = len(shown) <= 30
-    axes.set_xticks(range(len(shown)) if few else [], [str(row) for row in shown] if few else [])
+    names = status.get("names", {})
+    labels = [names.get(str(row), str(row)) for row in shown]
+    labels = [label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…" for label in labels]
+    axes.set_xticks(
+        range(len(shown)) if few else [], labels if few else [], rotation=90 if names else 0, parse_math=False
+    )
     axes.set(xlabel="arm, by its mean", ylabel="mean reward")
     if special:
-        axes.legend(frameon=False, loc="best")
+        axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)  # no mark is under it
 
 
 def _interval(rewards: list[float]) -> tuple[float, float]:
