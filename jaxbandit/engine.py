@@ -191,11 +191,15 @@ def simulate_pairs(
 
 
 class Batch:
-    """Configurations that are simulated again and again, some of them at a time, by the same compiled programs."""
+    """Configurations that are simulated again and again, some of them at a time, by the same compiled programs.
+
+    ``hurry``: whether a program that has little to run may be compiled in a hurry. Not where problems of other budgets
+    are to share it.
+    """
 
     def __init__(
         self, pairs: Sequence[tuple[Problem, Policy]], checkpoints: Sequence[float] = (), max_steps: int | None = None,
-        devices: Sequence[jax.Device] | None = None, implementation: Implementation = "fast",
+        devices: Sequence[jax.Device] | None = None, implementation: Implementation = "fast", hurry: bool = True,
     ) -> None:  # fmt: skip
         problems = [problem for problem, _ in pairs]
         if implementation == "fast":
@@ -203,7 +207,7 @@ class Batch:
         self._mesh = Mesh(np.array(devices or jax.local_devices()), (AXIS,), axis_types=(AxisType.Auto,))
         self._budgets = _checkpoints(checkpoints, problems)
         self._most = _enough_steps(problems) if max_steps is None else max_steps
-        self._groups = _groups(pairs)
+        self._groups, self._hurry = _groups(pairs), hurry
 
     def programs(self, which: Sequence[int], *, runs: int, lanes: int | None = None, room: int = 0) -> list[Program]:
         """The programs that ``run`` takes, in their order."""
@@ -255,7 +259,7 @@ class Batch:
                 here = [leaf[jnp.asarray((rows + rows[:1] * len(leaf))[: len(leaf)])] for leaf in knobs]
                 yield Jobs(
                     cut, shared, here, self._budgets, self._mesh, len(rows), seed, first_run, runs, self._most, lanes,
-                    room,
+                    room, self._hurry,
                 ), [members[row] for row in rows]  # fmt: skip
 
 

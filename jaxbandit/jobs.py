@@ -49,7 +49,8 @@ class _Size(NamedTuple):
 class Jobs:
     """Runs of configurations that go together: one structure, equal arrays; their differing scalars are stacked.
 
-    ``room``: jobs that programs are made for, where there are fewer; ``lanes``: of a device, where that is said.
+    ``room``: jobs that programs are made for, where there are fewer; ``lanes``: of a device, where that is said;
+    ``hurry``: whether little work may be compiled in a hurry.
     """
 
     cut: Cut
@@ -64,6 +65,7 @@ class Jobs:
     max_steps: int
     lanes: int | None
     room: int
+    hurry: bool = True
 
     def program(self) -> Program:
         """The one that ``run`` takes, if memory suffices."""
@@ -131,7 +133,7 @@ class Jobs:
         execution, budget = execution_of(policy), getattr(problem, "budget", None)
         jobs = max(self.configurations * self.runs, self.room)
         most = np.inf if budget is None else jobs * float(np.mean(budget))
-        return execution.stride, most * execution.gain_ns < WORTH_COMPILING
+        return execution.stride, self.hurry and most * execution.gain_ns < WORTH_COMPILING
 
     def _program(self, size: _Size) -> Program:
         way = self._way()

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from jaxbandit import cli
-from jaxbandit.engine import Batch
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Metric
 from jaxbandit.study import families
@@ -114,6 +113,6 @@ def test_all_budgets_of_a_bisection_share_a_program(monkeypatch: pytest.MonkeyPa
         planned = reach._roomy(Study.of(given, counted=False), "budget", budgets[-1])
         for value in budgets:
             for each in reach._at(planned, "budget", value):
-                (program,) = Batch([(each.problem, each.policy)]).programs([0], runs=256, room=reach._ROOM)
+                (program,) = reach._batch(each, planned).programs([0], runs=256, room=reach._ROOM)
                 programs.setdefault(each.name, set()).add(program.key)
     assert {name: len(keys) for name, keys in programs.items()} == dict.fromkeys(programs, 1)

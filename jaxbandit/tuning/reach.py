@@ -178,7 +178,7 @@ class _Search:
     def _reaches(self, value: int) -> bool | None:
         """Whether the goal is surely reached there (True) or surely not (False); None where the runs do not tell."""
         member = _at(self.study, self.parameter, value)[self.place]
-        batch = Batch([(member.problem, member.policy)], implementation=self.study.implementation)
+        batch = _batch(member, self.study)
         metric, total, always = self.wanted.metric, Moments(self.wanted.metric.binary, self.wanted.metric.share), None
         for start, stop in self._stages():
             self.tell(value, stop)
@@ -209,6 +209,11 @@ class _Search:
         while self.runs + stop - start <= self.most_runs:
             yield start, stop
             start, stop = stop, 2 * stop
+
+
+def _batch(member: Configuration, study: Study) -> Batch:
+    """Whose program is the same for all values that are tried."""
+    return Batch([(member.problem, member.policy)], implementation=study.implementation, hurry=False)
 
 
 def rows_of(found: Sequence[Reached], wanted: Goal, parameter: str) -> list[Row]:
