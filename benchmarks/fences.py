@@ -37,7 +37,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], int]] = {
     "topk/lucb": ("bernoulli", {"n": 1000, "K": 100, "budget": 50_000}, {}, 128),
     "outliers/rr": ("synthetic", {"n": 50, "budget": 10**8}, {}, 1_024),
     "outliers/wrr": ("synthetic", {"n": 50, "budget": 10**8}, {}, 1_024),
-    "outliers/ib": ("synthetic", {"n": 50, "budget": 10**8}, {}, 64),
+    "outliers/ib": ("synthetic", {"n": 20, "budget": 100_000}, {}, 64),
     "outliers/gold": ("synthetic", {"n": 50, "budget": 10**8}, {}, 512),
     "extraction/crux": ("people", {"budget": 100.0}, {}, 256),
 }
@@ -123,6 +123,10 @@ def _built(name: str) -> tuple[Any, Any]:
 def one(name: str, quick: bool) -> None:
     """Prints a row for each place that a policy's program meets: in a process of its own."""
     import jax
+
+    from jaxbandit.devices import use_all_cores
+
+    use_all_cores()
 
     places = Places()
     from jaxbandit import lanes, simulate

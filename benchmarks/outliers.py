@@ -29,9 +29,9 @@ from jaxbandit import simulate
 from jaxbandit.arms.problem import given
 from jaxbandit.grammar import accelerated
 from jaxbandit.outliers import GOLD, IB, NRR, RR, WRR, OutlierArms, gold, interval, rho_star
+from jaxbandit.outliers.double_float import DoubleFloat
 from jaxbandit.outliers.nrr import patience
 from jaxbandit.outliers.truth import Labelled
-from jaxbandit.outliers.twofold import Twofold
 from jaxbandit.outliers.wrr import Share
 from jaxbandit.random.trials import UNITS
 
@@ -78,10 +78,10 @@ def policy(rule: str, name: str, n: int) -> Any:
     """Ours."""
     if rule == "gold":
         sizes = map(jnp.int32, gold.sizes(n, RHO))
-        return GOLD(interval(name, DELTA), Twofold.of(gold.factor(EPS)), *sizes, jnp.bool_(False))
+        return GOLD(interval(name, DELTA), DoubleFloat.of(gold.factor(EPS)), *sizes, jnp.bool_(False))
     of = interval(name, DELTA, K)
     if rule == "ib":
-        return IB(of, Twofold.of(0.5))
+        return IB(of, DoubleFloat.of(0.5))
     if rule == "nrr":
         return NRR(of, jnp.int32(patience(DELTA)))
     return WRR(of, Share.of(round(rho_star(n, K, DELTA), 6))) if rule == "wrr" else RR(of)

@@ -26,13 +26,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from jaxbandit.errors import BadInput
-from jaxbandit.imported import WHEN as _WHEN  # noqa: F401  (notes the time)
+from jaxbandit.programs.imported import WHEN as _WHEN  # noqa: F401  (notes the time)
 
 if TYPE_CHECKING:
-    from jaxbandit.compilation import cache
     from jaxbandit.conformance import check
     from jaxbandit.engine import simulate
     from jaxbandit.grammar import Execution, Policy, Problem
+    from jaxbandit.programs.cache import cache
     from jaxbandit.study.compare import paired_differences, quantiles, ranks
     from jaxbandit.study.display import plot, table
     from jaxbandit.study.objects import experiment, run_study
@@ -54,7 +54,7 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "compilation": ("cache",),
+    "programs.cache": ("cache",),
     "conformance": ("check",),
     "engine": ("simulate",),
     "grammar": ("Execution", "Policy", "Problem"),

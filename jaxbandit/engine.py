@@ -13,13 +13,13 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh
 
-from jaxbandit.ahead import Ahead, Program
 from jaxbandit.contract import briefly, inspect
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, lean
 from jaxbandit.jobs import Jobs
-from jaxbandit.lanes import AXIS, Cut
+from jaxbandit.lanes import AXIS, Partition
+from jaxbandit.programs.ahead import Ahead, Program
 from jaxbandit.progress import Progress, Status, shown
 
 _log = logging.getLogger("jaxbandit")
@@ -49,7 +49,7 @@ def count_programs(pairs: Sequence[tuple[Problem, Policy]]) -> int:
     return len(shapes)
 
 
-def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Cut, list[Array], list[Array], list[int]]]:
+def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Partition, list[Array], list[Array], list[int]]]:
     """Configurations that run together: one structure, equal arrays; what differs of the rest is stacked.
 
     That is scalars, and the policy's small arrays, such as a schedule of rounds.
@@ -84,12 +84,12 @@ def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Cut, list[Array], li
         shared = [jnp.asarray(column[0]) for column, own in zip(columns, stacked, strict=True) if not own]
         # Up to a power of two, so that few numbers of rows are compiled for.
         rows = [*range(len(members)), *[0] * ((1 << (len(members) - 1).bit_length()) - len(members))]
-        knobs = [
+        varying = [
             jnp.asarray(np.stack([np.asarray(column[row]) for row in rows]))
             for column, own in zip(columns, stacked, strict=True)
             if own
         ]
-        groups.append((Cut(treedef, stacked), shared, knobs, members))
+        groups.append((Partition(treedef, stacked), shared, varying, members))
     return groups
 
 
@@ -252,14 +252,14 @@ class Batch:
     ) -> Iterator[tuple[Jobs, list[int]]]:
         """What runs together, and which configurations those are."""
         wanted = set(which)
-        for cut, shared, knobs, members in self._groups:
+        for partition, shared, varying, members in self._groups:
             rows = [row for row, member in enumerate(members) if member in wanted]
             if rows:
                 # As many rows as the group has, so that all choices from it share a program.
-                here = [leaf[jnp.asarray((rows + rows[:1] * len(leaf))[: len(leaf)])] for leaf in knobs]
+                here = [leaf[jnp.asarray((rows + rows[:1] * len(leaf))[: len(leaf)])] for leaf in varying]
                 yield Jobs(
-                    cut, shared, here, self._budgets, self._mesh, len(rows), seed, first_run, runs, self._most, lanes,
-                    room, self._hurry,
+                    partition, shared, here, self._budgets, self._mesh, len(rows), seed, first_run, runs, self._most,
+                    lanes, room, self._hurry,
                 ), [members[row] for row in rows]  # fmt: skip
 
 

@@ -115,7 +115,7 @@ class Execution:
             arrays of all lanes are one array, lane after lane; the field ``run`` of the state (int32, 0 from ``init``)
             is the number of the lane whose part of them the state means. ``stride`` counts calls of the kernel.
         gain_ns: nanoseconds for a unit of the problem's ``budget`` that a CPU's program gains by XLA's full effort
-            (``benchmarks/hurry.py``). What gains less than 0.3 s in all its runs is compiled in a hurry.
+            (``benchmarks/hurry.py``). What gains less than 0.5 s in all its runs is compiled in a hurry.
 
     Example:
         >>> from jaxbandit import Execution

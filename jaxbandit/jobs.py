@@ -11,12 +11,12 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxbandit.ahead import Ahead, Program
 from jaxbandit.devices import accelerator
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, execution_of
-from jaxbandit.kept import Like
-from jaxbandit.lanes import AXIS, Cut, Lane, bytes_of, compiled, empty_lanes, shapes_of
+from jaxbandit.lanes import AXIS, Lane, Partition, bytes_of, compiled, empty_lanes, shapes_of
+from jaxbandit.programs.ahead import Ahead, Program
+from jaxbandit.programs.store import Like
 
 _log = logging.getLogger("jaxbandit")
 
@@ -26,7 +26,7 @@ _STATE_BYTES, _CACHE_BYTES = 1 << 27, 1 << 20
 _LEAST_LANES, _MOST_LANES, _LANES_A_CORE, _SHARE = 1 << 16, 1 << 20, 1 << 13, 8
 """Of an accelerator: four times the threads that a GPU's core holds, and a part of the memory for states."""
 _VECTOR = 64
-WORTH_COMPILING = 3e8
+WORTH_COMPILING = 5e8
 """Nanoseconds that a program's runs must gain for XLA's full effort. It takes a second and more, but once: later
 processes load the program, and lose again what it does not gain."""
 
@@ -53,9 +53,9 @@ class Jobs:
     ``hurry``: whether little work may be compiled in a hurry.
     """
 
-    cut: Cut
+    partition: Partition
     shared: list[Array]
-    knobs: list[Array]
+    varying: list[Array]
     checkpoints: Array
     mesh: Mesh
     configurations: int
@@ -104,7 +104,7 @@ class Jobs:
         return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
 
     def _shapes(self) -> tuple[Lane, dict[str, Array]]:
-        lane, answers = shapes_of(self.cut, self.shared, self.knobs, self.checkpoints)
+        lane, answers = shapes_of(self.partition, self.shared, self.varying, self.checkpoints)
         if "endless" in answers:
             raise BadInput("answer", "endless", "another name; this is what `simulate` calls runs that do not end")
         return lane, answers
@@ -119,7 +119,7 @@ class Jobs:
         likely = max(self.configurations * runs, min(self.room, _ANSWER_BYTES // bytes_of(answers)))
         likely = -(-likely // self.mesh.size)
         per_device = 1 << (likely - 1).bit_length()
-        _, policy = self.cut.join(self.shared, self.knobs)
+        _, policy = self.partition.join(self.shared, self.varying)
         width = lanes or _even(_width(lane, policy, self.mesh), likely, per_device)
         return _Size(min(width, per_device), per_device)
 
@@ -129,7 +129,7 @@ class Jobs:
 
     def _way(self) -> tuple[int, bool]:
         """How the chunk is made: its stride, and whether so little runs that it is compiled in a hurry."""
-        problem, policy = self.cut.join(self.shared, self.knobs)
+        problem, policy = self.partition.join(self.shared, self.varying)
         execution, budget = execution_of(policy), getattr(problem, "budget", None)
         jobs = max(self.configurations * self.runs, self.room)
         most = np.inf if budget is None else jobs * float(np.mean(budget))
@@ -137,7 +137,7 @@ class Jobs:
 
     def _program(self, size: _Size) -> Program:
         way = self._way()
-        given = (self.shared, self.knobs, self.checkpoints)
+        given = (self.shared, self.varying, self.checkpoints)
         shapes = tuple((leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(given))
         numbers = (np.uint32(0), np.uint32(0), *[np.int32(0)] * 4)
 
@@ -149,13 +149,13 @@ class Jobs:
             )
 
         def lower() -> Any:
-            return compiled(self.cut, self.mesh, *way).lower(*carry(), *given, *numbers)
+            return compiled(self.partition, self.mesh, *way).lower(*carry(), *given, *numbers)
 
         def like() -> Like:
             lanes_and_queue = carry()
             return Like((*lanes_and_queue, *given, *numbers), lanes_and_queue, tuple(self.mesh.devices.flat))
 
-        return Program((self.cut, self.mesh, way, size, shapes), lower, like)
+        return Program((self.partition, self.mesh, way, size, shapes), lower, like)
 
     def _run_on(
         self, chunk: Any | None, size: _Size, first_run: int, runs: int, report: Report
@@ -163,13 +163,13 @@ class Jobs:
         jobs, devices = self.configurations * runs, self.mesh.size
         carry = self._empty(size)()
         stride, hurried = self._way()
-        chunk = chunk or compiled(self.cut, self.mesh, stride, hurried)
+        chunk = chunk or compiled(self.partition, self.mesh, stride, hurried)
         most_rounds = np.int32(min(-(-self.max_steps // stride), 2**31 - 1))
         numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_rounds)
         rounds, done, idle = 8, 0, 0
         while True:
             report(done, "running", idle)
-            carry = chunk(*carry, self.shared, self.knobs, self.checkpoints, *numbers, np.int32(rounds))
+            carry = chunk(*carry, self.shared, self.varying, self.checkpoints, *numbers, np.int32(rounds))
             queue = carry[1]
             upcoming, waiting = np.asarray(queue.next), np.asarray(queue.open)
             issued = np.minimum(-(-(upcoming - np.arange(devices)) // devices), size.answers).sum()

@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.contract import Contract
 from jaxbandit.grammar import Execution, Tree, execution_of
-from jaxbandit.kept import traced_once
+from jaxbandit.programs.store import traced_once
 from jaxbandit.random.stream import Stream, stream
 from jaxbandit.xla.fence import as_one_kernel, where_due
 from jaxbandit.xla.options import options_for
@@ -39,7 +39,7 @@ class Lane(NamedTuple):
     job: Array
     rounds: Array
     key: Stream
-    knobs: list[Array]
+    varying: list[Array]
     instance: Tree
     state: Tree
     curve: _Curve | None
@@ -55,15 +55,15 @@ class Queue(NamedTuple):
     endless: Array
 
 
-class Cut(NamedTuple):
+class Partition(NamedTuple):
     """Which leaves of (problem, policy) differ between configurations, and how to put the pair together again."""
 
     treedef: Any
     stacked: tuple[bool, ...]
 
-    def join(self, shared: Sequence[Array], knobs: Sequence[Array]) -> tuple[Any, Any]:
+    def join(self, shared: Sequence[Array], varying: Sequence[Array]) -> tuple[Any, Any]:
         """The problem and the policy that were taken apart."""
-        common, own = iter(shared), iter(knobs)
+        common, own = iter(shared), iter(varying)
         pair: tuple[Any, Any] = jax.tree.unflatten(
             self.treedef, [next(own) if s else next(common) for s in self.stacked]
         )
@@ -75,11 +75,16 @@ _NOWHERE = 2**31 - 1
 
 
 def _begin(
-    cut: Cut, shared: Sequence[Array], stacked: Sequence[Array], checkpoints: Array, configuration: Array, key: Stream
+    partition: Partition,
+    shared: Sequence[Array],
+    stacked: Sequence[Array],
+    checkpoints: Array,
+    configuration: Array,
+    key: Stream,
 ) -> Lane:
     """A lane before its first pull; its job is not known here."""
-    knobs = [leaf[configuration] for leaf in stacked]
-    problem, policy = cut.join(shared, knobs)
+    varying = [leaf[configuration] for leaf in stacked]
+    problem, policy = partition.join(shared, varying)
     many = checkpoints.shape[0]
     if many:
         problem = replace(problem, budget=checkpoints[0])
@@ -94,14 +99,14 @@ def _begin(
             for name, value in run.answer(view, instance, state).items()
         }
         curve = _Curve(jnp.int32(0), checkpoints[0], blank)
-    return Lane(jnp.int32(-1), jnp.int32(0), key, knobs, instance, state, curve)
+    return Lane(jnp.int32(-1), jnp.int32(0), key, varying, instance, state, curve)
 
 
 @dataclass(frozen=True, eq=False)
 class _Chunk:
     """Rounds of ``stride`` steps and a refill, on one device's lanes; a run may take ``most_rounds`` of them."""
 
-    cut: Cut
+    partition: Partition
     devices: int
     stride: int
     shared: list[Array]
@@ -127,15 +132,15 @@ class _Chunk:
 
     @property
     def _execution(self) -> Execution:
-        return execution_of(self.cut.join(self.shared, [leaf[0] for leaf in self.stacked])[1])
+        return execution_of(self.partition.join(self.shared, [leaf[0] for leaf in self.stacked])[1])
 
     def _begin(self, job: Array) -> Lane:
         key = stream(self.seed, self.first_run + (job % self.runs).astype(jnp.uint32))
-        lane = _begin(self.cut, self.shared, self.stacked, self.checkpoints, job // self.runs, key)
+        lane = _begin(self.partition, self.shared, self.stacked, self.checkpoints, job // self.runs, key)
         return lane._replace(job=job)
 
     def _pair(self, lane: Lane) -> Contract:
-        problem, policy = self.cut.join(self.shared, lane.knobs)
+        problem, policy = self.partition.join(self.shared, lane.varying)
         return Contract(replace(problem, budget=lane.curve.budget) if lane.curve else problem, policy)
 
     def _step(self, lane: Lane) -> Lane:
@@ -158,7 +163,7 @@ class _Chunk:
         assert lane.curve is not None
         many = self.checkpoints.shape[0]
         passed, budget, kept = lane.curve
-        problem, _ = self.cut.join(self.shared, lane.knobs)
+        problem, _ = self.partition.join(self.shared, lane.varying)
         over, answers = self._finish(lane)
         due = over & (passed < many)
         here = due & (jnp.arange(many, dtype=jnp.int32) == passed)
@@ -273,30 +278,32 @@ def _column(mask: Array, like: Array) -> Array:
 
 @functools.lru_cache(maxsize=256)
 def _shapes(
-    cut: Cut, shared: tuple[jax.ShapeDtypeStruct, ...], stacked: tuple[jax.ShapeDtypeStruct, ...],
+    partition: Partition, shared: tuple[jax.ShapeDtypeStruct, ...], stacked: tuple[jax.ShapeDtypeStruct, ...],
     checkpoints: jax.ShapeDtypeStruct,
 ) -> Any:  # fmt: skip
     """The shapes of a lane and of its answers, from tracing a run's beginning and end."""
 
     def sample(shared: list[Array], stacked: list[Array], checkpoints: Array) -> tuple[Lane, dict[str, Array]]:
-        lane = _begin(cut, shared, stacked, checkpoints, jnp.int32(0), stream(0, 0))
-        run = Contract(*cut.join(shared, lane.knobs))
+        lane = _begin(partition, shared, stacked, checkpoints, jnp.int32(0), stream(0, 0))
+        run = Contract(*partition.join(shared, lane.varying))
         answers = run.answer(run.view(lane.key, lane.instance), lane.instance, lane.state)
         if lane.curve is not None:
             answers = {name: jnp.stack([value] * (1 + checkpoints.shape[0])) for name, value in answers.items()}
         return lane, answers
 
     given = list(shared), list(stacked), checkpoints
-    return traced_once(("shapes", cut, *given), lambda: jax.eval_shape(sample, *given))
+    return traced_once(("shapes", partition, *given), lambda: jax.eval_shape(sample, *given))
 
 
-def shapes_of(cut: Cut, shared: list[Array], stacked: list[Array], checkpoints: Array) -> tuple[Lane, dict[str, Array]]:
+def shapes_of(
+    partition: Partition, shared: list[Array], stacked: list[Array], checkpoints: Array
+) -> tuple[Lane, dict[str, Array]]:
     """The shapes and types of a lane, and of its answers."""
     structs = [
         tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
         for leaves in (shared, stacked, [checkpoints])
     ]
-    shapes: tuple[Lane, dict[str, Array]] = _shapes(cut, structs[0], structs[1], structs[2][0])
+    shapes: tuple[Lane, dict[str, Array]] = _shapes(partition, structs[0], structs[1], structs[2][0])
     return shapes
 
 
@@ -334,7 +341,7 @@ def _emptied(
 
 
 @functools.lru_cache(maxsize=64)
-def compiled(cut: Cut, mesh: Mesh, stride: int, hurried: bool = False) -> Any:
+def compiled(partition: Partition, mesh: Mesh, stride: int, hurried: bool = False) -> Any:
     """The chunk function for one structure: compiled once a shape, whatever the values."""
     devices = mesh.size
     split, whole = PartitionSpec(AXIS), PartitionSpec()
@@ -342,7 +349,7 @@ def compiled(cut: Cut, mesh: Mesh, stride: int, hurried: bool = False) -> Any:
     def local(lanes: Lane, queue: Queue, *given: Any) -> tuple[Lane, Queue]:
         *rest, rounds = given
         alone = queue._replace(next=queue.next[0], open=queue.open[0])
-        lanes, alone = _Chunk(cut, devices, stride, *rest).after(lanes, alone, rounds)
+        lanes, alone = _Chunk(partition, devices, stride, *rest).after(lanes, alone, rounds)
         return lanes, alone._replace(next=alone.next[None], open=alone.open[None])
 
     mapped = jax.shard_map(

@@ -119,7 +119,7 @@ def parameters(
     """The parameters that a function declares by ``Key`` in the annotations of its arguments, in their order.
 
     Args:
-        made_by: the function.
+        made_by: the function, or a dataclass, whose fields they are then.
         leave_out: names of arguments that are not asked for.
         defaults: in the place of those of the signature, by name.
     """
@@ -166,7 +166,7 @@ def _keys(made_by: Callable[..., Any]) -> dict[str, Key]:
 
 def _helps(made_by: Callable[..., Any]) -> dict[str, str]:
     """What the docstring says of the arguments, by their names, up to the first semicolon or full stop."""
-    listed = re.search(r"\nArgs:\n(.*?)(?:\n\n|\Z)", inspect.getdoc(made_by) or "", re.S)
+    listed = re.search(r"\n(?:Args|Attributes):\n(.*?)(?:\n\n|\Z)", inspect.getdoc(made_by) or "", re.S)
     entries = re.findall(r"^ {4}(\w[\w, ]*): (.*?)(?=^ {4}\w|\Z)", listed.group(1) if listed else "", re.S | re.M)
     return {
         name: re.split(r"; |\. ", " ".join(text.split()))[0].removesuffix(".").replace("``", "")

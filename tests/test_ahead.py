@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxbandit import experiment, run_study, simulate
-from jaxbandit.ahead import Ahead, Program
+from jaxbandit.programs.ahead import Ahead, Program
 from jaxbandit.progress import Status
 from tests import toy
 

@@ -18,14 +18,14 @@ from scipy import special, stats
 from jaxbandit import cleaning
 from jaxbandit import jobs as jobs_module
 from jaxbandit.cleaning.family import POLICIES, PROBLEMS, Setting
-from jaxbandit.cleaning.fast import crowd
-from jaxbandit.cleaning.fast.alike import REACH, UNKNOWN, VISITS, Alias, alias, moments, tables_for, unpack
-from jaxbandit.cleaning.fast.crowd import Ticked
+from jaxbandit.cleaning.fast import ticks as ticked
 from jaxbandit.cleaning.fast.epsilon_greedy import EpsilonGreedyByParts
 from jaxbandit.cleaning.fast.epsilon_greedy_counted import CountedEpsilonGreedy
+from jaxbandit.cleaning.fast.exchangeable import REACH, UNKNOWN, VISITS, Alias, alias, moments, tables_for, unpack
 from jaxbandit.cleaning.fast.greedy_counted import CountedGreedy
 from jaxbandit.cleaning.fast.mixed import NOTHING, width
 from jaxbandit.cleaning.fast.random_counted import CountedRandom
+from jaxbandit.cleaning.fast.ticks import Ticked
 from jaxbandit.cleaning.problem import Synthetic, of_table, synthetic, uniform_false_values
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
@@ -45,7 +45,7 @@ UNIFORM = Beta(1, 1)
 @pytest.fixture
 def leaping(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Even few ticks are drawn many at once."""
-    monkeypatch.setattr(crowd, "_LEAST", 1)
+    monkeypatch.setattr(ticked, "_LEAST", 1)
     jobs_module.compiled.cache_clear()
     yield
     jobs_module.compiled.cache_clear()
@@ -125,7 +125,7 @@ def law(
 @pytest.mark.usefixtures("leaping")
 def test_small_runs_have_the_exact_law(kind: Any, entities: int, weights: list[float], pdf: Beta, budget: int) -> None:
     setting = unpaired(budget=budget, entities=entities, weights=np.array(weights, float), sc_pdf=pdf)
-    # Up to 15 operations may be made on a crowd of any size.
+    # Up to 15 operations may be made on a counts of any size.
     answers = simulate(setting.problem(), counting(kind, setting), runs=RUNS, seed=21)
     agrees(answers, law(kind.name, entities, weights, pdf, budget))
 
@@ -236,7 +236,7 @@ def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
         if kind.name == "greedy":
             none = none._replace(visits=(zero,) * VISITS)
         elif kind.name == "random":
-            none = Ticked(state.crowd, *[zero] * 3)
+            none = Ticked(state.counts, *[zero] * 3)
         else:
             none = none._replace(counts=state.counts, removed=zero, new=zero, following=jnp.int32(NOTHING))
         same = jax.tree.map(lambda a, b: jnp.array_equal(a, b), policy.tell(view, state, pull, none), state)
@@ -300,7 +300,7 @@ def test_a_sweep_compiles_once(kind: Any, monkeypatch: pytest.MonkeyPatch) -> No
 def test_ticks_fall_uniformly(unmet: int, ticks: int) -> None:
     """How many entities have one tick at least, two, ...: against all ways that ticks can fall."""
     key = stream(7, np.arange(RUNS, dtype=np.uint32))
-    drawn = jax.jit(jax.vmap(lambda key: crowd._levels(key, *map(jnp.int32, (0, ticks, unmet)))))(key)
+    drawn = jax.jit(jax.vmap(lambda key: ticked._levels(key, *map(jnp.int32, (0, ticks, unmet)))))(key)
     ways: dict[tuple[int, ...], float] = {(): 1.0}
     for _ in range(ticks):
         following: dict[tuple[int, ...], float] = {}
@@ -312,7 +312,7 @@ def test_ticks_fall_uniformly(unmet: int, ticks: int) -> None:
                 after = (1, *has)
                 following[after] = following.get(after, 0) + mass * (unmet - len(has)) / unmet
         ways = following
-    expected = {tuple(sum(n > k for n in has) for k in range(crowd.SIDE)): mass for has, mass in ways.items()}
+    expected = {tuple(sum(n > k for n in has) for k in range(ticked.SIDE)): mass for has, mass in ways.items()}
     kinds, counts = np.unique(np.asarray(drawn), axis=0, return_counts=True)
     observed = {tuple(map(int, kind)): int(count) for kind, count in zip(kinds, counts, strict=True)}
     assert set(observed) <= set(expected)
@@ -365,10 +365,10 @@ def test_tables_of_visits_and_fates() -> None:
     for gained, cost, exact in [(0, 1, 1 / 2), (1, 1, 1 / 8), (2, 2, 3 / 4 / 3), (2, 7, 3 / 4 * 2 / (6 * 7 * 8))]:
         number = gained << 20 | cost
         assert abs((slots == number).mean() + rest * ends.get(number, 0) - exact) < 1e-8
-    fates = probabilities(tables.failed)
+    residuals = probabilities(tables.failed)
     for good, bad, exact in [(0, 0, 1 / 4 / 6), (0, 3, 1 / 4 / 30), (1, 2, 3 / 4 * 3 * 2 / (4 * 5 * 6))]:
-        assert abs(fates[good << 20 | bad] - 2 * exact) < 1e-8  # given that the first failed
-    good, bad = unpack(np.array(list(fates)))
+        assert abs(residuals[good << 20 | bad] - 2 * exact) < 1e-8  # given that the first failed
+    good, bad = unpack(np.array(list(residuals)))
     told = (good + bad == REACH[0]) | (good + bad <= REACH[0]) & (good < 2)
     assert told.all()
 

@@ -17,7 +17,7 @@ from jaxbandit.cleaning.ee import ee, needed
 from jaxbandit.cleaning.epsilon_greedy import EXPLORE
 from jaxbandit.cleaning.family import POLICIES, Setting
 from jaxbandit.cleaning.fast.epsilon_greedy import BETWEEN, CERTAIN, NOWHERE, ZERO
-from jaxbandit.cleaning.fast.pulls import LONGEST_RUN, Stroll
+from jaxbandit.cleaning.fast.pulls import LONGEST_RUN, FirstOutcomes
 from jaxbandit.cleaning.fast.random import RUN, run_length
 from jaxbandit.cleaning.index import Index
 from jaxbandit.cleaning.problem import of_table, uniform_false_values
@@ -242,7 +242,7 @@ class Entries:
 
 def expand(pulls: Any, outcomes: Any, tape: Tape) -> list[tuple[int, bool]]:
     made: list[tuple[int, bool]] = []
-    if isinstance(outcomes, Stroll):
+    if isinstance(outcomes, FirstOutcomes):
         columns = (pulls.entity, pulls.attempt, pulls.cleans, pulls.place, outcomes.cleans, outcomes.gained)
         for entity, attempt, again, place, cleans, gained in zip(
             *(np.asarray(x).tolist() for x in columns), strict=True
@@ -448,7 +448,7 @@ def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
         )
     )
     zero, no = jnp.int32(0), jnp.bool_(False)
-    none: Any = Stroll(zero, zero, no, no) if kind.name == "random" else Outcome(zero, zero)
+    none: Any = FirstOutcomes(zero, zero, no, no) if kind.name == "random" else Outcome(zero, zero)
     none = Told(zero, zero, no, jnp.float32(0)) if kind.name == "known-sc" else none
     nothing = jax.jit(lambda state, pull: policy.tell(view, state, pull, none))
     for _ in range(60):

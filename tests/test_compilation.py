@@ -13,7 +13,8 @@ import jax
 import pytest
 
 import jaxbandit
-from jaxbandit import cli, compilation
+from jaxbandit import cli
+from jaxbandit.programs import cache as compilation
 
 _STUDY = """
 seed = 3
@@ -225,7 +226,8 @@ def test_bad_input(given: dict[str, Any], line: str) -> None:
 
 def test_an_import_changes_nothing() -> None:
     code = (
-        "import jax; before = dict(jax.config.values); import jaxbandit.compilation, jaxbandit.engine, jaxbandit.cli\n"
+        "import jax; before = dict(jax.config.values); "
+        "import jaxbandit.programs.cache, jaxbandit.engine, jaxbandit.cli\n"
         "assert dict(jax.config.values) == before"
     )
     subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": os.getcwd()}, check=True)

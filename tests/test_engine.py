@@ -338,8 +338,8 @@ def test_bad_problems_and_policies(field: str, make: Any) -> None:
 
 def test_empty_lanes_are_the_same_from_the_host_and_from_a_device() -> None:
     mesh = Mesh(np.array(jax.local_devices()), (lanes_module.AXIS,))
-    cut, shared, knobs, _ = engine_module._groups([(problem(), ee(3, 0.667))])[0]
-    leaves, structure = jax.tree.flatten(shapes_of(cut, shared, knobs, np.zeros(0, np.int32)))
+    partition, shared, varying, _ = engine_module._groups([(problem(), ee(3, 0.667))])[0]
+    leaves, structure = jax.tree.flatten(shapes_of(partition, shared, varying, np.zeros(0, np.int32)))
     host, device = (lanes_module._emptied(structure, tuple(leaves), 8, 16, mesh, where)() for where in (True, False))
     for one, other in zip(jax.tree.leaves(host), jax.tree.leaves(device), strict=True):
         assert one.dtype == other.dtype
@@ -350,8 +350,8 @@ def test_empty_lanes_are_the_same_from_the_host_and_from_a_device() -> None:
 
 def test_a_lane_of_ee_does_not_grow_with_the_entities() -> None:
     def size(entities: int) -> int:
-        cut, shared, knobs, _ = engine_module._groups([(problem(entities=entities), ee(3, 0.667))])[0]
-        return bytes_of(shapes_of(cut, shared, knobs, np.zeros(0, np.int32))[0])
+        partition, shared, varying, _ = engine_module._groups([(problem(entities=entities), ee(3, 0.667))])[0]
+        return bytes_of(shapes_of(partition, shared, varying, np.zeros(0, np.int32))[0])
 
     assert size(10) == size(100_000_000) < 128
     assert isinstance(ee(1, 0.5), EE)

@@ -12,7 +12,7 @@ import pytest
 
 from jaxbandit.cleaning.extract import ambiguity, read_records
 from jaxbandit.errors import BadInput
-from jaxbandit.fits import fit_beta
+from jaxbandit.mixtures import fit_beta
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 HEADER = ["who", "on", "time", 'the "gate"']

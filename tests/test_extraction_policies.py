@@ -252,7 +252,7 @@ class Script:
         number = self.round
         state = self.states[number]
         rule, t = self.policy, jnp.int32(number + 1)
-        sigma = np.asarray(queries.sigma(rule.readings, rule.variance_floor, state.variance, state.asked, t))
+        sigma = np.asarray(queries.sigma(rule.readings, rule.variance_floor, state.variance, state.times_asked, t))
         for scored in candidates:
             node, k, length = scored.candidate
             place, c = self.small.poset.place[node], CONFIGURATIONS.index((k, length))

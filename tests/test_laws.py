@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from jaxbandit.errors import BadInput
-from jaxbandit.fits import MAX_CONCENTRATION, fit, fit_beta
 from jaxbandit.laws import Beta, Histogram, Law, Mixture, Normal, Uniform, parse
+from jaxbandit.mixtures import MAX_CONCENTRATION, fit, fit_beta
 from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.stream import stream, words
 

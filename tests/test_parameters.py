@@ -96,6 +96,11 @@ def test_what_is_checked() -> None:
         (lambda: topk.lucb(1, epsilon=2), "epsilon"),
         (lambda: topk.lucb(1, odd="both"), "odd"),
         (lambda: topk.lucb(1, divergence="l2"), "divergence"),
+        (lambda: outliers.interval("sharp", 0.1), "name"),
+        (lambda: outliers.interval("bounded", 5), "delta"),
+        (lambda: outliers.interval("bounded", 0.1, -1), "k"),
+        (lambda: outliers.interval("bounded", 0.1, sides="below"), "sides"),
+        (lambda: outliers.interval("bounded", 0.1, rule="mean"), "rule"),
         (lambda: outliers.wrr(OF, rho=0.5), "rho"),
         (lambda: outliers.nrr(OF, delta=1), "delta"),
         (lambda: outliers.ib(OF, scale=0), "scale"),
@@ -123,5 +128,7 @@ def test_every_parameter_says_what_it_is() -> None:
         for kind in family.policies.values():
             for parameter in kind.parameters:
                 assert parameter.help, (kind.name, parameter.name)
+                # Cut at the first full stop, it must not end within a parenthesis.
+                assert parameter.help.count("(") == parameter.help.count(")"), (kind.name, parameter.help)
                 assert len(parameter.help) < 200, (kind.name, parameter.name)
                 assert "``" not in parameter.help

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from jaxbandit.random import LONGEST_RACE, UNLIMITED, race, race_on_tape, stream, words
-from jaxbandit.random.race import chase_at, chase_on_tape, concealed, trial_at
+from jaxbandit.random.race import concealed, trial_at, visit_at, visit_on_tape
 
 DRAWS = 1 << 19
 
@@ -119,7 +119,7 @@ def test_a_chase_ends_with_a_first_failure(p: float, successes: int, trials: int
     lanes = jnp.arange(1 << 16)
     zeros, ones = jnp.zeros(lanes.shape, jnp.int32), jnp.ones(lanes.shape, jnp.int32)
     p_word = jnp.full(lanes.shape, np.uint32(p * 2**32))
-    for chase in (chase_at, chase_on_tape):
+    for chase in (visit_at, visit_on_tape):
         key = stream(7, lanes)
         walls = successes * ones, proven * ones, trials * ones
         drawn = chase(key, zeros, zeros, concealed(words(key, 0, 0)[0], p_word), *walls)

@@ -20,7 +20,7 @@ from jaxbandit.grammar import Implementation, accelerated
 from jaxbandit.random import stream, words
 from jaxbandit.registry import parse
 from jaxbandit.topk.family import FAMILY, Setting
-from jaxbandit.topk.fast.lucb import Walk
+from jaxbandit.topk.fast.lucb import LucbByTurns
 from jaxbandit.topk.halving import sequential_halving
 from jaxbandit.topk.lucb import ODD, Lucb, lucb
 from jaxbandit.topk.optmai import optmai
@@ -287,7 +287,7 @@ def agrees(expected: oracles.Result, means: Any, budget: int, rule: Lucb, run: i
         found = play(means, budget, rule, run, 512, implementation="reference")
         agree(found, expected, budget)
         return found
-    found = play(means, budget, Walk(rule, block=4, turns=1), run, 2048, record_walk)
+    found = play(means, budget, LucbByTurns(rule, block=4, turns=1), run, 2048, record_walk)
     agree(found, expected, budget)
     opening = list(range(len(means))) if len(expected.sequence) else []
     walked = opening + [arm for pair in found["sequence"].tolist() for arm in pair if arm >= 0]
@@ -363,7 +363,7 @@ def test_lucb_does_not_depend_on_blocks_nor_lanes(divergence: str, budget: int) 
     """Nor on how many turns a step makes: no bit may tell when an arm was evaluated, or beside which lanes."""
     problem, rule = arms(budget, given(np.linspace(0.1, 0.9, 200)), Bernoulli()), lucb(20, divergence=divergence)
     expected = simulate(problem, rule, runs=24)
-    for name, values in simulate(problem, Walk(rule, block=8, turns=100), runs=24, lanes=5).items():
+    for name, values in simulate(problem, LucbByTurns(rule, block=8, turns=100), runs=24, lanes=5).items():
         np.testing.assert_array_equal(values, expected[name], name)
 
 

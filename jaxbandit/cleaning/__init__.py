@@ -17,8 +17,8 @@ from jaxbandit.cleaning.trained import load as load_score
 from jaxbandit.cleaning.trained import shipped as shipped_score
 from jaxbandit.cleaning.trained import trained
 from jaxbandit.cleaning.view import View
-from jaxbandit.fits import Fit, fit, fit_beta
 from jaxbandit.laws import Beta, Histogram, Law, Mixture, Normal, Uniform
+from jaxbandit.mixtures import Fit, fit, fit_beta
 
 __all__ = [
     "EE",

@@ -22,9 +22,9 @@ from jaxbandit.cleaning.setting import Setting
 from jaxbandit.cleaning.stopping import DELTA, MOST_INDEXED, level_for_budget
 from jaxbandit.cleaning.trained import STATISTICS, USUAL, load, policies, shipped
 from jaxbandit.errors import BadInput, under
-from jaxbandit.fits import fit_law
 from jaxbandit.laws import Law, Uniform
 from jaxbandit.laws import parse as parse_law
+from jaxbandit.mixtures import fit_law
 from jaxbandit.parameters import parameters
 from jaxbandit.registry import (
     LEFT_OUT,

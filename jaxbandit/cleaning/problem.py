@@ -31,7 +31,7 @@ from jaxbandit.random.stream import Stream, substream, words
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int32, UInt32
 
-    from jaxbandit.cleaning.fast.alike import Tables
+    from jaxbandit.cleaning.fast.exchangeable import Tables
 
 COUNT, HIDDEN, CHOICE, RANK, PUBLIC = range(1, 6)
 """What a word is for: the first half of its counter, under the run's key."""
@@ -271,7 +271,7 @@ def synthetic(
     if not paired:
         if on_tape:
             raise BadInput("on_tape", on_tape, "false where runs are not paired")
-        from jaxbandit.cleaning.fast.alike import tables_for  # which stands on this module
+        from jaxbandit.cleaning.fast.exchangeable import tables_for  # which stands on this module
 
         tables = tables_for(budget, weights, sc_pdf)
     return Synthetic(

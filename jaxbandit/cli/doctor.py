@@ -117,7 +117,7 @@ def _cache() -> str:
     """Where compiled programs are kept, and how many; or why none are."""
     import jax
 
-    from jaxbandit.compilation import MOST_BYTES, OFF, stored
+    from jaxbandit.programs.cache import MOST_BYTES, OFF, stored
 
     place = jax.config.values["jax_compilation_cache_dir"]
     if os.environ.get("JAXBANDIT_CACHE", "").lower() in OFF and not place:

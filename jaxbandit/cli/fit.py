@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 if TYPE_CHECKING:
-    from jaxbandit import fits
+    from jaxbandit import mixtures
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Fit:
     def __call__(self) -> None:
         """Prints a line for each component, what the fit is worth, and how a study file writes the law."""
         from jaxbandit.cleaning.extract import read_records
-        from jaxbandit.fits import fit
+        from jaxbandit.mixtures import fit
 
         found = fit(*read_records(self.records, self.successes, self.attempts, self.table), self.components)
         if self.json:
@@ -52,7 +52,7 @@ class Fit:
         print(f"in a study file: sc_pdf = {_written(found.components)}")
 
 
-def _facts(found: "fits.Fit") -> dict[str, Any]:
+def _facts(found: "mixtures.Fit") -> dict[str, Any]:
     """What JSON tells; a missing error is null."""
     names = ("weight", "alpha", "beta")
     parts = []

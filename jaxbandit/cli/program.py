@@ -109,7 +109,7 @@ def run(argv: Sequence[str]) -> int:
         if isinstance(verb, Run | Reproduce | Tune | Train | Plan):
             _place(verb)
         if isinstance(verb, Run | Reproduce | Tune | Train | Plan | Doctor) or type(verb) in LIVE.values():
-            from jaxbandit.compilation import cache
+            from jaxbandit.programs.cache import cache
 
             cache()
         for plugin in getattr(verb, "plugin", ()):

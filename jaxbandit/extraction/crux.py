@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 class State(NamedTuple):
     """``got``: what was retrieved; ``active``: the set Q; ``entered``: the root and the children of nodes asked;
-    ``asked``: n_q; ``barren``: the nodes that an empty answer has ended; ``samples``: of all nodes; ``r``,
+    ``times_asked``: n_q; ``barren``: the nodes that an empty answer has ended; ``samples``: of all nodes; ``r``,
     ``variance``: r(q) and v_q."""
 
     got: Retrieved
     active: Bool[Array, "configurations nodes"]
     entered: Bool[Array, " nodes"]
-    asked: Int32[Array, "configurations nodes"]
+    times_asked: Int32[Array, "configurations nodes"]
     barren: Bool[Array, " nodes"]
     samples: Samples
     r: Float32[Array, "configurations nodes"]
@@ -89,7 +89,7 @@ class Crux:
         cost = queries.costs(self.readings, view, *known, jnp.asarray(view.poset.specificity))
         askable = state.active & queries.affordable(self.readings, view, *known, cost)
         t = state.got.queries + 1
-        sigma = queries.sigma(self.readings, self.variance_floor, state.variance, state.asked, t)
+        sigma = queries.sigma(self.readings, self.variance_floor, state.variance, state.times_asked, t)
         score = jnp.where(askable, (state.r + sigma) / cost.astype(jnp.float32), -jnp.inf)
         asked = jnp.any(askable)
         best = jnp.where(asked, jnp.argmax(score.T), 0).astype(jnp.int32)
@@ -112,7 +112,7 @@ class Crux:
             got=add(view, state.got, pull, outcome, price)[0],
             active=state.active | entering,
             entered=entered,
-            asked=state.asked.at[pull.configuration, pull.node].add(pull.asked.astype(jnp.int32)),
+            times_asked=state.times_asked.at[pull.configuration, pull.node].add(pull.asked.astype(jnp.int32)),
             barren=state.barren.at[pull.node].max(ends),
         ))  # fmt: skip
         return self._without_bad(after, state.got.queries + 1)
@@ -139,7 +139,7 @@ class Crux:
 
     def _without_bad(self, state: State, t: Array) -> State:
         """Algorithm 2, lines 14 to 16, at round t."""
-        sigma = queries.sigma(self.readings, self.variance_floor, state.variance, state.asked, t)
+        sigma = queries.sigma(self.readings, self.variance_floor, state.variance, state.times_asked, t)
         bound = jnp.max(jnp.where(state.active, state.r - sigma, -jnp.inf))
         bad = (state.r + sigma < bound) & (self.readings.removal != "none")
         return state._replace(active=state.active & ~bad)

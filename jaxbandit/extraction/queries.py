@@ -53,14 +53,14 @@ def ends_node(readings: Readings, view: View, got: Retrieved, pull: Pull, outcom
     return empty & (readings.empty == "always")
 
 
-def sigma(readings: Readings, floor: Array, variance: Array, asked: Array, t: Array) -> Array:
-    """sigma(q, t) = sqrt(v_q log(t) / n_q), float32 (C, S); ``asked``: how often each was, int32 (C, S)."""
+def sigma(readings: Readings, floor: Array, variance: Array, times_asked: Array, t: Array) -> Array:
+    """sigma(q, t) = sqrt(v_q log(t) / n_q), float32 (C, S); ``times_asked``: n_q, int32 (C, S)."""
     if readings.asked_by == "node":
-        asked = jnp.broadcast_to(jnp.sum(asked, axis=0), asked.shape)
-    often = asked + 1 if readings.never_asked == "plus-one" else jnp.maximum(asked, 1)
+        times_asked = jnp.broadcast_to(jnp.sum(times_asked, axis=0), times_asked.shape)
+    often = times_asked + 1 if readings.never_asked == "plus-one" else jnp.maximum(times_asked, 1)
     v = jnp.maximum(variance, floor) if readings.bootstrap else floor
     found = jnp.sqrt(v * jnp.log(t.astype(jnp.float32)) / often.astype(jnp.float32))
-    return jnp.where(asked == 0, jnp.inf, found) if readings.never_asked == "infinite" else found
+    return jnp.where(times_asked == 0, jnp.inf, found) if readings.never_asked == "infinite" else found
 
 
 def pooled(prior: Array, r: Array, root: Array, n: Array) -> Array:

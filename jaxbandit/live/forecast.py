@@ -18,13 +18,13 @@ from jaxbandit.cleaning.problem import HIDDEN, Cleaning, Instance
 from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.view import View
 from jaxbandit.engine import simulate
-from jaxbandit.fits import fit_beta
 from jaxbandit.grammar import Tree
 from jaxbandit.laws import Beta, Law
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Answers
 from jaxbandit.live.rest import Continued, Rest, bought
+from jaxbandit.mixtures import fit_beta
 from jaxbandit.random import categorical, thresholds
 from jaxbandit.random.race import UNLIMITED, concealed
 from jaxbandit.random.stream import Stream, stream, substream, words

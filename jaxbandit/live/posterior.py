@@ -11,9 +11,9 @@ from jax.scipy.special import betaln, erf
 
 from jaxbandit.arms.problem import MEAN
 from jaxbandit.arms.rewards import Bernoulli, Bounded, Gaussian, Replay, Rewards
-from jaxbandit.fits import fit_beta
 from jaxbandit.live.forecast import ENOUGH
 from jaxbandit.live.questions import Answers
+from jaxbandit.mixtures import fit_beta
 from jaxbandit.random import categorical, thresholds, words
 from jaxbandit.random.stream import Stream, stream
 from jaxbandit.random.trials import UNITS

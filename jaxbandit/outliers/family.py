@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import ceil, exp
+from math import ceil
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +15,7 @@ from jaxbandit.arms.rewards import Replay, Rewards
 from jaxbandit.errors import BadInput, under
 from jaxbandit.outliers.gold import GOLD
 from jaxbandit.outliers.ib import IB
-from jaxbandit.outliers.intervals import NAMES, Interval, interval
+from jaxbandit.outliers.intervals import Interval, interval
 from jaxbandit.outliers.nrr import NRR
 from jaxbandit.outliers.planning import table
 from jaxbandit.outliers.problem import MOST_PARTED, ZERO_ONE
@@ -34,37 +34,23 @@ from jaxbandit.registry import (
     PolicyKind,
     ProblemKind,
     Question,
-    between,
-    flag,
     one_of,
     parse,
     whole,
 )
-from jaxbandit.space import Range
 
 Answers = Mapping[str, np.ndarray]
 
 LEAST_ARMS, MOST_ARMS = 3, 4096
 
 
-_K = between(0, 1000)
-_EPS, _RHO = between(exp(1 / 16) - 1, 50), between(0.5, 1)
 _CAP = replace(BUDGET, default=10_000_000, help="the cap: pulls after which a rule answers with what it has")
 _ARMS = Parameter("n", whole(LEAST_ARMS, MOST_ARMS), f"how many arms, {LEAST_ARMS} to {MOST_ARMS}")
 _CASE = Parameter("case", whole(0, 2**32 - 1), "number of a test case: the same arms in each run; drawn afresh in each "
                   "where left out", None)  # fmt: skip
-_SIGMA = (
-    Parameter("k", _K, "of k-sigma: above mean + k standard deviations, or median + k times 1.4826 MAD", 2.5),
-    Parameter("two_sided", flag, "arms far below are outliers too", False),
-)
-_GROUPS = (
-    Parameter("eps", _EPS, "of (eps, rho)-groups: how much farther than neighbours outliers are", 2.5),
-    Parameter("rho", _RHO, "of (eps, rho)-groups: the share of normal arms, above 0.5 and below 1", 0.9),
-)
-_SIZES = Parameter("sizes", one_of("at-least", "above"), "normal arms are at least a share rho, as the paper generates "
-                   "them, or more, as it is printed", "at-least")  # fmt: skip
-_NAMES = ("k-sigma", "robust", "groups")
-_WORDS = "what an outlier is: k-sigma, robust (median and MAD), or groups"
+_NAME, _K, _TWO_SIDED, _EPS, _RHO, _SIZES = parameters(Definition)
+_DEFINITION = replace(_NAME, name="definition")
+_SIGMA, _GROUPS = (_K, _TWO_SIDED), (_EPS, _RHO)
 
 
 def _given(model: Model, budget: int, definition: str, **values: Any) -> Setting:
@@ -92,8 +78,7 @@ def _synthetic(
     if count >= n:
         raise BadInput("problem.outlying", count, f"fewer than {n}, the number of arms")
     means = Mixture.of(n, count)
-    judge = Definition(definition, k, two_sided, eps=2.5, rho=0.9, sizes="at-least")
-    return _setting(means if case is None else means.case(case), budget, judge)
+    return _setting(means if case is None else means.case(case), budget, Definition(definition, k, two_sided))
 
 
 def _injected(n: int, budget: int, side: str, eps: float, rho: float, k: float, case: int | None) -> Setting:
@@ -103,19 +88,18 @@ def _injected(n: int, budget: int, side: str, eps: float, rho: float, k: float, 
     if side == "intermediate" and (n - count) // 2 <= n - n * Fraction(repr(rho)):
         raise BadInput("problem.n", n, f"enough for more than (1 - rho) n = {n * (1 - rho):g} arms on each side")
     arms = injected(n, eps, count, side)
-    judge = Definition("groups", k, False, eps, rho, "at-least")
+    judge = Definition("groups", k, eps=eps, rho=rho)
     return Setting(budget, arms if case is None else arms.case(case), judge)
 
 
-_JUDGED = (Parameter("definition", one_of(*_NAMES), _WORDS, "k-sigma"), *_SIGMA, *_GROUPS, _SIZES)
-_MODELS = problems((_CAP, *_JUDGED), _given)
+_MODELS = problems((_CAP, _DEFINITION, *_SIGMA, *_GROUPS, _SIZES), _given)
 
 PROBLEMS = (
     ProblemKind(
         "synthetic", "0 or 1; normal arms around 0.3, and a few from 0.8 to 1 (for Zhuang et al. 2017, section 5.1)",
         (
-            _ARMS, _CAP, Parameter("definition", one_of("k-sigma", "robust"), "what an outlier is: k-sigma or robust",
-                             "k-sigma"), *_SIGMA,
+            _ARMS, _CAP, replace(_DEFINITION, parse=one_of("k-sigma", "robust"), help="what an outlier is: k-sigma or "
+                                 "robust"), *_SIGMA,
             Parameter("outlying", whole(0, MOST_ARMS), "how many arms are from 0.8 to 1; where left out, half of what "
                       "k-sigma can tell, n / (2 (1 + k^2)), and at least 1", None),
             _CASE,
@@ -127,19 +111,15 @@ PROBLEMS = (
             _ARMS, _CAP,
             Parameter("side", one_of("upper", "intermediate", "lower"), "where the outliers lie: upper, intermediate "
                       "or lower", "upper"),
-            *_GROUPS, Parameter("k", _K, "what rules that look for k-sigma take", 2.5), _CASE,
+            *_GROUPS, replace(_K, help="what rules that look for k-sigma take"), _CASE,
         ), _injected,
     ),
     *(_MODELS[name] for name in ("bernoulli", "bounded", "replay")),
 )  # fmt: skip
 
 
-(_DELTA,) = parameters(nrr)
-_OWN_K = Parameter(
-    "k", _K, "of k-sigma; that of the problem where left out", None, search=Range(0.5, 5), on_request=True
-)
-_INTERVAL = Parameter("interval", one_of(*NAMES), "bounded (proved), or for rewards 0 and 1 bernoulli (as printed) or "
-                      "bernoulli-corrected, the default for them", None, on_request=True)  # fmt: skip
+_NAMED, _DELTA, _OWN_K = parameters(interval, leave_out=("sides", "rule"), delta=0.1)
+_INTERVAL = replace(_NAMED, name="interval", default=None)
 
 
 def _interval(

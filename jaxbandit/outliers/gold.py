@@ -17,10 +17,10 @@ from jax import Array, lax
 
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
+from jaxbandit.outliers.double_float import DoubleFloat, in_float64
 from jaxbandit.outliers.intervals import Interval
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer, means_of
-from jaxbandit.outliers.twofold import Twofold, in_float64
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -78,7 +78,7 @@ class GOLD:
     """
 
     of: Interval
-    b: Twofold
+    b: DoubleFloat
     largest: Int32[Array, ""]
     enough: Int32[Array, ""]
     at_once: Bool[Array, ""]

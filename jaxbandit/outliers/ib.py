@@ -17,10 +17,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.contract import brief
+from jaxbandit.outliers.double_float import DoubleFloat, in_float64
 from jaxbandit.outliers.intervals import Interval
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer, means_of
-from jaxbandit.outliers.twofold import Twofold, in_float64
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64, Int32
@@ -59,7 +59,7 @@ class IB:
     """
 
     of: Interval
-    scale: Twofold
+    scale: DoubleFloat
 
     __repr__ = brief
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import ndtri
 
-from jaxbandit.errors import BadInput
+from jaxbandit.outliers.double_float import DoubleFloat, in_float64
 from jaxbandit.outliers.record import Seen, all_equal, means_of
-from jaxbandit.outliers.twofold import Twofold, in_float64
+from jaxbandit.parameters import Key, checked
+from jaxbandit.parsers import between, one_of
+from jaxbandit.space import Range
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Float64, Int32
@@ -38,6 +40,13 @@ The median moves at most as far as any mean does, and MAD at most twice as far. 
 of the truth, the robust threshold is within (1 + 2 * 1.4826 k) times the largest radius of its own: that is its radius,
 for each interval of arms, and it needs no level beside theirs. It is a wide one: nothing is gained by averaging.
 """
+
+# What a rule promises and what it looks for are its user's to say: a search would give them up.
+Name = Annotated[str, Key(one_of(*NAMES), on_request=True)]
+Delta = Annotated[float, Key(between(0, 1), search=Range(1e-4, 0.5, log=True), on_request=True)]
+K = Annotated[float | None, Key(between(0, 1000), search=Range(0.5, 5), on_request=True)]
+Sides = Annotated[str, Key(one_of(*SIDES))]
+Rule = Annotated[str, Key(one_of(*RULES))]
 
 _MAD = 1.4826
 
@@ -79,8 +88,8 @@ class Interval:
         ['0.283', '0.283', '0.141']
     """
 
-    delta: Twofold
-    k: Twofold | None
+    delta: DoubleFloat
+    k: DoubleFloat | None
     name: str = field(metadata={"static": True})
     sides: str = field(default="above", metadata={"static": True})
     rule: str = field(default="k-sigma", metadata={"static": True})
@@ -157,29 +166,26 @@ class Interval:
         return (at.excess > _TIE) & (at.sigma > 0)
 
 
-def interval(
-    name: str, delta: float, k: float | None = None, *, sides: str = "above", rule: str = "k-sigma"
-) -> Interval:
+@checked
+def interval(name: Name, delta: Delta, k: K = None, *, sides: Sides = "above", rule: Rule = "k-sigma") -> Interval:
     """An interval by name.
 
     Args:
-        name: one of ``NAMES``.
-        delta: the probability with which a rule may be wrong, between 0 and 1.
-        k: of the threshold; None where there is none, as in GOLD.
+        name: bounded (proved), or for rewards 0 and 1 bernoulli (as printed) or bernoulli-corrected (a study's default
+            for them); see ``NAMES``.
+        delta: the promise, wrong with at most this probability; above 0 and below 1.
+        k: of k-sigma, above 0 (left out in a study, the problem's); None where no threshold is needed, as in GOLD.
         sides, rule: one of ``SIDES`` and of ``RULES``.
 
     Raises:
-        BadInput: for a name that is none of these.
+        BadInput: for an argument out of range, naming it.
 
     Example:
         >>> from jaxbandit import outliers
         >>> outliers.interval("bounded", delta=0.1, k=2.5).name
         'bounded'
     """
-    for key, value, allowed in (("sides", sides, SIDES), ("rule", rule, RULES), ("interval", name, NAMES)):
-        if value not in allowed:
-            raise BadInput(key, value, f"one of {', '.join(allowed)}")
-    return Interval(Twofold.of(delta), None if k is None else Twofold.of(k), name, sides, rule)
+    return Interval(DoubleFloat.of(delta), None if k is None else DoubleFloat.of(k), name, sides, rule)
 
 
 def _sqrt(x: Array) -> Array:

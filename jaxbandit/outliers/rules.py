@@ -3,30 +3,28 @@
 ``of``: the threshold and the intervals, see ``interval``.
 """
 
-from math import exp
 from typing import Annotated
 
 import jax.numpy as jnp
 
 from jaxbandit.errors import BadInput
+from jaxbandit.outliers.double_float import DoubleFloat
 from jaxbandit.outliers.gold import GOLD, factor, sizes
 from jaxbandit.outliers.ib import IB
-from jaxbandit.outliers.intervals import Interval
+from jaxbandit.outliers.intervals import Delta, Interval
 from jaxbandit.outliers.nrr import NRR, patience
 from jaxbandit.outliers.rr import RR
-from jaxbandit.outliers.twofold import Twofold
+from jaxbandit.outliers.truth import EPS, RHO
 from jaxbandit.outliers.wrr import WRR, Share
 from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import between, flag, one_of, whole
 from jaxbandit.space import Range
 
 Arms = Annotated[int, Key(whole(1, 4096))]
-Delta = Annotated[float, Key(between(0, 1), search=Range(1e-4, 0.5, log=True), on_request=True)]
 Rho = Annotated[float, Key(between(1, 1e6, least_too=True), search=Range(1, 50, log=True))]
 Scale = Annotated[float, Key(between(0, 100), search=Range(0.05, 5, log=True), on_request=True)]
-# What a rule promises and what it looks for are its user's to say: a search would give them up.
-Eps = Annotated[float, Key(between(exp(1 / 16) - 1, 50), search=Range(0.1, 10, log=True), on_request=True)]
-Normal = Annotated[float, Key(between(0.5, 1), search=Range(0.51, 0.99), on_request=True)]
+Eps = Annotated[float, Key(EPS, search=Range(0.1, 10, log=True), on_request=True)]
+Normal = Annotated[float, Key(RHO, search=Range(0.51, 0.99), on_request=True)]
 Size = Annotated[str, Key(one_of("at-most", "below"), on_request=True)]
 Flag = Annotated[bool, Key(flag)]
 
@@ -48,8 +46,8 @@ def wrr(of: Interval, *, rho: Rho) -> WRR:
 
     Args:
         of: the threshold and the intervals.
-        rho: pulls of an active arm for each of another (a study that leaves it out has that of Eq. 6); ``rho_star`` has
-            that one.
+        rho: pulls of an active arm for each of another (a study that leaves it out has that of equation 6);
+            ``rho_star`` has that one.
 
     Raises:
         BadInput: for an argument out of range.
@@ -98,7 +96,7 @@ def ib(of: Interval, *, scale: Scale = 0.5) -> IB:
         >>> outliers.ib(outliers.interval("bounded", delta=0.1, k=2.5)).of.name
         'bounded'
     """
-    return IB(of, Twofold.of(scale))
+    return IB(of, DoubleFloat.of(scale))
 
 
 @checked
@@ -127,4 +125,4 @@ def gold(
     largest, enough = sizes(arms, rho, size)
     if largest < 1:
         raise BadInput("rho", rho, f"such that a group of (1 - rho) n of {arms} arms has one arm")
-    return GOLD(of, Twofold.of(factor(eps)), jnp.int32(largest), jnp.int32(enough), jnp.bool_(at_once))
+    return GOLD(of, DoubleFloat.of(factor(eps)), jnp.int32(largest), jnp.int32(enough), jnp.bool_(at_once))

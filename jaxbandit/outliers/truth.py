@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from math import exp
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,9 @@ from jax import Array
 from jaxbandit.arms.problem import MEAN, ORDER, Drawn, Given
 from jaxbandit.laws import Normal
 from jaxbandit.outliers.definitions import Sizes, k_sigma_outliers, outlier_groups, robust_outliers
-from jaxbandit.outliers.twofold import Twofold, in_float64
+from jaxbandit.outliers.double_float import DoubleFloat, in_float64
+from jaxbandit.parameters import Key
+from jaxbandit.parsers import between, flag, one_of
 from jaxbandit.random import permuted, words
 from jaxbandit.random.draws import wide_product
 from jaxbandit.random.quantiles import Quantiles
@@ -31,6 +34,8 @@ from jaxbandit.random.trials import UNITS
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int32
+
+K, EPS, RHO = between(0, 1000), between(exp(1 / 16) - 1, 50), between(0.5, 1)
 
 OUTLYING = ORDER + 8
 """What the words are for that choose which arms are outliers: ``arms.problem`` uses none so high."""
@@ -68,15 +73,23 @@ class Means(Protocol):
 
 @dataclass(frozen=True)
 class Definition:
-    """What an outlier is. ``name``: "k-sigma" and "robust" (``k``, ``two_sided``) or "groups" (``eps``, ``rho``,
-    ``sizes``); see ``definitions``."""
+    """What an outlier is; see ``definitions``.
 
-    name: str
-    k: float
-    two_sided: bool
-    eps: float
-    rho: float
-    sizes: Sizes
+    Attributes:
+        name: what an outlier is: k-sigma, robust (median and MAD), or groups.
+        k: of k-sigma: above mean + k standard deviations, or median + k times 1.4826 MAD.
+        two_sided: arms far below are outliers too.
+        eps: of (eps, rho)-groups: how much farther than neighbours outliers are.
+        rho: of (eps, rho)-groups: the share of normal arms, above 0.5 and below 1.
+        sizes: normal arms are at least a share rho, as the paper generates them, or more, as it is printed.
+    """
+
+    name: Annotated[str, Key(one_of("k-sigma", "robust", "groups"))] = "k-sigma"
+    k: Annotated[float, Key(K)] = 2.5
+    two_sided: Annotated[bool, Key(flag)] = False
+    eps: Annotated[float, Key(EPS)] = 2.5
+    rho: Annotated[float, Key(RHO)] = 0.9
+    sizes: Annotated[Sizes, Key(one_of("at-least", "above"))] = "at-least"
 
     def levels(self, means: Sequence[int]) -> np.ndarray:
         """The levels of means in units: int32, shape (n,). Exact."""
@@ -120,7 +133,7 @@ class Judged:
     """
 
     means: Means
-    k: Twofold
+    k: DoubleFloat
     robust: bool = field(metadata={"static": True})
     two_sided: bool = field(metadata={"static": True})
 
@@ -255,4 +268,4 @@ def source(means: Given | Drawn | Mixture, definition: Definition) -> Labelled |
     """Arms with these means, judged by a definition; by groups, only where they are given."""
     if isinstance(means, Given):
         return Labelled(means, jnp.asarray(definition.levels(np.asarray(means.means).tolist())))
-    return Judged(means, Twofold.of(definition.k), definition.name == "robust", definition.two_sided)
+    return Judged(means, DoubleFloat.of(definition.k), definition.name == "robust", definition.two_sided)

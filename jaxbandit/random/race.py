@@ -130,18 +130,10 @@ def race_at(
     key: Stream, entity: Array, attempt: Array, probability: Array, successes: Array, failures: Array, trials: Array
 ) -> tuple[Array, Array]:
     """``race`` by the word of races at an address, which is drawn where it is used and nowhere else."""
-    packed = _packed_race_at(
-        key.high, key.low, entity, attempt, probability, successes, failures, jnp.maximum(trials, 0)
-    )
-    return packed >> 6, packed & 63
+    return race(words(key, entity, attempt + 1)[1], probability, successes, failures, trials)
 
 
-@computed_once
-def _packed_race_at(high: Array, low: Array, entity: Array, attempt: Array, *rest: Array) -> Array:
-    return _packed_race(words(Stream(high, low), entity, attempt + 1)[1], *rest)
-
-
-def chase_at(
+def visit_at(
     key: Stream, entity: Array, attempt: Array, hidden: Array, successes: Array, proven: Array, trials: Array
 ) -> tuple[Array, Array]:
     """Successes and failures when trials end at the first of two walls, or with the first of them if it fails.
@@ -150,19 +142,11 @@ def chase_at(
     up to ``LONGEST_RACE`` more. Where ``proven`` (int32, 0 or 1) there is no such first trial.
     """
     tried = jnp.where((trials > 0) & (successes > 0), 1 - proven, 0)
-    word = _with_trial(key.high, key.low, entity, attempt, hidden)
-    won = tried * jnp.where(attempt == 0, hidden & 1, word & 1).astype(jnp.int32)
+    first, word = words(key, entity, attempt + 1)
+    won = tried * _won(first, attempt, hidden).astype(jnp.int32)
     limit = jnp.where((proven == 1) | (won == 1), jnp.maximum(trials - tried, 0), 0)
     packed = _packed_race(word, hidden, successes - won, jnp.full_like(limit, UNLIMITED), limit)
     return won + (packed >> 6), tried - won + (packed & 63)
-
-
-@computed_once
-def _with_trial(high: Array, low: Array, entity: Array, attempt: Array, hidden: Array) -> Array:
-    """The word of a race, whose lowest bit, which a race does not use, says whether the attempt itself succeeds."""
-    first, second = words(Stream(high, low), entity, attempt + 1)
-    both: Array = (second & jnp.uint32(0xFFFFFFFE)) | trial(first, hidden).astype(jnp.uint32)
-    return both
 
 
 def trial(word: UInt32[Array, " ..."], probability: UInt32[Array, " ..."]) -> Bool[Array, " ..."]:
@@ -173,16 +157,16 @@ def trial(word: UInt32[Array, " ..."], probability: UInt32[Array, " ..."]) -> Bo
 
 def trial_at(key: Stream, entity: Array, attempt: Array, hidden: Array, made: Array) -> Array:
     """int32: 1 where a trial is made and succeeds. ``made``: int32, 0 or 1; ``hidden``: see ``concealed``."""
-    return _trial_at(key.high, key.low, entity, attempt, hidden, made)
-
-
-@computed_once
-def _trial_at(high: Array, low: Array, entity: Array, attempt: Array, hidden: Array, made: Array) -> Array:
-    return made * _trial(Stream(high, low), entity, attempt, hidden).astype(jnp.int32)
+    return made * _trial(key, entity, attempt, hidden).astype(jnp.int32)
 
 
 def _trial(key: Stream, entity: Array, attempt: Array, hidden: Array) -> Array:
-    return jnp.where(attempt == 0, (hidden & 1) > 0, trial(words(key, entity, attempt + 1)[0], hidden))
+    return _won(words(key, entity, attempt + 1)[0], attempt, hidden)
+
+
+def _won(word: Array, attempt: Array, hidden: Array) -> Array:
+    """Whether the trial at a word succeeds: that of attempt 0 is decided in ``hidden``."""
+    return jnp.where(attempt == 0, (hidden & 1) > 0, trial(word, hidden))
 
 
 def race_on_tape(
@@ -214,10 +198,10 @@ def race_on_tape(
     return _on_tape(key, entity, attempt, hidden, *limits)
 
 
-def chase_on_tape(
+def visit_on_tape(
     key: Stream, entity: Array, attempt: Array, hidden: Array, successes: Array, proven: Array, trials: Array
 ) -> tuple[Array, Array]:
-    """The same as ``chase_at``, trial by trial as in ``race_on_tape``; up to ``LONGEST_RACE`` in all."""
+    """The same as ``visit_at``, trial by trial as in ``race_on_tape``; up to ``LONGEST_RACE`` in all."""
     limits = successes, jnp.full_like(trials, UNLIMITED), proven, trials
     return _on_tape(key, entity, attempt, hidden, *limits)
 

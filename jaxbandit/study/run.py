@@ -14,12 +14,12 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from jaxbandit.ahead import Ahead
 from jaxbandit.conformance import check_once
 from jaxbandit.devices import use_all_cores
 from jaxbandit.engine import Batch, endless_runs, simulate_pairs
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem
+from jaxbandit.programs.ahead import Ahead
 from jaxbandit.progress import Clock, Progress, Status
 from jaxbandit.registry import measured
 from jaxbandit.study import folder

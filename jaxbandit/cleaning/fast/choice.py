@@ -1,7 +1,7 @@
 """Which implementation of a rule runs on which problem.
 
-Entities are counted where runs need not be paired, and where that is faster: not where many operations fall on
-entities with a record of their own.
+Exchangeable entities are counted where runs need not be paired, and where that is faster: not where many operations
+fall on entities with a record of their own.
 """
 
 from dataclasses import replace
@@ -9,10 +9,10 @@ from typing import Any
 
 from jaxbandit.cleaning.ee import EE
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy
-from jaxbandit.cleaning.fast import crowd
-from jaxbandit.cleaning.fast.alike import Tables
+from jaxbandit.cleaning.fast import ticks
 from jaxbandit.cleaning.fast.epsilon_greedy import EpsilonGreedyByParts
 from jaxbandit.cleaning.fast.epsilon_greedy_counted import CountedEpsilonGreedy
+from jaxbandit.cleaning.fast.exchangeable import Tables
 from jaxbandit.cleaning.fast.greedy import GreedyByVisits
 from jaxbandit.cleaning.fast.greedy_counted import CountedGreedy
 from jaxbandit.cleaning.fast.index import IndexByLists
@@ -41,10 +41,10 @@ def _ample(problem: Cleaning) -> int:
 
 
 def _fits(problem: Cleaning) -> bool:
-    """Whether a run comes back to few enough entities, so that ``crowd`` and ``mixed`` can count them."""
+    """Whether a run comes back to few enough entities, so that ``ticks`` and ``mixed`` can count them."""
     if not isinstance(problem, Synthetic) or problem.tables is None:
         return False
-    return crowd.fits(int(problem.budget), float(problem.size) * float(problem.ambiguous))
+    return ticks.fits(int(problem.budget), float(problem.size) * float(problem.ambiguous))
 
 
 def _explores_enough(epsilon: float, tables: Tables) -> bool:

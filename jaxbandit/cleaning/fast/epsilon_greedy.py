@@ -16,7 +16,7 @@ from jax import Array, lax
 
 from jaxbandit.cleaning.epsilon_greedy import EXPLORE
 from jaxbandit.cleaning.fast.pool import PADDING
-from jaxbandit.cleaning.fast.pulls import Tries
+from jaxbandit.cleaning.fast.pulls import Trials
 from jaxbandit.cleaning.pulls import Outcome, Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
@@ -217,14 +217,14 @@ class EpsilonGreedyByParts:
         at: Known = lax.cond(part == NOWHERE, fresh, lambda: _row(state.rows, row))
         return state._replace(part=part, slot=slot, at=at, last=_row(state.rows, last))
 
-    def ask(self, view: View, state: State) -> Tries:
+    def ask(self, view: View, state: State) -> Trials:
         """One operation."""
         over = self.done(view, state).astype(jnp.int32)
-        return Tries(state.at.entity, state.at.tried, state.at.left, 1 - over)
+        return Trials(state.at.entity, state.at.tried, state.at.left, 1 - over)
 
-    def tell(self, view: View, state: State, pull: Tries, outcome: Outcome) -> State:
+    def tell(self, view: View, state: State, pull: Trials, outcome: Outcome) -> State:
         """Move the entity to those of its new estimate, or out if it is clean, and draw the next."""
-        outcome = Outcome(once(outcome.cleans), once(outcome.removed))
+        outcome = Outcome(outcome.cleans, once(outcome.removed))
         moved = outcome.cleans > 0
         after = state.at.add(outcome)
         part = once(jnp.where(moved, after.part(), state.part))
@@ -233,7 +233,7 @@ class EpsilonGreedyByParts:
         kept = Known(*(jnp.where(stays, new, last) for new, last in zip(after, state.last, strict=True)))
         size = jnp.where(part == CERTAIN, state.sizes[CERTAIN], state.sizes[BETWEEN])
         size = jnp.where(part == ZERO, state.sizes[ZERO], size)
-        hole = once(self._row(state.run, state.part, state.slot))
+        hole = self._row(state.run, state.part, state.slot)
         place = once(self._row(state.run, jnp.where(stays, NOWHERE, part), size))
         rows = _put_row(state.rows, jnp.where(state.part != NOWHERE, jnp.stack(kept), 0), hole)
         rows = _put_row(rows, jnp.where(~stays & (part != NOWHERE), jnp.stack(after), 0), place)
@@ -242,12 +242,12 @@ class EpsilonGreedyByParts:
             old + (part == number).astype(jnp.int32) - (state.part == number).astype(jnp.int32)
             for number, old in enumerate(state.sizes)
         )
-        between = once(sizes[BETWEEN])
+        between = sizes[BETWEEN]
         ties = Ties(state.best, state.many, state.run)
         filled = moved & (state.part == BETWEEN) & (state.slot < between)
-        ties = ties.put(self.memory, between, state.slot, once(kept.estimate()), filled, jnp.bool_(False))
+        ties = ties.put(self.memory, between, state.slot, kept.estimate(), filled, jnp.bool_(False))
         end = jnp.where(leaves, between, between - 1)
-        estimate = once(jnp.where(leaves, 0, after.estimate()))
+        estimate = jnp.where(leaves, 0, after.estimate())
         ties = ties.put(self.memory, between, end, estimate, leaves | enters, enters)
         told = State(
             rows=rows,

@@ -1,4 +1,4 @@
-"""epsilon-Greedy where entities that look alike are counted (``mixed.py``).
+"""epsilon-Greedy where exchangeable entities are counted (``mixed.py``).
 
 ``tests/test_cleaning_counted.py`` ties its law to ``cleaning/epsilon_greedy.py``: by enumeration, and by means.
 
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.cleaning.fast.alike import pack, unpack
+from jaxbandit.cleaning.fast.exchangeable import pack, unpack
 from jaxbandit.cleaning.fast.mixed import (
     BEST,
     BYTE,

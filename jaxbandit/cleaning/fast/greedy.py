@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.cleaning.fast.pool import PADDING, Entry, flat_row_at, select, with_flat_row
-from jaxbandit.cleaning.fast.pulls import Chase
+from jaxbandit.cleaning.fast.pulls import Visit
 from jaxbandit.cleaning.pulls import Outcome, Totals
 from jaxbandit.cleaning.records import PICK
 from jaxbandit.cleaning.view import View
@@ -55,9 +55,9 @@ class GreedyByVisits:
         at = Entry(view.in_random_order(zero), zero, zero)
         return State(rows, zero, zero, zero, at, jnp.bool_(False), Totals.zero())
 
-    def ask(self, view: View, state: State) -> Chase:
+    def ask(self, view: View, state: State) -> Visit:
         """Try an entity; if it has had a success, clean it to the end."""
-        return Chase(
+        return Visit(
             entity=state.at.entity,
             attempt=state.at.tried,
             successes=once(view.false_values(state.at.entity) - state.at.gained),
@@ -65,7 +65,7 @@ class GreedyByVisits:
             proven=state.working.astype(jnp.int32),
         )
 
-    def tell(self, view: View, state: State, pull: Chase, outcome: Outcome) -> State:
+    def tell(self, view: View, state: State, pull: Visit, outcome: Outcome) -> State:
         """After a first success stay with the entity until it is clean."""
         moved = outcome.cleans > 0
         clean = moved & (outcome.removed == pull.successes)

@@ -1,10 +1,11 @@
-"""Greedy where entities that look alike are counted (``alike.py``), some visits a step.
+"""Greedy where exchangeable entities are counted (``exchangeable.py``), some visits a step.
 
 ``tests/test_cleaning_counted.py`` ties its law to ``cleaning/greedy.py``: by enumeration, and by means.
 
 A visit is one operation and, if that succeeds, all until the entity is clean. Visits to unmet entities are of one law
 and independent, so many are drawn at once; a run of them ends before the first that is to an entity tried before, and
-before one that the budget does not cover. Those that failed once are a number. A second visit tells an entity's fate.
+before one that the budget does not cover. Those that failed once are a number. A second visit tells an
+entity's residual trials.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.cleaning.fast.alike import RARE, UNKNOWN, VISITS, Meet, Met, pack, unpack
+from jaxbandit.cleaning.fast.exchangeable import RARE, UNKNOWN, VISITS, Operated, Operations, pack, unpack
 from jaxbandit.cleaning.fast.pool import PADDING
 from jaxbandit.cleaning.fast.random import RUN
 from jaxbandit.cleaning.pulls import Totals
@@ -27,14 +28,14 @@ from jaxbandit.random.stream import words
 from jaxbandit.xla.fence import once
 
 ANY, UNCOMMON, AGAIN, ON = range(4)
-"""What is next: a visit to any entity; one to an unmet entity, see ``alike.RARE``; one to an entity tried before; more
-of the visit that is under way."""
+"""What is next: a visit to any entity; one to an unmet entity, see ``exchangeable.RARE``; one to an entity tried
+before; more of the visit that is under way."""
 
 
 class State(NamedTuple):
     """int32 all. ``unmet``: entities not met; ``failed``: those with one operation, which failed; ``rows``: shape
-    (memory,), the fates of those with more; ``size``: how many these are. ``next``: see ``ANY``; ``slot`` and ``at``:
-    the entity at hand and its fate, a slot of ``memory`` or more being none of the rows."""
+    (memory,), the residual trials of those with more; ``size``: how many these are. ``next``: see ``ANY``; ``slot`` and
+    ``at``: the entity at hand and its residual trials, a slot of ``memory`` or more being none of the rows."""
 
     unmet: Array
     failed: Array
@@ -63,22 +64,22 @@ class CountedGreedy:
         rows = jnp.zeros(self.memory + PADDING, jnp.int32)
         return State(view.entities, zero, rows, zero, zero, zero, zero, Totals.zero())
 
-    def ask(self, view: View, state: State) -> Meet:
+    def ask(self, view: View, state: State) -> Operations:
         """What is next."""
         over = self.done(view, state)
         left = view.budget - state.totals.spent
         cleans = jnp.where(state.next == ON, left, jnp.where(state.next == AGAIN, 1, 0))
-        return Meet(
+        return Operations(
             words=state.totals.spent,
-            fate=state.at,
+            residual=state.at,
             cleans=once(jnp.where(over, 0, cleans)),
             visits=jnp.where(over | (state.next >= AGAIN), 0, jnp.where(state.next == UNCOMMON, RARE, 1)),
         )
 
-    def tell(self, view: View, state: State, pull: Meet, outcome: Met) -> State:
+    def tell(self, view: View, state: State, pull: Operations, outcome: Operated) -> State:
         """Count, and say what is next."""
         run = _run(view, state, outcome.visits)
-        good, bad = unpack(outcome.fate)
+        good, bad = unpack(outcome.residual)
         made = jnp.minimum(outcome.cleans, good + bad)
         clean = outcome.cleans > made
         told = pack(good - outcome.gained, bad - (made - outcome.gained))
@@ -97,7 +98,7 @@ class CountedGreedy:
             state.totals.finished + run.finished + clean.astype(jnp.int32),
         )
         on = (run.cut != UNKNOWN) | ((state.next == ON) | again) & ~clean & ~lost
-        tried = once(failed + size)
+        tried = failed + size
         place = below(view.choices, PICK, totals.spent, jnp.maximum(tried, 1))
         drawn = jnp.where(place < failed, self.memory, place - failed)
         slot = jnp.where(run.again, drawn, self.memory)
@@ -122,7 +123,8 @@ class CountedGreedy:
 class _Run(NamedTuple):
     """Visits to unmet entities that are made: how many and how many failed; operations, false values removed, entities
     finished (int32); ``again``, ``rare``: whether the next visit is to an entity tried before, and is ``UNCOMMON``;
-    ``cut``: the fate of an entity whose visit the budget does not cover, after its first operation; else ``UNKNOWN``.
+    ``cut``: the residual trials of an entity whose visit the budget does not cover, after its first operation; else
+    ``UNKNOWN``.
     """
 
     met: Array
@@ -160,7 +162,7 @@ def _run(view: View, state: State, visits: tuple[Array, ...]) -> _Run:
         rare = rare | jnp.where(going & (visit == UNKNOWN), 1, 0)
         going = going & (visit != UNKNOWN)
         covered = cost <= left - cleans
-        # After the first operation and before the last, the others are its fate.
+        # After the first operation and before the last, the others are its residual trials.
         cut = jnp.where(going & ~covered, pack(gained - 2, cost - gained), cut)
         first, whole = going & ~covered, going & covered
         lost = whole & (gained == 0)

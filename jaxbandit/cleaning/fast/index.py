@@ -20,7 +20,6 @@ from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.race import UNLIMITED
-from jaxbandit.xla.fence import once
 
 _NONE = 2**31 - 1
 
@@ -29,7 +28,7 @@ SCANNED = 32
 """How many entities are looked at together for one of a class."""
 
 
-class Walk(NamedTuple):
+class Search(NamedTuple):
     """Where the search for the next entity stands (int32 all).
 
     ``stage``: number of the level; ``klass`` and ``place``: false values, descending, and place in the random order, of
@@ -46,7 +45,7 @@ class State(NamedTuple):
     entity met: a ``Known``, and 1 + the row before it in its list, 0 for none; ``met``: how many they are. ``ends``:
     int32, (levels,), 1 + the row at the end of each level's list. ``run``: see ``Execution.in_turn``."""
 
-    walk: Walk
+    search: Search
     at: Known
     slot: Array
     rows: Array
@@ -72,11 +71,11 @@ class IndexByLists:
     def init(self, view: View) -> State:
         """At the first entity with the most false values."""
         zero = jnp.int32(0)
-        walk = Walk(zero, jnp.int32(self.allowed.shape[2]), zero)
+        search = Search(zero, jnp.int32(self.allowed.shape[2]), zero)
         rows = jnp.zeros(5 * (self.memory + PADDING), jnp.int32)
         ends = jnp.zeros(self.allowed.shape[0], jnp.int32)
         nobody = Known(zero, zero, zero, zero)
-        state = State(walk, nobody, zero, rows, zero, ends, zero, Totals.zero())
+        state = State(search, nobody, zero, rows, zero, ends, zero, Totals.zero())
         return self._next(view, state, jnp.bool_(True))
 
     def _limits(self, began: Array, gained: Array) -> Array:
@@ -90,46 +89,50 @@ class IndexByLists:
         limits = self._limits(began, gained)
         return limits[jnp.clip(stage, 0, limits.shape[0] - 1)]
 
-    def _search(self, view: View, walk: Walk, ends: Array) -> Walk:
-        """The walk at the first level, from its own on, and there at the first class, that has somebody to work on.
+    def _search(self, view: View, search: Search, ends: Array) -> Search:
+        """The search at the first level, from its own on, and there at the first class, that has somebody to work on.
 
-        If nobody waits in the level's list, the fresh entity at the walk's place is that one.
+        If nobody waits in the level's list, the fresh entity at the search's place is that one.
         """
         levels = self.allowed.shape[0]
 
-        def waiting(walk: Walk) -> Array:
-            return ends[jnp.minimum(walk.stage, levels - 1)] > 0
+        def waiting(search: Search) -> Array:
+            return ends[jnp.minimum(search.stage, levels - 1)] > 0
 
-        def look(carry: tuple[Walk, Array]) -> tuple[Walk, Array]:
-            walk, _ = carry
-            worth = (walk.klass > 0) & (self._limit(walk.stage, walk.klass, jnp.int32(0)) > 0)
-            place = walk.place + jnp.arange(SCANNED, dtype=jnp.int32)
-            hit = view.false_values(view.in_random_order(jnp.minimum(place, view.entities - 1))) == walk.klass
+        def look(carry: tuple[Search, Array]) -> tuple[Search, Array]:
+            search, _ = carry
+            worth = (search.klass > 0) & (self._limit(search.stage, search.klass, jnp.int32(0)) > 0)
+            place = search.place + jnp.arange(SCANNED, dtype=jnp.int32)
+            hit = view.false_values(view.in_random_order(jnp.minimum(place, view.entities - 1))) == search.klass
             first = jnp.min(jnp.where(hit & (place < view.entities), place, _NONE))
             found = worth & (first != _NONE)
-            passed = worth & ~found & (walk.place + SCANNED >= view.entities)
+            passed = worth & ~found & (search.place + SCANNED >= view.entities)
             # A class not worth a try ends the level: those below it are worth less.
-            onward = Walk(
-                stage=walk.stage + (~worth).astype(jnp.int32),
-                klass=walk.klass - passed.astype(jnp.int32),
-                place=jnp.where(found, first, jnp.where(passed, 0, jnp.where(worth, walk.place + SCANNED, walk.place))),
+            onward = Search(
+                stage=search.stage + (~worth).astype(jnp.int32),
+                klass=search.klass - passed.astype(jnp.int32),
+                place=jnp.where(
+                    found, first, jnp.where(passed, 0, jnp.where(worth, search.place + SCANNED, search.place))
+                ),
             )
             return onward, found | (onward.stage >= levels) | waiting(onward)
 
-        start = walk, (walk.stage >= levels) | waiting(walk)
+        start = search, (search.stage >= levels) | waiting(search)
         return lax.while_loop(lambda carry: ~carry[1], look, start)[0]
 
     def _next(self, view: View, state: State, leave: Array) -> State:
         """Where ``leave``: the next entity that is worth its price is at hand."""
         levels, base = self.allowed.shape[0], state.run * (self.memory + PADDING)
         # Where nothing is left, the search ends before it begins.
-        walk = self._search(view, state.walk._replace(stage=jnp.where(leave, state.walk.stage, levels)), state.ends)
-        walk = Walk(*(jnp.where(leave, new, old) for new, old in zip(walk, state.walk, strict=True)))
-        stage = jnp.minimum(walk.stage, levels - 1)
+        search = self._search(
+            view, state.search._replace(stage=jnp.where(leave, state.search.stage, levels)), state.ends
+        )
+        search = Search(*(jnp.where(leave, new, old) for new, old in zip(search, state.search, strict=True)))
+        stage = jnp.minimum(search.stage, levels - 1)
         end = state.ends[stage]
-        again, over = (end > 0) & (walk.stage < levels), walk.stage >= levels
+        again, over = (end > 0) & (search.stage < levels), search.stage >= levels
         row = lax.dynamic_slice(state.rows, (5 * (base + jnp.maximum(end - 1, 0)),), (5,))
-        fresh = view.in_random_order(jnp.minimum(walk.place, view.entities - 1))
+        fresh = view.in_random_order(jnp.minimum(search.place, view.entities - 1))
         zero = jnp.int32(0)
         unmet = Known(fresh, view.false_values(fresh), zero, zero)
         at = Known(
@@ -139,8 +142,8 @@ class IndexByLists:
         taken = leave & ~again & ~over
         slot = jnp.where(leave & again, end - 1, jnp.where(taken, state.met, state.slot))
         ends = state.ends.at[stage].set(jnp.where(leave & again, row[4], end))
-        walk = walk._replace(place=walk.place + taken.astype(jnp.int32))
-        return state._replace(walk=walk, at=at, slot=slot, met=state.met + taken.astype(jnp.int32), ends=ends)
+        search = search._replace(place=search.place + taken.astype(jnp.int32))
+        return state._replace(search=search, at=at, slot=slot, met=state.met + taken.astype(jnp.int32), ends=ends)
 
     def ask(self, view: View, state: State) -> Pull:
         """Work on the entity at hand until its record could be worth too little.
@@ -148,7 +151,7 @@ class IndexByLists:
         The failures allowed do not fall as successes are gained, so the present limit can be met but not passed.
         """
         at = state.at
-        limit = self._limit(state.walk.stage, at.began, at.gained)
+        limit = self._limit(state.search.stage, at.began, at.gained)
         return Pull(
             entity=at.entity,
             attempt=at.tried,
@@ -159,15 +162,14 @@ class IndexByLists:
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Go on where that is still worth it, or to the next entity."""
-        outcome = Outcome(once(outcome.cleans), once(outcome.removed))
         moved = outcome.cleans > 0
         clean = moved & (outcome.removed == pull.successes)
         at = state.at._replace(tried=state.at.tried + outcome.cleans, gained=state.at.gained + outcome.removed)
         limits, failed = self._limits(at.began, at.gained), at.tried - at.gained
         level = jnp.arange(limits.shape[0], dtype=jnp.int32)
-        given_up = moved & ~clean & (failed >= limits[jnp.clip(state.walk.stage, 0, limits.shape[0] - 1)])
+        given_up = moved & ~clean & (failed >= limits[jnp.clip(state.search.stage, 0, limits.shape[0] - 1)])
         # The first level below at which this record is worth its price.
-        later = jnp.min(jnp.where((level > state.walk.stage) & (failed < limits), level, limits.shape[0] - 1))
+        later = jnp.min(jnp.where((level > state.search.stage) & (failed < limits), level, limits.shape[0] - 1))
         base = state.run * (self.memory + PADDING)
         row = jnp.where(given_up, jnp.stack([*at, state.ends[later]]), 0)
         slot = jnp.where(given_up, state.slot, self.memory)
@@ -178,7 +180,7 @@ class IndexByLists:
 
     def done(self, view: View, state: State) -> Array:
         """The budget is spent, or every entity is clean."""
-        return (state.totals.spent >= view.budget) | (state.walk.stage >= self.allowed.shape[0])
+        return (state.totals.spent >= view.budget) | (state.search.stage >= self.allowed.shape[0])
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """See ``Totals``."""

@@ -1,4 +1,4 @@
-"""Operations one by one, some at random and some greedy, where entities that look alike are counted (``alike.py``).
+"""Operations one by one, some at random and some greedy, where exchangeable entities are counted.
 
 With chance epsilon an operation falls on any entity alive, else on one of the highest estimate. Entities that failed
 once at most are numbers by their records, and so are the unmet. Nearly always the highest estimate is among them: 1, or
@@ -44,9 +44,9 @@ class Chances(NamedTuple):
     """What an operation does by the record of its entity, uint32 in units of 2^-31. Record f ``width`` + g has f
     failures and g successes.
 
-    ``success``: the chance that it succeeds, by records, to the end of the fates; ``clean``: the chance that it leaves
-    the entity clean, of the first 2 ``width`` records; ``last``: the chance that the success after g others leaves the
-    entity clean, (``width``,).
+    ``success``: the chance that it succeeds, by records, to the end of the residual trials; ``clean``: the chance that
+    it leaves the entity clean, of the first 2 ``width`` records; ``last``: the chance that the success after g others
+    leaves the entity clean, (``width``,).
     """
 
     success: Array
@@ -164,11 +164,9 @@ class _Run(NamedTuple):
         side = self.few.shape[0] // 2
         start = jnp.where(where, record, 2 * side)
         stop = jnp.where(drawn == DIRTY, record + 1, jnp.where(drawn == CLEAN, 2 * side, record + side))
-        # Two numbers in one, that are computed once and not for each row.
-        span = once_in_blocks(start << BYTE | stop)
         again, gained = where & (drawn == FAILED) & (record >= side), record - side
         return self._replace(
-            few=self.few - ((rows >= span >> BYTE) & (rows < span & (1 << BYTE) - 1)).astype(jnp.int32),
+            few=self.few - ((rows >= start) & (rows < stop)).astype(jnp.int32),
             more=self.more + again.astype(jnp.int32),
             promising=self.promising + (again & (gained > 0)).astype(jnp.int32),
             bound=jnp.where(again, jnp.maximum(self.bound, estimate(gained, 2)), self.bound),

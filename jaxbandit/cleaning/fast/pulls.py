@@ -5,19 +5,19 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.cleaning.fast.alike import Meet, Met, Tables, meet
-from jaxbandit.cleaning.fast.crowd import Ticked, Ticks, make
+from jaxbandit.cleaning.fast.exchangeable import Operated, Operations, Tables, operate
 from jaxbandit.cleaning.fast.mixed import Mix, Mixed, mix
+from jaxbandit.cleaning.fast.ticks import Ticked, Ticks, make
 from jaxbandit.cleaning.problem import Cleaning, Instance, Synthetic, outcome_of
 from jaxbandit.cleaning.pulls import Outcome
-from jaxbandit.random.race import chase_at, chase_on_tape, trial_at
+from jaxbandit.random.race import trial_at, visit_at, visit_on_tape
 from jaxbandit.xla.fence import once, side_by_side
 
 LONGEST_RUN = 16
-"""The most entities of a ``Walk``'s run."""
+"""The most entities of a ``FirstTrials``'s run."""
 
 
-class Chase(NamedTuple):
+class Visit(NamedTuple):
     """One operation on an entity, and if it succeeds, more until its false values are gone or enough were made.
 
     As ``Pull``. ``proven``: 1 if an operation on it has succeeded before, so that it is cleaned on in any case; else 0.
@@ -30,7 +30,7 @@ class Chase(NamedTuple):
     proven: Array
 
 
-class Tries(NamedTuple):
+class Trials(NamedTuple):
     """One operation on each of several entities, all different: arrays of one shape.
 
     int32 ``entity`` and ``attempt``, as in ``Pull``; ``successes``: the false values that the entity has left;
@@ -43,10 +43,10 @@ class Tries(NamedTuple):
     cleans: Array
 
 
-class Walk(NamedTuple):
+class FirstTrials(NamedTuple):
     """One operation on an entity, then on each of a run of entities not met before, until one has no false value left.
 
-    int32 all. ``entity``, ``attempt`` and ``successes`` as in ``Tries``; ``cleans``: 1, or 0 to begin with the run;
+    int32 all. ``entity``, ``attempt`` and ``successes`` as in ``Trials``; ``cleans``: 1, or 0 to begin with the run;
     ``place``: of the first of the run, whose entities follow each other in the random order; ``length``: how many they
     are, at most ``LONGEST_RUN``.
     """
@@ -59,10 +59,10 @@ class Walk(NamedTuple):
     length: Array
 
 
-class Stroll(NamedTuple):
-    """The outcome of a ``Walk``. ``cleans``: operations made; ``gained``: a bit for each that succeeded, the lowest for
-    the entity before the run, whether it is there or not (int32 both); ``first_clean`` and ``last_clean``: whether that
-    entity or the last one of the run has no false value left (bool)."""
+class FirstOutcomes(NamedTuple):
+    """The outcome of a ``FirstTrials``. ``cleans``: operations made; ``gained``: a bit for each that succeeded, the
+    lowest for the entity before the run, whether it is there or not (int32 both); ``first_clean`` and ``last_clean``:
+    whether that entity or the last one of the run has no false value left (bool)."""
 
     cleans: Array
     gained: Array
@@ -71,23 +71,23 @@ class Stroll(NamedTuple):
 
 
 @outcome_of.register
-def _(pull: Chase, problem: Cleaning, instance: Instance) -> Outcome:
-    drawn = chase_on_tape if problem.on_tape else chase_at
+def _(pull: Visit, problem: Cleaning, instance: Instance) -> Outcome:
+    drawn = visit_on_tape if problem.on_tape else visit_at
     address = instance.hidden, pull.entity, pull.attempt, problem.concealed(instance, pull.entity)
     removed, failed = drawn(*address, pull.successes, pull.proven, pull.cleans)
     return Outcome(removed + failed, removed)
 
 
 @outcome_of.register
-def _(pull: Tries, problem: Cleaning, instance: Instance) -> Outcome:
+def _(pull: Trials, problem: Cleaning, instance: Instance) -> Outcome:
     hidden = problem.concealed(instance, pull.entity)
     return Outcome(pull.cleans, trial_at(instance.hidden, pull.entity, pull.attempt, hidden, pull.cleans))
 
 
 @outcome_of.register
-def _(pull: Walk, problem: Cleaning, instance: Instance) -> Stroll:
+def _(pull: FirstTrials, problem: Cleaning, instance: Instance) -> FirstOutcomes:
     """A word an operation, on tape and in production alike."""
-    gained = outcome_of(Tries(pull.entity, pull.attempt, pull.successes, pull.cleans), problem, instance).removed
+    gained = outcome_of(Trials(pull.entity, pull.attempt, pull.successes, pull.cleans), problem, instance).removed
     run = _first_operations(problem, instance, pull.place)
     cleans, first_clean, last_clean = pull.cleans, (gained == 1) & (pull.successes == 1), jnp.bool_(False)
     for number, drawn in enumerate(run):
@@ -99,7 +99,7 @@ def _(pull: Walk, problem: Cleaning, instance: Instance) -> Stroll:
     packed = once(
         (((gained << count) | cleans) << 2) | (first_clean.astype(jnp.int32) << 1) | last_clean.astype(jnp.int32)
     )
-    return Stroll((packed >> 2) & ((1 << count) - 1), packed >> (count + 2), packed & 2 > 0, packed & 1 > 0)
+    return FirstOutcomes((packed >> 2) & ((1 << count) - 1), packed >> (count + 2), packed & 2 > 0, packed & 1 > 0)
 
 
 @side_by_side(LONGEST_RUN)
@@ -118,8 +118,8 @@ def _tables(problem: Cleaning) -> Tables:
 
 
 @outcome_of.register
-def _(pull: Meet, problem: Cleaning, instance: Instance) -> Met:
-    return meet(_tables(problem), instance.hidden, pull)
+def _(pull: Operations, problem: Cleaning, instance: Instance) -> Operated:
+    return operate(_tables(problem), instance.hidden, pull)
 
 
 @outcome_of.register

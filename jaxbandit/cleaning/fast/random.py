@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 
 from jaxbandit.cleaning.fast.pool import Entry, flat_row_at, with_block, with_flat_row
-from jaxbandit.cleaning.fast.pulls import LONGEST_RUN, Stroll, Walk
+from jaxbandit.cleaning.fast.pulls import LONGEST_RUN, FirstOutcomes, FirstTrials
 from jaxbandit.cleaning.pulls import Outcome, Totals
 from jaxbandit.cleaning.records import PICK
 from jaxbandit.cleaning.view import View
@@ -79,7 +79,7 @@ class RandomInRuns:
         rows = jnp.zeros(3 * (self.memory + LONGEST_RUN), jnp.int32)
         return State(rows, zero, zero, zero, Entry(zero, zero, zero), Totals.zero())
 
-    def ask(self, view: View, state: State) -> Walk:
+    def ask(self, view: View, state: State) -> FirstTrials:
         """One operation on the entity at hand, if there is one, and on each of a run of unmet ones."""
         left = jnp.where(self.done(view, state), 0, view.budget - state.totals.spent)
         unmet = view.entities - state.met
@@ -88,7 +88,7 @@ class RandomInRuns:
         word = words(view.choices, RUN, state.totals.spent)[0]
         length = run_length(word, unmet, state.size + unmet, ~known)
         entity = view.in_random_order(state.at.entity)
-        return Walk(
+        return FirstTrials(
             entity=entity,
             attempt=state.at.tried,
             successes=view.false_values(entity) - state.at.gained,
@@ -97,7 +97,7 @@ class RandomInRuns:
             length=jnp.minimum(length, jnp.maximum(left - again, 0)),
         )
 
-    def tell(self, view: View, state: State, pull: Walk, outcome: Stroll) -> State:
+    def tell(self, view: View, state: State, pull: FirstTrials, outcome: FirstOutcomes) -> State:
         """Remember them unless they are clean, and draw the next."""
         moved = outcome.cleans > 0
         again = jnp.where(moved, pull.cleans, 0)

@@ -72,7 +72,7 @@ class SlottedCrux:
         return jnp.where(state.void, state.gain, queries.pooled(self.rule.prior, state.gain, root, n))
 
     def _sigma(self, state: State, t: Array) -> Array:
-        return queries.sigma(self.readings, self.rule.variance_floor, state.variance, state.asked, t)
+        return queries.sigma(self.readings, self.rule.variance_floor, state.variance, state.times_asked, t)
 
     def _without_bad(self, state: State, among: Array, t: Array, asked: Array) -> Array:
         """Those of the queries ``among`` active that are not bad at round t; all of them if nothing was ``asked``."""
@@ -178,9 +178,9 @@ class SlottedCrux:
         slot, own = slots[:-1].reshape(above.shape), slots[-1]
         columns = jnp.broadcast_to(jnp.stack([gains, loses])[:, :, None], (2, *slot.shape))
         f = state.f.at[slot, columns].add(jnp.array([1, -1], jnp.int32)[:, None, None], mode="drop")
-        asked = state.asked.at[pull.configuration, own].add(1, mode="drop")
+        times_asked = state.times_asked.at[pull.configuration, own].add(1, mode="drop")
         touched = jnp.zeros(self.layout.slots, bool).at[slot].set(True, mode="drop")
-        return state._replace(got=got, sizes=sizes, asked=asked, f=f), own, touched
+        return state._replace(got=got, sizes=sizes, times_asked=times_asked, f=f), own, touched
 
     def _renewed(self, view: View, state: State, stale: Array, touched: Array) -> tuple[State, Array]:
         """With the gains renewed in the slots that are stale, and how many answers these have, int32 (S,);

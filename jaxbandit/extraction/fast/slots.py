@@ -36,7 +36,7 @@ class State(NamedTuple):
     first ``filled`` of which are in use (a small domain has slots for all nodes from the beginning, so that none has to
     be made); ``slot_of``: integers (N,), the slot of each node, if ``node`` says that it is there; None where slots are
     nodes; ``parents``: int32 (P, S), the nodes right above; ``entered``, ``grown``: bool (S,), whether
-    the node entered, and whether its children did; ``f``: int32 (S, V); ``asked``: int32 (C, S), n_q; ``gain``:
+    the node entered, and whether its children did; ``f``: int32 (S, V); ``times_asked``: int32 (C, S), n_q; ``gain``:
     float32 (C, S); ``variance``: likewise, (C, 0) without a bootstrap; ``active``: bool (C, S); ``barren``: bool
     (S,), whether the node gave an empty answer that counts; ``void``: bool (S,), whether it or a node above it did;
     ``due``: bool (S,), whether its sample changed since its estimates were made, as none of its queries is active;
@@ -53,7 +53,7 @@ class State(NamedTuple):
     entered: Array
     grown: Array
     f: Array
-    asked: Array
+    times_asked: Array
     gain: Array
     variance: Array
     active: Array
@@ -101,7 +101,7 @@ class Layout:
             entered=first,
             grown=none,
             f=jnp.zeros((s, v), jnp.int32),
-            asked=jnp.zeros((c, s), jnp.int32),
+            times_asked=jnp.zeros((c, s), jnp.int32),
             gain=jnp.broadcast_to(unseen[:, None], (c, s)),
             variance=jnp.zeros((c, s if with_variance else 0), jnp.float32),
             active=jnp.broadcast_to(first, (c, s)),
@@ -125,7 +125,7 @@ class Layout:
         width = self.width
         if width == self.slots:
             return function(start, state, jnp.int32(0))
-        ends = ["node", "specificity", "asked", "gain", "active", "void"]
+        ends = ["node", "specificity", "times_asked", "gain", "active", "void"]
         if state.variance.shape[1]:
             ends.append("variance")
 

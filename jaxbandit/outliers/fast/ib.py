@@ -15,12 +15,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.outliers.double_float import in_float64
 from jaxbandit.outliers.fast.leap import low_bits, outliers, select
 from jaxbandit.outliers.fast.tables import Table, tabulated
 from jaxbandit.outliers.ib import IB, Move
 from jaxbandit.outliers.problem import MOST, Chosen, OutlierArms, View
 from jaxbandit.outliers.record import Seen, answer, means_of
-from jaxbandit.outliers.twofold import in_float64
 from jaxbandit.random.counts import pinned
 from jaxbandit.xla.fence import computed_once, rarely
 

@@ -56,7 +56,7 @@ class State(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Walk:
+class LucbByTurns:
     """A rule of LUCB by turns. ``block`` (static): arms in a block, a power of two; ``turns`` (static): the most that a
     step makes. Neither changes anything but the time that a run takes."""
 
@@ -225,5 +225,5 @@ class Walk:
 
 
 @accelerated.register
-def _(rule: Lucb, problem: Any) -> Walk | Lucb:
-    return Walk(rule, 16 if rule.divergence == "kl" else 128) if isinstance(problem, Arms) else rule
+def _(rule: Lucb, problem: Any) -> LucbByTurns | Lucb:
+    return LucbByTurns(rule, 16 if rule.divergence == "kl" else 128) if isinstance(problem, Arms) else rule

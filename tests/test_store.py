@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import jaxbandit
-from jaxbandit import kept
 from jaxbandit.engine import Batch
+from jaxbandit.programs import store
 from tests import toy
 from tests.test_accelerators import CASES, built
 from tests.test_compilation import unset  # noqa: F401
@@ -97,7 +97,7 @@ def test_another_process_does_not_trace_what_one_has_compiled(tmp_path: Path) ->
 def name_of(name: str, **given: Any) -> str | None:
     """Of the program of a policy on a small problem."""
     (program,) = Batch([built(name)], devices=jax.devices("cpu")[:1]).programs([0], **{"runs": 64} | given)
-    return kept.name_of(program.key)
+    return store.name_of(program.key)
 
 
 @pytest.mark.slow
@@ -111,20 +111,20 @@ def test_the_programs_of_every_policy_can_be_kept(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("cached")
 def test_a_loaded_program_has_the_bits_of_the_one_that_was_compiled(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_MADE_HERE", set())
-    monkeypatch.setattr(kept, "_LOADED", {})
+    monkeypatch.setattr(store, "_MADE_HERE", set())
+    monkeypatch.setattr(store, "_LOADED", {})
     jax.clear_caches()  # what another test has compiled may have come from JAX's cache
 
     def answers() -> dict[str, np.ndarray]:
         return jaxbandit.simulate(*built(case), runs=64, seed=5, devices=jax.devices()[:2], progress=False)
 
     compiled = answers()
-    assert kept._MADE_HERE
-    assert not kept._LOADED
-    kept._MADE_HERE.clear()
+    assert store._MADE_HERE
+    assert not store._LOADED
+    store._MADE_HERE.clear()
     for _ in range(2):
         loaded = answers()
-        assert len(kept._LOADED) == 1
+        assert len(store._LOADED) == 1
         assert compiled.keys() == loaded.keys()
         for name, values in compiled.items():
             np.testing.assert_array_equal(values, loaded[name], name)
@@ -142,7 +142,7 @@ def test_a_name_depends_on_all_that_a_program_depends_on(monkeypatch: pytest.Mon
         patch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", "") + " --xla_cpu_enable_fast_math=false")
         others.add(name_of("cleaning/ee"))
     with monkeypatch.context() as patch:
-        patch.setattr(kept, "_source", lambda: "another")
+        patch.setattr(store, "_source", lambda: "another")
         others.add(name_of("cleaning/ee"))
     assert None not in others
     assert len(others | {base}) == 7
@@ -152,55 +152,55 @@ def test_a_name_depends_on_all_that_a_program_depends_on(monkeypatch: pytest.Mon
 def test_what_may_change_unseen_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     coins = toy.Coins(np.int32(5), np.float32(0.2), np.float32(0.8)), toy.Coin(np.float32(0.5))
     (program,) = Batch([coins]).programs([0], runs=8)
-    assert kept.name_of(program.key) is None  # of a user's class
-    assert kept.name_of(np.zeros(3)) is None
-    assert kept.name_of(lambda: 0) is None
+    assert store.name_of(program.key) is None  # of a user's class
+    assert store.name_of(np.zeros(3)) is None
+    assert store.name_of(lambda: 0) is None
 
     @dataclass
     class Jaxbandit:
         """Has nothing of the package but a name."""
 
-    assert kept.name_of(Jaxbandit()) is None
-    assert kept.name_of(1) is not None
-    kept._source.cache_clear()
-    monkeypatch.setattr(kept, "WHEN", 0.0)  # the files are newer than what runs
-    assert kept.name_of(1) is None
-    kept._source.cache_clear()
+    assert store.name_of(Jaxbandit()) is None
+    assert store.name_of(1) is not None
+    store._source.cache_clear()
+    monkeypatch.setattr(store, "WHEN", 0.0)  # the files are newer than what runs
+    assert store.name_of(1) is None
+    store._source.cache_clear()
 
 
 def test_texts_tell_values_apart() -> None:
     values = [1, True, 1.0, "1", b"1", None, (1,), [1], ((1,),), "(1)", -0.0, 0.0, np.dtype("i4"), np.dtype("i8"), int,
               jax.tree.structure((1, 2)), jax.tree.structure([1, 2]), jax.ShapeDtypeStruct((2,), "int32"),
               jax.ShapeDtypeStruct((2,), "float32")]  # fmt: skip
-    assert len({kept._spelled(value) for value in values}) == len(values)
+    assert len({store._spelled(value) for value in values}) == len(values)
 
 
 def test_what_does_not_run_is_forgotten_and_made_anew(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_MADE_HERE", set())
-    monkeypatch.setattr(kept, "_LOADED", {})
+    monkeypatch.setattr(store, "_MADE_HERE", set())
+    monkeypatch.setattr(store, "_LOADED", {})
 
     def broken(*_: Any) -> Any:
         raise jax.errors.JaxRuntimeError("NOT_FOUND: a function of the program")
 
     pair = built("cleaning/greedy")
     first = jaxbandit.simulate(*pair, runs=8, progress=False)["removed"]
-    for name in kept._MADE_HERE:
-        kept._LOADED[name] = broken
-    kept._MADE_HERE.clear()
+    for name in store._MADE_HERE:
+        store._LOADED[name] = broken
+    store._MADE_HERE.clear()
     np.testing.assert_array_equal(jaxbandit.simulate(*pair, runs=8, progress=False)["removed"], first)
-    assert not any((cached / f"{name}.program").exists() for name in kept._MADE_HERE)
+    assert not any((cached / f"{name}.program").exists() for name in store._MADE_HERE)
 
 
 def test_what_cannot_be_loaded_is_forgotten_and_made_anew(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_MADE_HERE", set())
-    monkeypatch.setattr(kept, "_LOADED", {})
+    monkeypatch.setattr(store, "_MADE_HERE", set())
+    monkeypatch.setattr(store, "_LOADED", {})
 
     def removed() -> np.ndarray:
         return jaxbandit.simulate(*built("cleaning/greedy"), runs=8, progress=False)["removed"]
 
     first = removed()
-    for name in kept._MADE_HERE:
-        kept._put(name, b"of another version")
-    kept._MADE_HERE.clear()
+    for name in store._MADE_HERE:
+        store._put(name, b"of another version")
+    store._MADE_HERE.clear()
     np.testing.assert_array_equal(removed(), first)
-    assert not any((cached / f"{name}.program").exists() for name in kept._MADE_HERE)
+    assert not any((cached / f"{name}.program").exists() for name in store._MADE_HERE)

@@ -94,7 +94,7 @@ HITS = threading.local()
 
 
 class Programs:
-    """The programs in a folder: what JAX's compilation cache reads from and writes to, and ``jaxbandit.kept``.
+    """The programs in a folder: what JAX's compilation cache and ``store`` read and write.
 
     JAX's own class writes a file in place and never replaces it, so that one which a kill or a full disk has cut off
     stays, and every later process warns of it. Here a file appears as a whole, with a checksum. A damaged one counts as

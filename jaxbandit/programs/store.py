@@ -23,10 +23,10 @@ import numpy as np
 from jax.experimental import serialize_executable
 from jax.sharding import Mesh
 
-from jaxbandit.compilation import HITS, programs
-from jaxbandit.imported import WHEN
+from jaxbandit.programs.cache import HITS, programs
+from jaxbandit.programs.imported import WHEN
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 _LOADED: dict[str, Any] = {}
 _MADE_HERE: set[str] = set()
 _MOST_LOADED = 64

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from jaxbandit import kept
 from jaxbandit.devices import cores
+from jaxbandit.programs import store
 
 THREADS = "jaxbandit-compiler"
 """How the names of the threads begin that compile."""
@@ -27,7 +27,7 @@ class Program:
 
     key: Any
     lower: Callable[[], Any] = field(compare=False)
-    like: Callable[[], kept.Like] | None = field(default=None, compare=False)
+    like: Callable[[], store.Like] | None = field(default=None, compare=False)
 
 
 class Ahead:
@@ -69,7 +69,7 @@ class Ahead:
 
     def anew(self, program: Program) -> None:
         """Forgets a program that was loaded from disk, so that it is compiled when it is needed next."""
-        kept.forget(kept.name_of(program.key))
+        store.forget(store.name_of(program.key))
         del self._begun[program]
         self._ends.pop()
 
@@ -89,16 +89,16 @@ class Ahead:
     def _begin(self, program: Program) -> None:
         self._waiting.pop(program, None)
         self._start = self._start or time.monotonic()
-        name = kept.name_of(program.key) if program.like else None
-        ready, found = (kept.loaded(name), kept.find(name)) if name else (None, None)
+        name = store.name_of(program.key) if program.like else None
+        ready, found = (store.loaded(name), store.find(name)) if name else (None, None)
         try:
             if ready is not None:
                 future: Future[Any] = Future()
                 future.set_result(ready)
             elif found and program.like:
-                future = self._pool.submit(kept.load, found, program.like())
+                future = self._pool.submit(store.load, found, program.like())
             else:
-                future = self._pool.submit(kept.compiled, program.lower(), name)
+                future = self._pool.submit(store.compiled, program.lower(), name)
         except Exception as error:  # of the policy, or of the problem
             future = Future()
             future.set_exception(error)

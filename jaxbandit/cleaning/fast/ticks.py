@@ -1,4 +1,4 @@
-"""Operations on entities drawn at random, many at once, where those that look alike are counted (``alike.py``).
+"""Operations on entities drawn at random, many at once, where exchangeable ones are counted (``exchangeable.py``).
 
 As many *ticks* as operations are left fall on the entities alive, each on any of them. What becomes of an entity
 depends on its own ticks alone, and a tick on an entity that is clean by then is void: it costs nothing. So ticks never
@@ -21,19 +21,19 @@ from jaxbandit.random.draws import bernoulli, scale
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.fence import once
 
-UNMET, LEVEL, ADJUST, FATE, LONE, MET, ONE = range(8, 15)
+UNMET, LEVEL, ADJUST, RESIDUAL, LONE, MET, ONE = range(8, 15)
 """What a word of the outcomes' stream is for."""
 
 SIDE = 16
-"""Records are told apart by up to 15 operations. Where a crowd may be used (``fits``), more on one entity have a chance
-below 2^-32 a run, less than the rounding of a word; an entity with more would count as one with 15."""
+"""Records are told apart by up to 15 operations. Where they may be counted so (``fits``), more on one entity have a
+chance below 2^-32 a run, less than the rounding of a word; an entity with more would count as one with 15."""
 CLASSES = SIDE * SIDE
 _LEAST = 32
 """Ticks from which on they are drawn many at once."""
 
 
 def fits(budget: int, entities: float) -> bool:
-    """Whether a run of ``budget`` operations can be made on a crowd of about so many."""
+    """Whether a run of ``budget`` operations can be made so, on about so many entities."""
     return 2 * budget <= entities
 
 
@@ -59,37 +59,38 @@ def records(moment: NDArray[np.float64], false_values: NDArray[np.float64]) -> R
 
 
 class Ticks(NamedTuple):
-    """Operations on entities drawn at random. ``crowd``: int32, (CLASSES,), how many are alive in a class or one before
-    it, class 0 being the unmet. ``words``: as in ``alike.Meet``; ``cleans``: how many are to be made (int32)."""
+    """Operations on entities drawn at random. ``counts``: int32, (CLASSES,), how many are alive in a class or one
+    before it, class 0 being the unmet. ``words``: as in ``exchangeable.Operations``; ``cleans``: how many are to be
+    made (int32)."""
 
     words: Array
-    crowd: Array
+    counts: Array
     cleans: Array
 
 
 class Ticked(NamedTuple):
-    """The outcome of ``Ticks``: the crowd after them; operations made, false values removed, entities finished."""
+    """The outcome of ``Ticks``: the counts after them; operations made, false values removed, entities finished."""
 
-    crowd: Array
+    counts: Array
     cleans: Array
     removed: Array
     finished: Array
 
     def tick(self, table: Records, key: Stream, number: Array, rank: Array, where: Array) -> "Ticked":
         """After one operation on the entity of a rank in the order of classes; none beyond the last or elsewhere."""
-        where = where & (rank < self.crowd[-1])
+        where = where & (rank < self.counts[-1])
         old = jnp.int32(0)
         for bit in range((CLASSES - 1).bit_length())[::-1]:
-            old = old + jnp.where(self.crowd[old + (1 << bit) - 1] <= rank, 1 << bit, 0)
+            old = old + jnp.where(self.counts[old + (1 << bit) - 1] <= rank, 1 << bit, 0)
         old = once(jnp.where(where, old, 0))
         won, clean = _operation(table, key, number, old)
         new = jnp.minimum(old // SIDE + 1, SIDE - 1) * SIDE + jnp.minimum(old % SIDE + won, SIDE - 1)
-        new = once(jnp.where(clean, CLASSES, new))
+        new = jnp.where(clean, CLASSES, new)
         place = jnp.arange(CLASSES, dtype=jnp.int32)
         moved = (place >= new).astype(jnp.int32) - (place >= old).astype(jnp.int32)
         made = where.astype(jnp.int32)
         return Ticked(
-            self.crowd + made * moved,
+            self.counts + made * moved,
             self.cleans + made,
             self.removed + made * won,
             self.finished + made * clean.astype(jnp.int32),
@@ -107,12 +108,12 @@ def _operation(table: Records, key: Stream, number: Array, record: Array) -> tup
 def make(table: Records, key: Stream, pull: Ticks) -> Ticked:
     """The outcome of a pull; ``key``: of the run's outcomes."""
     zero = jnp.int32(0)
-    unmet, alive = pull.crowd[0], pull.crowd[-1]
+    unmet, alive = pull.counts[0], pull.counts[-1]
     ticks = jnp.where(pull.cleans >= _LEAST, jnp.minimum(pull.cleans, alive), 0)
     share = unmet.astype(jnp.float32) / jnp.maximum(alive, 1).astype(jnp.float32)
     fresh = jnp.where(unmet < alive, binomial(key, UNMET, pull.words, ticks, share), ticks)
     fresh = jnp.minimum(fresh, (SIDE - 1) * jnp.minimum(unmet, 1 << 16))
-    known, state = substream(key, MET, pull.words), Ticked(pull.crowd, zero, zero, zero)
+    known, state = substream(key, MET, pull.words), Ticked(pull.counts, zero, zero, zero)
 
     # Ticks on the entities met before, clean ones among them as they become so.
     def again(number: Array, state: Ticked) -> Ticked:
@@ -126,11 +127,11 @@ def make(table: Records, key: Stream, pull: Ticks) -> Ticked:
     alone = substream(key, ONE, pull.words)
 
     def more(state: Ticked) -> Array:
-        going: Array = (state.cleans < pull.cleans) & (state.crowd[-1] > 0)
+        going: Array = (state.cleans < pull.cleans) & (state.counts[-1] > 0)
         return going
 
     def one(state: Ticked) -> Ticked:
-        rank = scale(words(alone, 1, state.cleans)[0], state.crowd[-1])
+        rank = scale(words(alone, 1, state.cleans)[0], state.counts[-1])
         return state.tick(table, alone, state.cleans, rank, more(state))
 
     found: Ticked = lax.while_loop(more, one, state)
@@ -139,7 +140,7 @@ def make(table: Records, key: Stream, pull: Ticks) -> Ticked:
 
 def _leap(table: Records, key: Stream, index: Array, ticks: Array, state: Ticked) -> Ticked:
     """After ``ticks`` on the unmet entities."""
-    levels = _levels(key, index, ticks, state.crowd[0])
+    levels = _levels(key, index, ticks, state.counts[0])
     return _lone(table, key, index, levels, _bulk(table, key, index, levels, state))
 
 
@@ -173,8 +174,8 @@ def _levels(key: Stream, index: Array, ticks: Array, unmet: Array) -> Array:
         place = scale(word, jnp.where(missing > 0, unmet, total))
         level = jnp.sum(sums <= place, dtype=jnp.int32)
         before = jnp.where(level > 0, sums[jnp.maximum(level - 1, 0)], 0)
-        rank = once(jnp.where(missing > 0, place, place - before))
-        has = once(jnp.sum(counts > rank, dtype=jnp.int32))
+        rank = jnp.where(missing > 0, place, place - before)
+        has = jnp.sum(counts > rank, dtype=jnp.int32)
         step = jnp.where((missing > 0) & (has < SIDE - 1), (jnp.arange(SIDE) >= has).astype(jnp.int32), 0)
         step = step - jnp.where(missing < 0, (jnp.arange(SIDE) >= has - 1).astype(jnp.int32), 0)
         return number + 1, sums + step
@@ -193,14 +194,14 @@ def _bulk(table: Records, key: Stream, index: Array, levels: Array, state: Ticke
 
     def draw(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         of, drawn = carry
-        found = binomial(key, FATE, index * SIDE + 2 * k + jnp.arange(2, dtype=jnp.int32), of, chances[k])
+        found = binomial(key, RESIDUAL, index * SIDE + 2 * k + jnp.arange(2, dtype=jnp.int32), of, chances[k])
         drawn = jnp.where(jnp.arange(4)[:, None] == k, found, drawn)
         return jnp.where(k == 1, jnp.stack([group[1] - drawn[0, 1], drawn[0, 1] - drawn[1, 1]]), found), drawn
 
     drawn = lax.fori_loop(0, 4, draw, (group, jnp.zeros((4, 2), jnp.int32)))[1]
     dirty, again = drawn[0] - drawn[1], drawn[2] - drawn[3]
     failed, place = group - drawn[0], jnp.arange(CLASSES, dtype=jnp.int32)
-    crowd = state.crowd - (levels[0] - levels[2])
+    counts = state.counts - (levels[0] - levels[2])
     for record, count in (
         (SIDE, failed[0]),
         (SIDE + 1, dirty[0]),
@@ -208,9 +209,9 @@ def _bulk(table: Records, key: Stream, index: Array, levels: Array, state: Ticke
         (2 * SIDE + 1, again[0] + dirty[1] - drawn[2, 1]),
         (2 * SIDE + 2, again[1]),
     ):
-        crowd = crowd + jnp.where(place >= record, count, 0)
+        counts = counts + jnp.where(place >= record, count, 0)
     return Ticked(
-        crowd,
+        counts,
         state.cleans + group[0] + 2 * group[1] - drawn[1, 1],
         state.removed + jnp.sum(drawn[0] + drawn[2], dtype=jnp.int32),
         state.finished + jnp.sum(drawn[1] + drawn[3], dtype=jnp.int32),
@@ -231,8 +232,8 @@ def _lone(table: Records, key: Stream, index: Array, levels: Array, state: Ticke
         over = clean | (after // SIDE >= jnp.sum(levels > entity, dtype=jnp.int32))
         gone = jnp.where(over, 1, 0)
         kept = jnp.where(clean, CLASSES, after)
-        crowd = state.crowd + gone * ((place >= kept).astype(jnp.int32) - 1)
-        state = Ticked(crowd, state.cleans + 1, state.removed + won, state.finished + clean.astype(jnp.int32))
+        counts = state.counts + gone * ((place >= kept).astype(jnp.int32) - 1)
+        state = Ticked(counts, state.cleans + 1, state.removed + won, state.finished + clean.astype(jnp.int32))
         return number + 1, entity + gone, once(jnp.where(over, 0, after)), state
 
     zero = jnp.int32(0)

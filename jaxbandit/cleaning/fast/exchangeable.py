@@ -1,14 +1,15 @@
-"""Entities that look alike are counted, not held: the synthetic problem where only the law of runs matters.
+"""Exchangeable entities are counted, not held: the synthetic problem where only the law of runs matters.
 
 Entities of a synthetic problem are independent and of one law, so those with the same record are exchangeable. A policy
 need not name them: it holds how many there are of a record, and what an entity hides is drawn when it first matters.
 
-That is its *fate*, given the one operation that was made on it: the successes and failures that are still to come, in
-a random order, before the success that leaves it clean. Trials with a hidden p are exchangeable, so each order is as
-likely as any other, and p itself is never drawn: the fates' law has it integrated out. A fate is told to an end that no
-budget reaches (``REACH``): an entity that is not clean by then has that many successes and failures, and no next one.
+Those are its *residual trials*, given the one operation that was made on it: the successes and failures that are
+still to come, in a random order, before the success that leaves it clean. Trials with a hidden p are exchangeable, so
+each order is as likely as any other, and p itself is never drawn: the law of residual trials has it integrated out.
+They are told to an end that no budget reaches (``REACH``): an entity that is not clean by then has that many successes
+and failures, and no next one.
 
-Laws of fates are tables, made on the host in float64.
+Laws of residual trials are tables, made on the host in float64.
 """
 
 from functools import lru_cache
@@ -19,8 +20,8 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
-from jaxbandit.cleaning.fast.crowd import Records, records
 from jaxbandit.cleaning.fast.mixed import Chances, chances
+from jaxbandit.cleaning.fast.ticks import Records, records
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
 from jaxbandit.random.draws import scale
@@ -30,11 +31,12 @@ from jaxbandit.xla.fence import once, side_by_side
 
 Floats = NDArray[np.float64]
 
-VISIT, OTHER, FATE, PLACE, CUT = range(1, 6)
+VISIT, OTHER, RESIDUAL, PLACE, CUT = range(1, 6)
 """What a word of the outcomes' stream is for."""
 
 REACH = (1 << 14, 1 << 16)
-"""Operations on an entity to which its fate is told: the first that the budget does not pass. Each is compiled anew."""
+"""Operations on an entity to which its residual trials are told: the first that the budget does not pass. Each is
+compiled anew."""
 MOST_FALSE_VALUES = 64
 """As many an entity may have: for some more, float64 would lose the probabilities of p^s (1 - p)^f."""
 
@@ -42,7 +44,7 @@ VISITS = 16
 """Visits to unmet entities that are drawn at once."""
 
 RARE = 2
-"""For ``Meet.visits``: the first of them is known to be none of ``Tables.visits``."""
+"""For ``Operations.visits``: the first of them is known to be none of ``Tables.visits``."""
 
 UNKNOWN = -1
 _COUNT = 20
@@ -84,7 +86,8 @@ class Tables(NamedTuple):
 
     ``visits`` (int32, (2^16,)): equally likely ends of a first visit, which is one operation and, if that succeeds, all
     until the entity is clean: ``pack`` of (false values removed, operations), or ``UNKNOWN``, for which ``others`` has
-    the law; ``failed``: the fate of an entity after one operation, which failed, ``pack`` of (successes, failures);
+    the law; ``failed``: the residual trials of an entity after one operation, which failed, ``pack`` of (successes,
+    failures);
     ``records``: what one operation does; ``chances``: the same, of longer records; ``streak`` (float32): how many
     operations on an entity that find it at nothing but successes, the first operation left out, in expectation.
     """
@@ -97,38 +100,39 @@ class Tables(NamedTuple):
     streak: Array
 
 
-class Meet(NamedTuple):
+class Operations(NamedTuple):
     """Some operations on one entity, or a first visit to each of many unmet ones.
 
-    int32 all. ``words``: the number of those that are used, another in each pull; ``fate``: of the one entity;
+    int32 all. ``words``: the number of those that are used, another in each pull; ``residual``: trials of the one
+    entity;
     ``UNKNOWN`` where it is still to be drawn, the entity having failed once; ``cleans``: operations on it; ``visits``:
     1 or ``RARE`` if unmet entities are visited, else 0.
     """
 
     words: Array
-    fate: Array
+    residual: Array
     cleans: Array
     visits: Array
 
 
-class Met(NamedTuple):
-    """The outcome of ``Meet``. ``cleans``: operations on the one entity; none, where it says to ask again; ``fate``:
-    its fate before them; ``gained``: how many of them succeeded, without that which left it clean; ``visits``: the ends
-    of ``VISITS`` visits, as in ``Tables``, and 0 where none was asked for. One that is still ``UNKNOWN`` must be the
-    first of the next pull, which is ``RARE``. Up to there it is the policy that says how many are made: what is drawn
-    for others was not seen."""
+class Operated(NamedTuple):
+    """The outcome of ``Operations``. ``cleans``: operations on the one entity; none, where it says to ask again;
+    ``residual``: its residual trials before them; ``gained``: how many of them succeeded, without that which left it
+    clean; ``visits``: the ends of ``VISITS`` visits, as in ``Tables``, and 0 where none was asked for. One that is
+    still ``UNKNOWN`` must be the first of the next pull, which is ``RARE``. Up to there it is the policy that says how
+    many are made: what is drawn for others was not seen."""
 
     cleans: Array
-    fate: Array
+    residual: Array
     gained: Array
     visits: tuple[Array, ...]
 
 
-def meet(tables: Tables, key: Stream, pull: Meet) -> Met:
+def operate(tables: Tables, key: Stream, pull: Operations) -> Operated:
     """The outcome of a pull; ``key``: of the run's outcomes."""
-    drawn = tables.failed.draw(*words(key, FATE, pull.words), pull.fate == UNKNOWN)
-    fate = once(jnp.where(pull.fate == UNKNOWN, drawn, pull.fate))
-    good, bad = unpack(fate)
+    drawn = tables.failed.draw(*words(key, RESIDUAL, pull.words), pull.residual == UNKNOWN)
+    residual = once(jnp.where(pull.residual == UNKNOWN, drawn, pull.residual))
+    good, bad = unpack(residual)
     taken = jnp.minimum(pull.cleans, good + bad)
     one = scale(words(key, PLACE, pull.words)[0], good + bad) < good
     cut = (pull.cleans > 1) & (pull.cleans < good + bad)
@@ -138,7 +142,9 @@ def meet(tables: Tables, key: Stream, pull: Meet) -> Met:
     due = cut & ((8 * waiting >= lanes) | (going == waiting))
     some = successes_among(key, pull.words, good, bad, jnp.where(due, taken, 0))
     gained = jnp.where(cut, some, jnp.where(pull.cleans == 1, jnp.where(one, taken, 0), jnp.where(taken > 0, good, 0)))
-    return Met(jnp.where(cut & ~due, 0, pull.cleans), fate, gained, _visits(tables, key, pull.words, pull.visits))
+    return Operated(
+        jnp.where(cut & ~due, 0, pull.cleans), residual, gained, _visits(tables, key, pull.words, pull.visits)
+    )
 
 
 def _visits(tables: Tables, key: Stream, index: Array, made: Array) -> tuple[Array, ...]:
@@ -227,10 +233,10 @@ def _log_choose(good: int, reach: int) -> Floats:
     return np.asarray(sum((np.log1p(bad / i) for i in range(1, good + 1)), np.zeros(reach + 1)))
 
 
-def _fates(
+def _residuals(
     moment: Floats, false_values: Floats, gained: int, failed: int, reach: int
 ) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Probabilities (their sum is that of the record), successes and failures, of all fates after a record.
+    """Probabilities (their sum is that of the record), successes and failures, of all residual trials after a record.
 
     ``false_values``: the distribution of r from 1 on.
     """
@@ -270,15 +276,15 @@ def alias(weights: Floats, numbers: NDArray[np.int64]) -> Alias:
 
 @lru_cache(maxsize=8)
 def _tables(law: Law, weights: tuple[float, ...], reach: int) -> Tables:
-    """``weights``: of r from 1 on; fates are told to ``reach`` operations."""
+    """``weights``: of r from 1 on; residual trials are told to ``reach`` operations."""
     false_values = np.asarray(weights) / sum(weights)
     most = len(weights)
     moment = moments(law, most, reach + 1)
-    chance, good, bad = _fates(moment, false_values, 0, 1, reach)
+    chance, good, bad = _residuals(moment, false_values, 0, 1, reach)
     failed = alias(chance, good << _COUNT | bad)
     ends = [np.array([moment[0, 1], false_values[0] * moment[1, 0]])], [np.array([1, 1 << _COUNT | 1])]
     if most > 1:
-        chance, good, bad = _fates(moment, false_values, 1, 0, reach)
+        chance, good, bad = _residuals(moment, false_values, 1, 0, reach)
         ends[0].append(chance)
         ends[1].append((good + 2) << _COUNT | (good + bad + 2))
     chance, number = np.concatenate(ends[0]), np.concatenate(ends[1])

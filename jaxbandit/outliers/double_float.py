@@ -39,7 +39,7 @@ def in_float64(function: Callable[P, R]) -> Callable[P, R]:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Twofold:
+class DoubleFloat:
     """``hi`` + ``lo``, |lo| at most half a unit in the last place of hi."""
 
     hi: Float32[Array, "*numbers"]
@@ -48,7 +48,7 @@ class Twofold:
     __repr__ = brief
 
     @classmethod
-    def of(cls, value: float | np.ndarray) -> Twofold:
+    def of(cls, value: float | np.ndarray) -> DoubleFloat:
         """From float64 on the host."""
         hi = np.asarray(value, np.float64).astype(np.float32)
         lo = (np.asarray(value, np.float64) - hi.astype(np.float64)).astype(np.float32)

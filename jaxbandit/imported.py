@@ -1,6 +1,0 @@
-"""When this package was imported: files of it that changed later are not what runs. See ``kept``."""
-
-import time
-
-WHEN = time.time()
-"""Seconds since 1970."""
