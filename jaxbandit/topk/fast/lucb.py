@@ -22,7 +22,7 @@ from jaxbandit.topk.confidence import exploration, stops, width
 from jaxbandit.topk.fast.blocks import EMPTY, NONE, ROW, Blocks, Slots, at, compared, empty, evaluated, put
 from jaxbandit.topk.lucb import Lucb
 from jaxbandit.xla.batch import over_lanes
-from jaxbandit.xla.fence import lane_by_lane, where_due
+from jaxbandit.xla.fence import lane_by_lane
 from jaxbandit.xla.prefix import best, places
 
 _PULL, _EVALUATE, _SWAP = range(3)
@@ -89,7 +89,7 @@ class LucbByTurns:
             found: State = jax.tree.map(lambda new, old: jnp.where(opening, new, old), own, state)
             return found
 
-        state = where_due(over_lanes(opening.astype(jnp.int32)) > 0, opened, state)
+        state = lax.cond(over_lanes(opening.astype(jnp.int32)) > 0, opened, lambda same: same, state)
 
         def walk(state: State) -> State:
             def more(carry: tuple[Array, State]) -> Array:
