@@ -32,6 +32,7 @@ SAME_WAYS: dict[str, list[str]] = {
     "cleaning/index": ["cleaning/trained"],
     "cleaning/counted epsilon-greedy": [],
     "topk/lucb": ["topk/kl-lucb", "topk/lucb-stop"],
+    "topk/sar": [f"topk/{name}" for name in ("uniform", "optmai", "optmai-printed", "halving", "trained")],
     "outliers/wrr": ["outliers/rr", "outliers/nrr"],
     "outliers/ib": [],
     "outliers/gold": [],

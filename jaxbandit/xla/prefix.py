@@ -90,8 +90,14 @@ def _(size: int, batched: list[bool], array: Array, part: Array, start: Array) -
     return lax.dynamic_update_slice_in_dim(array, part, start, 1), True
 
 
+def _reduced(x: Array, pair: Callable[[Array, Array], Array], reduce: Callable[[Array], Array]) -> Array:
+    """``reduce`` of ``x``, whose order does not matter. XLA's CPU backend reduces element after element, so there parts
+    go side by side; for GPUs it would compute ``x`` anew for each part, and compile for minutes."""
+    found: Array = lax.platform_dependent(x, cpu=lambda x: _folded(x, pair, reduce), default=reduce)
+    return found
+
+
 def _folded(x: Array, pair: Callable[[Array, Array], Array], reduce: Callable[[Array], Array]) -> Array:
-    """``reduce`` of ``x``, parts of it side by side first: XLA's CPU backend reduces element after element."""
     part = x.shape[0] // _PARTS
     if not part:
         return reduce(x)
@@ -102,17 +108,17 @@ def _folded(x: Array, pair: Callable[[Array, Array], Array], reduce: Callable[[A
 
 def added(x: Array) -> Array:
     """The sum of int32 of shape (n, ...), n > 0, over the first dimension."""
-    return _folded(x, jnp.add, lambda part: jnp.sum(part, axis=0, dtype=jnp.int32))
+    return _reduced(x, jnp.add, lambda part: jnp.sum(part, axis=0, dtype=jnp.int32))
 
 
 def highest(x: Array) -> Array:
     """The largest of shape (n,), n > 0."""
-    return _folded(x, jnp.maximum, jnp.max)
+    return _reduced(x, jnp.maximum, jnp.max)
 
 
 def lowest(x: Array) -> Array:
     """The least of shape (n,), n > 0."""
-    return _folded(x, jnp.minimum, jnp.min)
+    return _reduced(x, jnp.minimum, jnp.min)
 
 
 class Marked(NamedTuple):
