@@ -87,9 +87,8 @@ class Tables(NamedTuple):
     ``visits`` (int32, (2^16,)): equally likely ends of a first visit, which is one operation and, if that succeeds, all
     until the entity is clean: ``pack`` of (false values removed, operations), or ``UNKNOWN``, for which ``others`` has
     the law; ``failed``: the residual trials of an entity after one operation, which failed, ``pack`` of (successes,
-    failures);
-    ``records``: what one operation does; ``chances``: the same, of longer records; ``streak`` (float32): how many
-    operations on an entity that find it at nothing but successes, the first operation left out, in expectation.
+    failures); ``records``: what one operation does; ``chances``: the same, of longer records; ``streak`` (float32): how
+    many operations on an entity that find it at nothing but successes, the first operation left out, in expectation.
     """
 
     visits: Array
@@ -104,9 +103,8 @@ class Operations(NamedTuple):
     """Some operations on one entity, or a first visit to each of many unmet ones.
 
     int32 all. ``words``: the number of those that are used, another in each pull; ``residual``: trials of the one
-    entity;
-    ``UNKNOWN`` where it is still to be drawn, the entity having failed once; ``cleans``: operations on it; ``visits``:
-    1 or ``RARE`` if unmet entities are visited, else 0.
+    entity; ``UNKNOWN`` where it is still to be drawn, the entity having failed once; ``cleans``: operations on it;
+    ``visits``: 1 or ``RARE`` if unmet entities are visited, else 0.
     """
 
     words: Array

@@ -4,8 +4,8 @@
 
 A visit is one operation and, if that succeeds, all until the entity is clean. Visits to unmet entities are of one law
 and independent, so many are drawn at once; a run of them ends before the first that is to an entity tried before, and
-before one that the budget does not cover. Those that failed once are a number. A second visit tells an
-entity's residual trials.
+before one that the budget does not cover. Those that failed once are a number. A second visit tells an entity's
+residual trials.
 """
 
 from dataclasses import dataclass, field
