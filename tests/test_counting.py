@@ -1,8 +1,8 @@
-"""What ``benchmarks.limits`` counts, where it is known."""
+"""What ``benchmarks.counting`` counts, where it is known."""
 
 import numpy as np
 
-from benchmarks.limits import counts
+from benchmarks.counting import counts
 from jaxbandit import Policy
 from jaxbandit.arms.problem import Drawn, arms
 from jaxbandit.arms.rewards import Bernoulli
