@@ -72,6 +72,8 @@ class Partition(NamedTuple):
 
 AXIS = "lanes"
 _NOWHERE = 2**31 - 1
+_NO_JOB, _NO_RUN = -1, -2
+"""In place of a job's number: of a lane whose runs are over, and of one that never had a run."""
 
 
 def _begin(
@@ -99,7 +101,7 @@ def _begin(
             for name, value in run.answer(view, instance, state).items()
         }
         curve = _Curve(jnp.int32(0), checkpoints[0], blank)
-    return Lane(jnp.int32(-1), jnp.int32(0), key, varying, instance, state, curve)
+    return Lane(jnp.int32(_NO_RUN), jnp.int32(0), key, varying, instance, state, curve)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,10 +178,6 @@ class _Chunk:
 
     def _round(self, carry: tuple[Array, Lane, Queue]) -> tuple[Array, Lane, Queue]:
         number, lanes, queue = carry
-        if self._execution.in_turn:
-            lanes = lax.platform_dependent(lanes, cpu=self._in_turn, default=self._abreast)
-        else:
-            lanes = self._abreast(lanes)
         at_end = jax.vmap(self._finish)(lanes)[0]
         if lanes.curve is not None:
             waiting = at_end & (lanes.curve.passed < self.checkpoints.shape[0])
@@ -192,7 +190,12 @@ class _Chunk:
         running = jnp.sum(~at_end & (lanes.job >= 0), dtype=jnp.int32)
         # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
         due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
+        # Before the steps: those of lanes that never had a run may cost more than any run's.
         lanes, queue = where_due(due, lambda both: self._refill(*both), (lanes, queue))
+        if self._execution.in_turn:
+            lanes = lax.platform_dependent(lanes, cpu=self._in_turn, default=self._abreast)
+        else:
+            lanes = self._abreast(lanes)
         return number + 1, lanes, queue
 
     def _abreast(self, lanes: Lane) -> Lane:
@@ -228,10 +231,13 @@ class _Chunk:
         ended |= endless
         free = ended | (lanes.job < 0)
         job = queue.next + (jnp.cumsum(free, dtype=jnp.int32) - 1) * self.devices
-        job = jnp.where(free & (job < self.jobs), job, -1)
-        fresh = jax.vmap(self._begin)(jnp.maximum(job, 0))._replace(job=job)
+        job = jnp.where(free & (job < self.jobs), job, _NO_JOB)
+        fresh = jax.vmap(self._begin)(jnp.maximum(job, 0))
         fresh = fresh._replace(state=_but_scratch(self._execution.scratch, fresh.state, lanes.state))
-        lanes = jax.tree.map(lambda new, old: jnp.where(_column(free, old), new, old), fresh, lanes)
+        # Without a job a lane keeps its last run, whose steps cost nothing as it is over; if it had none, it gets one.
+        begins = (job >= 0) | (lanes.job == _NO_RUN)
+        lanes = jax.tree.map(lambda new, old: jnp.where(_column(begins, old), new, old), fresh, lanes)
+        lanes = lanes._replace(job=jnp.where(free, job, lanes.job))
         taken = jnp.sum(job >= 0, dtype=jnp.int32)
         open_ = jnp.sum(lanes.job >= 0, dtype=jnp.int32)
         return lanes, Queue(queue.next + taken * self.devices, open_, kept, marked)
@@ -330,7 +336,7 @@ def _emptied(
 
     def empty(xp: Any) -> tuple[Lane, Queue]:
         blank = jax.tree.map(lambda leaf: xp.zeros((devices * lanes, *leaf.shape), leaf.dtype), lane)
-        blank = blank._replace(job=xp.full(devices * lanes, -1, xp.int32))
+        blank = blank._replace(job=xp.full(devices * lanes, _NO_RUN, xp.int32))
         kept = {name: xp.zeros((devices * per_device, *leaf.shape), leaf.dtype) for name, leaf in answers.items()}
         start = xp.arange(devices, dtype=xp.int32)
         return blank, Queue(start, xp.zeros(devices, xp.int32), kept, xp.zeros(devices * per_device, bool))

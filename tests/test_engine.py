@@ -345,7 +345,52 @@ def test_empty_lanes_are_the_same_from_the_host_and_from_a_device() -> None:
         assert one.dtype == other.dtype
         assert one.sharding == other.sharding
         assert np.array_equal(one, other)
-    assert (np.asarray(host[0].job) == -1).all()
+    assert (np.asarray(host[0].job) < 0).all()
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Watched(toy.Coin):
+    """Until the first head, with a word to ``seen`` on each step of a run that is not over: whether it ever began."""
+
+    seen: Any = field(metadata={"static": True})
+    execution = Execution(stride=2, masked=True)
+
+    def init(self, view: Any) -> Any:
+        return super().init(view), jnp.bool_(True)
+
+    def ask(self, view: Any, state: Any) -> Any:
+        return super().ask(view, state[0])
+
+    def tell(self, view: Any, state: Any, pull: Any, outcome: Array) -> Any:
+        over, (coin, begun) = self.done(view, state), state
+        jax.debug.callback(self.seen, over, begun)
+        told = super().tell(view, coin, pull, outcome)
+        return jax.tree.map(lambda old, new: jnp.where(over, old, new), coin, told), begun
+
+    def done(self, view: Any, state: Any) -> Array:
+        return super().done(view, state[0]) | (state[0].heads > 0)
+
+    def answer(self, view: Any, state: Any) -> dict[str, Array]:
+        return super().answer(view, state[0])
+
+
+@pytest.mark.parametrize(("runs", "more"), [(8, 0), (7, 1), (24, 0)])
+def test_lanes_make_no_steps_but_those_of_runs(runs: int, more: int) -> None:
+    """A step of a lane that never had a run costs what garbage costs; runs end at other times, and are not made anew.
+    Lanes beyond the number of runs have one run more, the first again."""
+    going: list[bool] = []
+
+    def seen(over: Any, begun: Any) -> None:
+        going.extend(np.atleast_1d(begun)[~np.atleast_1d(over)].tolist())
+
+    coins = toy.Coins(np.int32(40), np.float32(0.1), np.float32(0.2))
+    answers = simulate(coins, Watched(np.float32(0.5), seen), runs=runs, seed=5, lanes=8, devices=jax.devices()[:1])
+    jax.effects_barrier()
+    thrown = answers["thrown"].ravel()
+    assert len(set(thrown.tolist())) > 3
+    assert len(going) == thrown.sum() + more * thrown[0]
+    assert all(going)
 
 
 def test_a_lane_of_ee_does_not_grow_with_the_entities() -> None:

@@ -226,4 +226,9 @@ class LucbByTurns:
 
 @accelerated.register
 def _(rule: Lucb, problem: Any) -> LucbByTurns | Lucb:
-    return LucbByTurns(rule, 16 if rule.divergence == "kl" else 128) if isinstance(problem, Arms) else rule
+    if not isinstance(problem, Arms):
+        return rule
+    if rule.divergence != "kl":
+        return LucbByTurns(rule, 128)
+    # A turn takes two blocks' bounds, by search each, and looks at all blocks: least at about the root of n / 2.
+    return LucbByTurns(rule, max(16, 1 << (((problem.means.arms // 2).bit_length() - 1) // 2)))
