@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh
 
-from jaxbandit.contract import briefly, inspect
+from jaxbandit.contract import briefly, inspect, is_own
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, lean
@@ -170,14 +170,35 @@ def simulate(
         raise BadInput("implementation", implementation, f"one of {', '.join(get_args(Implementation))}")
     if devices is None:
         use_all_cores(say=True)
+    pairs = list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True))
     answers = simulate_pairs(
-        list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True)),
-        runs=runs, seed=seed, first_run=first_run, devices=devices, lanes=lanes, checkpoints=checkpoints,
+        pairs, runs=runs, seed=seed, first_run=first_run, devices=devices, lanes=lanes, checkpoints=checkpoints,
         implementation=implementation, max_steps=max_steps, progress=progress,
     )  # fmt: skip
-    if endless := int(answers["endless"].sum()):
-        _log.warning("jaxbandit: %s", endless_runs(endless, runs * count))
+    for line in _doubts(pairs, answers):
+        _log.warning("jaxbandit: %s", line)
     return answers
+
+
+def _doubts(pairs: Sequence[tuple[Problem, Policy]], answers: dict[str, np.ndarray]) -> Iterator[str]:
+    """A line for each policy with runs that did not end, and for each of a user's own answers that is not a number."""
+    names = [type(policy).__name__ for _, policy in pairs]
+    for name in dict.fromkeys(names):
+        rows = [row for row, other in enumerate(names) if other == name]
+        endless = answers["endless"][rows]
+        if endless.any():
+            yield f"policy {name}: {endless_runs(int(endless.sum()), endless.size)}"
+        own = [row for row in rows if any(map(is_own, pairs[row]))]
+        for answer, values in answers.items() if own else ():
+            if not np.issubdtype(values.dtype, np.floating):
+                continue
+            lacking = np.isnan(values[own]).reshape(len(own) * values.shape[1], -1).any(1)
+            if lacking.any():
+                yield (
+                    f"policy {name}, answer {answer!r}: not a number in {int(lacking.sum()):,} of {lacking.size:,} "
+                    "runs, where a number is expected. jaxbandit.check(problem, policy) names the method that gave it "
+                    "first"
+                )
 
 
 def simulate_pairs(

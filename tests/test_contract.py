@@ -307,6 +307,22 @@ def test_a_breach_that_values_show(problem: Any, policy: Any, line: str) -> None
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("policy", "line"),
+    [
+        (Unanswered(HALF), "policy Unanswered, answer 'ratio': not a number in 40 of 40 runs, where a number is"),
+        (Endless(HALF), "policy Endless: 40 of 40 runs made as many steps as they may (max_steps) and did not end"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_what_only_results_show_is_said(policy: Any, line: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each runs to the end, with a line for the policy that names it; the policy beside it is well and has none."""
+    simulate(PROBLEM, [policy, Coin(HALF)], runs=40, max_steps=200)
+    assert [record.getMessage()[: len("jaxbandit: ") + len(line)] for record in caplog.records] == [
+        f"jaxbandit: {line}"
+    ]
+
+
 @own
 class Endowed(Coins):
     """Pays without end at the fourth throw."""
