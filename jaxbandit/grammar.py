@@ -110,12 +110,12 @@ class Execution:
             lane's last run there.
         masked: whether ``tell`` and ``advance`` leave the state of a run that is over bit for bit as it is. Where they
             do not say so, the engine sees to it, at the cost of a selection of the whole state in each step.
-        in_turn: whether a CPU makes many steps of one lane before it goes to the next, all in one kernel: for rules
-            whose steps are a few operations on scalars and on single rows of ``scratch``. To that kernel the scratch
-            arrays of all lanes are one array, lane after lane; the field ``run`` of the state (int32, 0 from ``init``)
-            is the number of the lane whose part of them the state means. ``stride`` counts calls of the kernel.
-        gain_ns: nanoseconds for a unit of the problem's ``budget`` that a CPU's program gains by XLA's full effort
-            (``benchmarks/hurry.py``). What gains less than 0.5 s in all its runs is compiled in a hurry.
+        in_turn: whether a CPU makes many steps of one lane before it goes to the next: for rules whose steps are a few
+            operations on scalars and on single rows of ``scratch``. The scratch arrays of all lanes are one array
+            then, lane after lane; the field ``run`` of the state (int32, 0 from ``init``) is the number of the lane
+            whose part of them the state means. ``stride`` counts rounds through all lanes.
+        gain_ns: nanoseconds for a unit of the problem's ``budget`` that a CPU's program gains when it is compiled with
+            full effort (``benchmarks/hurry.py``). What gains less than 0.5 s in all its runs is compiled in a hurry.
 
     Example:
         >>> from jaxbandit import Execution

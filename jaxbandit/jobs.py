@@ -27,8 +27,8 @@ _LEAST_LANES, _MOST_LANES, _LANES_A_CORE, _SHARE = 1 << 16, 1 << 20, 1 << 13, 8
 """Of an accelerator: four times the threads that a GPU's core holds, and a part of the memory for states."""
 _VECTOR = 64
 WORTH_COMPILING = 5e8
-"""Nanoseconds that a program's runs must gain for XLA's full effort. It takes a second and more, but once: later
-processes load the program, and lose again what it does not gain."""
+"""Nanoseconds that a program's runs must gain to be compiled with full effort. That takes a second and more, but once:
+later processes load the program, and lose again what it does not gain."""
 
 
 class Report(Protocol):
@@ -230,7 +230,7 @@ def _tiled(lane: Lane) -> int:
 
 
 def _even(most: int, jobs: int, room: int) -> int:
-    """At most ``most`` lanes: where they serve few times, as many as leave few idle the last time; whole vectors.
+    """At most ``most`` lanes: where they serve few times, as many as leave few idle the last time; a multiple of 64.
 
     It depends on ``jobs`` through how often they serve alone, as each width is compiled.
     """

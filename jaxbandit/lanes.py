@@ -244,9 +244,9 @@ class _Chunk:
 
 
 def _in_turn(step: Callable[[Lane], Lane], going: Callable[[Lane], Array], names: Sequence[str], lanes: Lane) -> Lane:
-    """All lanes after many steps, or the end of their runs, one lane after the other in a kernel: see ``Execution``."""
+    """All lanes after many steps, or the end of their runs, one lane after the other: see ``Execution.in_turn``."""
     scratch = {name: getattr(lanes.state, name) for name in names}
-    # As many steps as the kernel's arrays have entries, at least: it is given a copy of them.
+    # At least as many steps as the arrays have entries, because each call copies them.
     steps = max(1 << 12, *(array.shape[1] for array in scratch.values()))
 
     def without(lane: Lane) -> Lane:
@@ -361,7 +361,7 @@ def compiled(partition: Partition, mesh: Mesh, stride: int, hurried: bool = Fals
     mapped = jax.shard_map(
         local, mesh=mesh, in_specs=(split, split, *[whole] * 9), out_specs=(split, split), check_vma=False
     )
-    # Said of the results too, as XLA has arrays without entries come back otherwise, for which it would compile anew.
+    # Said of the results too: arrays without entries come back otherwise, and would have the program compiled anew.
     return jax.jit(
         mapped, donate_argnums=(0, 1), out_shardings=NamedSharding(mesh, split),
         compiler_options=options_for(mesh.devices.flat[0].platform, hurried),

@@ -1,4 +1,4 @@
-"""Programs are compiled side by side, ahead of their use: XLA compiles in threads while others are traced, or run."""
+"""Programs are compiled side by side, ahead of their use: JAX compiles in threads while others are traced, or run."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -50,7 +50,7 @@ class Ahead:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        # Not waited for: the interpreter does so when it ends, as XLA must not compile when it is gone.
+        # Not waited for: the interpreter does so when it ends, because no compilation may outlive it.
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def need(self, program: Program, tell: Callable[[str], None]) -> Any | None:

@@ -117,7 +117,7 @@ def compiled(lowered: Any, name: str | None) -> None:
     if name is None or not first:
         return
     _MADE_HERE.add(name)
-    if HITS.any:  # what XLA has loaded, it cannot write again
+    if HITS.any:  # a program that was loaded cannot be written again
         return
     try:
         stored, _, _ = serialize_executable.serialize(program)
