@@ -54,6 +54,7 @@ accelerators: $(ACCELERATORS)/stamp
 	$(ACCELERATORS)/bin/python -m benchmarks.ahead_of_time --out build/accelerators.json $(if $(ONLY),--only $(ONLY))
 
 $(ACCELERATORS)/stamp: benchmarks/accelerators.txt
+	@test -n "$(NEWER)" || { echo "this needs Python 3.12 or newer: make accelerators NEWER=/path/to/python3.12" >&2; exit 2; }
 	$(NEWER) -m venv $(ACCELERATORS)
 	$(ACCELERATORS)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/accelerators.txt
 	@touch $@

@@ -8,8 +8,9 @@ plain packages that need no driver). Each policy is compiled in a process of its
 these versions: ``kernels`` and ``copies`` in all of it; ``step_kernels`` and ``step_copies`` in the loop over a round's
 steps without the loops inside it, where XLA says which loop that is (for TPUs it does not); ``dynamic_loops``, after
 each turn of which the host has to be waited for, and ``conditions`` likewise; bytes of arguments and of temporary
-memory. It fails where a policy does not compile in its CPU-seconds, does not fit into the device's memory, or counts
-more than a committed figure allows (``BOUND`` times).
+memory; ``turn_kernels`` and ``turn_copies`` in a turn of the largest loop within a step. It fails where a policy does
+not compile in its CPU-seconds, does not fit into the device's memory, or counts more than a committed figure allows
+(``BOUND`` times).
 """
 
 import argparse
@@ -29,7 +30,9 @@ from benchmarks.common import ROOT, Row, facts, save, table
 
 RESULTS = Path(__file__).parent / "results" / "accelerators.json"
 BOUND, CPU_SECONDS, HOST_BYTES, JOBS = 1.1, 600, 24 << 30, 1 << 20
-BOUNDED = "kernels", "copies", "dynamic_loops", "conditions", "temporary_bytes", "approximate"
+BOUNDED = (
+    "kernels", "copies", "dynamic_loops", "conditions", "temporary_bytes", "approximate", "turn_kernels", "turn_copies",
+)  # fmt: skip
 PLATFORMS = "cuda", "tpu"
 H100 = """
 gpu_device_info {
@@ -56,7 +59,8 @@ NO_DEVICE = {
 """What libtpu and the CUDA plugin have to be told on a machine without a device."""
 COLUMNS = {
     "policy": ("policy", ""), "platform": ("for", ""), "lanes": ("lanes", ",d"), "step_kernels": ("step: kernels", "d"),
-    "step_copies": ("copies", "d"), "kernels": ("all: kernels", "d"), "copies": ("copies", "d"),
+    "step_copies": ("copies", "d"), "turn_kernels": ("a turn in it: kernels", "d"), "turn_copies": ("copies", "d"),
+    "kernels": ("all: kernels", "d"), "copies": ("copies", "d"),
     "dynamic_loops": ("dynamic loops", "d"), "conditions": ("conditions", "d"), "temporary_mib": ("temp. MiB", ",d"),
     "approximate": ("approximate", "d"), "cpu_s": ("CPU s", ".0f"), "error": ("error", ""),
 }  # fmt: skip
@@ -115,6 +119,9 @@ def counted(program: str, stride: int) -> Row:
                 row["dynamic_loops"] += turns is None
                 if turns and int(turns[1]) == stride and "step_kernels" not in row:
                     row["step_kernels"], row["step_copies"] = direct(body[0])
+                    inner = [_called(each, "body")[0] for kind, each in parts[body[0]] if kind == "while"]
+                    if inner:
+                        row["turn_kernels"], row["turn_copies"] = max(map(direct, inner))
                 waiting += [*body, *_called(line, "condition")]
             elif opcode == "conditional":
                 row["conditions"] += 1

@@ -1,8 +1,16 @@
 """What is known of all lanes of a batch at once, from inside one lane."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
+
+
+def whole(size: int, batched: Any, tree: Any) -> Any:
+    """A tree whose leaves all have an axis of lanes in front, for the rule of a ``custom_vmap``: repeats those leaves
+    for ``size`` lanes that ``batched`` (a tree of bool) says to be the same in all of them."""
+    return jax.tree.map(lambda own, x: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), batched, tree)
 
 
 @jax.custom_batching.custom_vmap

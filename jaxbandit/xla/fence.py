@@ -47,13 +47,19 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _in_a_branch(function: Callable[..., Array], *operands: Any) -> Array:
-    """``function(*operands)``, in a branch that is always taken: no integer has more bits set than it has, but XLA does
-    not know that. The last operand must be of integers."""
+    """``function(*operands)``, on CPUs in a branch that is always taken: no integer has more bits set than it has, but
+    XLA does not know that. The last operand must be of integers. Elsewhere nothing: a branch waits for the host, and
+    what it passes on is copied."""
     if not jnp.size(operands[-1]):
         return function(*operands)
     shape = jax.eval_shape(function, *operands)
-    some = lax.population_count(jnp.ravel(operands[-1])[0]) <= 64
-    found: Array = lax.cond(some, function, lambda *_: jnp.zeros(shape.shape, shape.dtype), *operands)
+
+    def on_cpu(*operands: Any) -> Array:
+        some = lax.population_count(jnp.ravel(operands[-1])[0]) <= 64
+        taken: Array = lax.cond(some, function, lambda *_: jnp.zeros(shape.shape, shape.dtype), *operands)
+        return taken
+
+    found: Array = lax.platform_dependent(*operands, cpu=on_cpu, default=function)
     return found
 
 

@@ -11,13 +11,15 @@ that is in doubt is evaluated again.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import lower_bound, unit
+from jaxbandit.xla.batch import whole
 from jaxbandit.xla.prefix import lowest
 
 NONE = 2**31 - 1
@@ -80,9 +82,21 @@ def at(x: Array, place: Array) -> Array:
     return found
 
 
-def put(x: Array, value: Array, place: Array) -> Array:
-    """``x`` with another value in a place that there is."""
-    return lax.dynamic_update_slice(x, value[None], (place,), allow_negative_indices=False)
+@jax.custom_batching.custom_vmap
+def put_both(x: Array, values: tuple[Array, Array], places: tuple[Array, Array], where: Array) -> Array:
+    """Returns ``x`` with two ``values`` in two ``places`` that there are; of lanes side by side, ``x`` itself in those
+    where not ``where`` (bool). A lane alone makes no step when it is over, so it need not look."""
+    for value, place in zip(values, places, strict=True):
+        x = lax.dynamic_update_slice(x, value[None], (place,), allow_negative_indices=False)
+    return x
+
+
+@put_both.def_vmap
+def _(size: int, batched: Any, *operands: Any) -> tuple[Array, bool]:
+    """One scatter, which leaves out the lanes that write nothing, so that nothing is read for them."""
+    x, values, places, where = whole(size, batched, list(operands))
+    at_end = jnp.where(where[:, None], jnp.stack(places, 1), x.shape[1])
+    return x.at[jnp.arange(size)[:, None], at_end].set(jnp.stack(values, 1), mode="drop"), True
 
 
 def empty(blocks: int, unseen: Array) -> Blocks:

@@ -19,7 +19,7 @@ from jaxbandit.arms.problem import Arms, Outcome, Single, View
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import exploration, stops, width
-from jaxbandit.topk.fast.blocks import EMPTY, NONE, ROW, Blocks, Slots, at, compared, empty, evaluated, put
+from jaxbandit.topk.fast.blocks import EMPTY, NONE, ROW, Blocks, Slots, at, compared, empty, evaluated, put_both
 from jaxbandit.topk.lucb import Lucb
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.fence import lane_by_lane
@@ -92,12 +92,16 @@ class LucbByTurns:
         state = lax.cond(over_lanes(opening.astype(jnp.int32)) > 0, opened, lambda same: same, state)
 
         def walk(state: State) -> State:
+            def going(state: State) -> Array:
+                return (state.round > 0) & ~self.done(view, state)
+
             def more(carry: tuple[Array, State]) -> Array:
-                number, state = carry
-                return (number < self.turns) & (state.round > 0) & ~self.done(view, state)
+                # Side by side, lanes go on until the last is at its end: a turn changes nothing of those that are.
+                any_goes: Array = over_lanes(going(carry[1]).astype(jnp.int32)) > 0
+                return (carry[0] < self.turns) & any_goes
 
             def one(carry: tuple[Array, State]) -> tuple[Array, State]:
-                return carry[0] + 1, self._turn(view, carry[1], sample)
+                return carry[0] + 1, self._turn(view, carry[1], sample, going(carry[1]))
 
             found: State = lax.while_loop(more, one, (jnp.int32(0), state))[1]
             return found
@@ -139,22 +143,37 @@ class LucbByTurns:
             round=begun.astype(jnp.int32), rate=rate, after=after, spent=upto,
         )  # fmt: skip
 
-    def _turn(self, view: View, state: State, sample: _Sample) -> State:
-        """A pull of two arms, or an evaluation of two blocks, or a swap of two arms, and what is next."""
+    def _turn(self, view: View, state: State, sample: _Sample, going: Array) -> State:
+        """A pull of two arms, or an evaluation of two blocks, or a swap of two arms, and what is next; where not
+        ``going``, what is written is what was there."""
         weak, strong, gave = self._acted(view, state, sample)
-        pulls, state = state.turn == _PULL, self._clocked(view, state, gave)
+        before, pulls, state = state, state.turn == _PULL, self._clocked(view, state, gave)
         over = (state.spent - view.arms) & 1 == 0
-        slots, place, blocks = state.slots, state.place, state.blocks
-        for slot, (arm, total, made), top in ((state.weak, weak, True), (state.strong, strong, False)):
+        where = state.weak, state.strong
+
+        def renewed(arm: Array, total: Array, made: Array, top: bool) -> Slots:
             mean = view.mean(total, made)
-            new = Slots(arm, total, made, mean if top else UNITS - mean, width(self.rule.divergence, made))
-            slots = Slots(*(put(x, value, slot) for x, value in zip(slots, new, strict=True)))
-            place = put(place, slot, arm)
-        for slot, sign in ((state.weak, -1), (state.strong, 1)):
-            block = slot >> (self.block.bit_length() - 1)
-            found = evaluated(self.rule.divergence, self.block, slots, place, block, sign, state.rate, state.round)
-            blocks = Blocks(*(put(x, value, block) for x, value in zip(blocks, found, strict=True)))
-        return self._next(state._replace(slots=slots, place=place, blocks=blocks), pulls & ~over)
+            return Slots(arm, total, made, mean if top else UNITS - mean, width(self.rule.divergence, made))
+
+        new = zip(renewed(*weak, top=True), renewed(*strong, top=False), strict=True)
+        slots = Slots(*(put_both(x, pair, where, going) for x, pair in zip(state.slots, new, strict=True)))
+        place = put_both(state.place, where, (weak[0], strong[0]), going)
+        block = [slot >> (self.block.bit_length() - 1) for slot in where]
+        found = [
+            evaluated(self.rule.divergence, self.block, slots, place, at_, sign, state.rate, state.round)
+            for at_, sign in zip(block, (-1, 1), strict=True)
+        ]
+        blocks = Blocks(
+            *(
+                put_both(x, pair, tuple(block), going)
+                for x, pair in zip(state.blocks, zip(*found, strict=True), strict=True)
+            )
+        )
+        after = self._next(state._replace(slots=slots, place=place, blocks=blocks), pulls & ~over)
+        return State(
+            after.slots, after.place, after.blocks,
+            *(jnp.where(going, new, old) for new, old in zip(after[3:], before[3:], strict=True)),
+        )  # fmt: skip
 
     def _acted(self, view: View, state: State, sample: _Sample) -> _Pair:
         """The weak and the strong arm as the turn leaves them. What is written hangs together with all that was read
