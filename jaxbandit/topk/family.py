@@ -30,7 +30,7 @@ Answers = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Setting:
-    """A top-K problem as its user describes it. ``want``: K."""
+    """Describes a top-K problem as its user does: the budget, the model of the arms, and K (``want``)."""
 
     budget: int
     want: int
@@ -44,15 +44,15 @@ class Setting:
 
     @property
     def arms(self) -> int:
-        """How many arms there are."""
+        """Returns the number n of arms that the model has."""
         return self.model.means.arms
 
     def problem(self, on_tape: bool = False) -> Arms:
-        """What lanes are run against."""
+        """Returns the problem that runs are simulated against; ``on_tape``: see ``Arms``."""
         return arms(self.budget, self.model.means, self.model.rewards, on_tape=on_tape)
 
     def one_pull_each(self, policy: str) -> None:
-        """Refuses a budget that does not give each arm a pull."""
+        """Refuses a budget that does not give each arm a pull, as ``policy`` needs."""
         if self.budget < self.arms:
             raise BadInput("problem.budget", self.budget, f"at least {self.arms} for {policy}, a pull for each arm")
 
@@ -99,7 +99,7 @@ def _stopping(divergence: str, name: str) -> Any:
 
     k1, alpha = RATES[divergence]
     declared = parameters(lucb, leave_out=("want", "divergence", "odd"), epsilon=0.1, k1=k1, alpha=alpha)
-    # They are the rule's promise: a search would give it up.
+    # These parameters are the rule's promise, which a search would give up.
     return tuple(replace(each, on_request=True) for each in declared), build
 
 
@@ -171,7 +171,7 @@ def _expected_precision(setting: Setting, answers: Answers) -> np.ndarray:
 
 
 def _exact(setting: Setting, answers: Answers) -> np.ndarray:
-    # All that are above the last of the best are chosen, and none below it.
+    # All arms above the last of the K best are chosen, and none below it.
     found: np.ndarray = (answers["right"] + answers["room"] == setting.want) & (
         answers["right"] + answers["level"] == setting.want
     )

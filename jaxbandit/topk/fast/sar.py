@@ -20,7 +20,7 @@ from jaxbandit.topk.sar import Sar
 
 
 def rounds_of(rule: Sar, arms: int) -> list[tuple[int, int, int, bool]]:
-    """(size, share, keep, gaps) of each round; see ``Schedule``."""
+    """Returns the columns (size, share, keep, gaps) of ``Schedule`` for each phase that pulls."""
     share = np.asarray(rule.share)
     starts = [0, *(np.flatnonzero(share[1:]) + 1).tolist()]
     ends = [*starts[1:], max(arms - 1, 1)]
