@@ -20,9 +20,9 @@ from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, accelerated
 from jaxbandit.outliers import fast
 from jaxbandit.outliers.double_float import DoubleFloat
-from jaxbandit.outliers.fast.gold import LeapingGOLD
-from jaxbandit.outliers.fast.gold import State as LeapingState
-from jaxbandit.outliers.fast.wrr import WalkingWRR
+from jaxbandit.outliers.fast.gold import GOLDInBatches
+from jaxbandit.outliers.fast.gold import State as BatchState
+from jaxbandit.outliers.fast.wrr import WRRInBatches
 from jaxbandit.outliers.gold import GOLD, NEVER, factor, sizes
 from jaxbandit.outliers.ib import IB
 from jaxbandit.outliers.intervals import NAMES, interval
@@ -31,7 +31,7 @@ from jaxbandit.outliers.problem import MOST, OUTCOME, OutlierArms, few
 from jaxbandit.outliers.record import DECIDED, FLAT
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.truth import Labelled
-from jaxbandit.outliers.wrr import WRR, Share
+from jaxbandit.outliers.wrr import WRR, Ratio
 from jaxbandit.random import stream, substream, words
 from jaxbandit.random.trials import UNITS
 from tests.oracles import outliers as oracles
@@ -132,7 +132,7 @@ def test_rr_is_its_oracle(name: str) -> None:
 @pytest.mark.parametrize(("name", "rho"), [("bounded", 2.5), ("bernoulli", 1.0), ("bernoulli-corrected", 2.5)])
 def test_wrr_is_its_oracle(name: str, rho: float) -> None:
     def policy(k: float) -> WRR:
-        return WRR(interval(name, 0.1, k), Share.of(rho))
+        return WRR(interval(name, 0.1, k), Ratio.of(rho))
 
     compare(policy, lambda reward, k: oracles.wrr(reward, N, k, 0.1, rho, name, cap=CAP), 2, ends=name != "bounded")
 
@@ -206,7 +206,7 @@ def test_other_thresholds_are_the_plain_loop(rho: float, sides: str, rule: str) 
 
     def policy(k: float) -> RR | WRR:
         of = interval(name, delta, k * scale, sides=sides, rule=rule)
-        return WRR(of, Share.of(rho)) if rho else RR(of)
+        return WRR(of, Ratio.of(rho)) if rho else RR(of)
 
     def reference(reward: Callable[[int, int], int], k: float) -> oracles.Run:
         return plain(reward, k * scale, rho, cap, delta=delta, name=name, sides=sides, rule=rule)
@@ -300,20 +300,20 @@ def test_gold_begins_again_where_an_open_edge_matters(monkeypatch: pytest.Monkey
     monkeypatch.setattr(fast.gold, "_SAFE", 0.0)
     problem = arms([0.1, 0.12, 0.1, 0.14, 0.1, 0.5, 0.52, 0.9, 0.92], GOLD_CAP)
     rule = gold_policy("bernoulli", 2.5, 2, 4, False)
-    leaping: LeapingGOLD = accelerated(rule, problem)
+    in_batches: GOLDInBatches = accelerated(rule, problem)
 
-    def run(number: Array) -> tuple[LeapingState, Array]:
+    def run(number: Array) -> tuple[BatchState, Array]:
         key = stream(8, number)
         instance = problem.draw(key)
         view = problem.view(key, instance)
 
-        def step(carry: tuple[LeapingState, Array]) -> tuple[LeapingState, Array]:
+        def step(carry: tuple[BatchState, Array]) -> tuple[BatchState, Array]:
             state, again = carry
-            after = leaping.advance(view, state, lambda pull: problem.pull(key, instance, pull))
+            after = in_batches.advance(view, state, lambda pull: problem.pull(key, instance, pull))
             return after, again | (after.strict & ~state.strict)
 
-        start = leaping.init(view), jnp.bool_(False)
-        return lax.while_loop(lambda carry: ~leaping.done(view, carry[0]), step, start)
+        start = in_batches.init(view), jnp.bool_(False)
+        return lax.while_loop(lambda carry: ~in_batches.done(view, carry[0]), step, start)
 
     leap, again = jax.jit(jax.vmap(run))(jnp.arange(24, dtype=jnp.uint32))
     assert jnp.any(again)
@@ -338,9 +338,9 @@ def test_walks_of_several_words_change_nothing() -> None:
     """With so many arms WRR looks up what a walk did in more than one word."""
     n, cap = 70, 5000
     problem = arms(np.append(np.linspace(0.1, 0.6, n - 2), [0.97, 1.0]), cap)
-    rule = WRR(interval("bernoulli-corrected", 0.1, 1.2), Share.of(4.7))
-    walking: WalkingWRR = accelerated(rule, problem)
-    assert walking.words > 1
+    rule = WRR(interval("bernoulli-corrected", 0.1, 1.2), Ratio.of(4.7))
+    in_batches: WRRInBatches = accelerated(rule, problem)
+    assert in_batches.words > 1
     answers = both(problem, rule, runs=4, seed=9)
     spread = answers["arm_pulls"].max(-1) - answers["arm_pulls"].min(-1)
     assert spread.min() > 10  # else activity never mattered
@@ -351,15 +351,15 @@ def test_leaping_changes_nothing_in_long_runs() -> None:
     n = 12
     problem = arms(np.append(np.linspace(0.2, 0.4, n - 1), 0.9), 3000)
     of = interval("bernoulli-corrected", 0.1, 2.0)
-    for rule in (RR(of), WRR(of, Share.of(3.3))):
+    for rule in (RR(of), WRR(of, Ratio.of(3.3))):
         answers = both(problem, rule, runs=8, seed=4)
         assert answers["pulls"].min() > 100 * n  # else nothing was long
 
 
 def rules() -> list[Any]:
     of = interval("bernoulli-corrected", 0.1, 1.3)
-    share, scale = Share.of(2.5), DoubleFloat.of(0.15)
-    return [RR(of), WRR(of, share), NRR(of, jnp.int32(20)), IB(of, scale), gold_policy("bounded", 30.0, 1, 1, False)]
+    ratio, scale = Ratio.of(2.5), DoubleFloat.of(0.15)
+    return [RR(of), WRR(of, ratio), NRR(of, jnp.int32(20)), IB(of, scale), gold_policy("bounded", 30.0, 1, 1, False)]
 
 
 @pytest.mark.slow

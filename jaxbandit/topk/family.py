@@ -1,6 +1,6 @@
 """The top-K family as study files and the command line see it: problems, policies and metrics, by name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.parameters import parameters
 from jaxbandit.random.trials import UNITS
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, Question, text, whole
+from jaxbandit.registry import Answers, Family, Metric, Parameter, PolicyKind, Question, answered, text, whole
 from jaxbandit.scores import Score, Trainable
 from jaxbandit.topk.confidence import RATES
 from jaxbandit.topk.given import SIZES
@@ -24,8 +24,6 @@ from jaxbandit.topk.optmai import OptMAI, optmai
 from jaxbandit.topk.sar import sar
 from jaxbandit.topk.trained import STATISTICS, USUAL, Trained, load, policies, shipped
 from jaxbandit.topk.uniform import uniform
-
-Answers = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -184,10 +182,6 @@ def _stopped(setting: Setting, answers: Answers) -> np.ndarray:
     return np.zeros(answers["pulls"].shape)
 
 
-def _count(name: str) -> Any:
-    return lambda setting, answers: answers[name].astype(np.float64)
-
-
 METRICS = (
     Metric(
         "regret", "aggregate regret (mean of the best K arms less that of the chosen)", _regret, lower_is_better=True
@@ -195,7 +189,7 @@ METRICS = (
     Metric("precision", "precision (of equal arms at the cut, any is right)", _precision, share=True),
     Metric("expected_precision", "precision (equal arms at the cut: a random top K)", _expected_precision, share=True),
     Metric("exact", "probability of a set of K best arms", _exact, binary=True),
-    Metric("pulls", "pulls used", _count("pulls"), lower_is_better=True),
+    Metric("pulls", "pulls used", answered("pulls"), lower_is_better=True),
     *pulls_of_arms(lower_is_better=False),
     Metric("stopped", "share of runs that a stopping rule ended", _stopped, binary=True),
 )
