@@ -34,7 +34,14 @@ Answers = Mapping[str, np.ndarray]
 
 
 def answered(name: str) -> Callable[[Any, Answers], np.ndarray]:
-    """Returns a function for ``Metric.of`` that gives the answers called ``name`` as they are."""
+    """Returns a function for ``Metric.of`` that gives the answers called ``name`` as they are.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit.registry import Metric, answered
+        >>> Metric("pulls", "pulls used", answered("pulls")).of(None, {"pulls": np.array([3, 4])}).tolist()
+        [3.0, 4.0]
+    """
     return lambda setting, answers: answers[name].astype(np.float64)
 
 

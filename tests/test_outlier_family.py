@@ -64,7 +64,7 @@ def test_labels_go_with_their_arms() -> None:
     assert len({tuple(row) for row in drawn.rows.tolist()}) > 10
 
 
-def test_mixture() -> None:
+def test_synthetic_means() -> None:
     drawn = draws(source(SyntheticMeans.of(40, 3), DEFINITION))
     high = drawn.means > 0.79 * UNITS
     assert (high.sum(axis=1) == 3).all()
@@ -127,7 +127,7 @@ def test_metrics_against_brute_force() -> None:
 
 POLICIES: list[dict[str, Any]] = [{"kind": name} for name in FAMILY.policies]
 OUTLIER = [0.1, 0.15, 0.1, 0.9, 0.2, 0.15, 0.1, 0.15, 0.2, 0.1]
-ARMS = {"one outlier": OUTLIER, "alike": [0.3] * 10, "all 0": [0.0] * 10, "all 1": [1.0] * 10}
+ARMS = {"one outlier": OUTLIER, "equal": [0.3] * 10, "all 0": [0.0] * 10, "all 1": [1.0] * 10}
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_each_policy_from_a_study_to_rows(tmp_path: Path) -> None:
         if name != "nrr":
             assert value["one outlier", "correct"] >= 0.8
             assert name == "ib" or 10 < value["one outlier", "pulls"] < 5000  # the radii of IB are wider
-        for kind in ("alike", "all 0", "all 1"):
+        for kind in ("equal", "all 0", "all 1"):
             assert value[kind, "outliers"] == 0
             assert value[kind, "pulls"] <= 5000
             if name != "nrr":

@@ -17,6 +17,7 @@ from jaxbandit.outliers.truth import OUTLYING, DrawnArms, Source
 from jaxbandit.random import Stream, substream, uniform, words
 from jaxbandit.random.trials import UNITS
 from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.entries import gathered
 from jaxbandit.xla.fence import computed_once
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class OutlierArms:
             return [self._bits(instance, *of) for of in zip(few_arms, pull.attempts, pull.many, strict=True)]
         if isinstance(pull, Pull):
             if self.rewards.whole:
-                return _once(*instance.outcomes, instance.arms.means.at[pull.arm].get(mode="promise_in_bounds"), *pull)
+                return _once(*instance.outcomes, gathered(instance.arms.means, pull.arm), *pull)
             return self._reward(key, instance, *pull)
         arms = jnp.arange(self.source.arms, dtype=jnp.int32)
         if isinstance(pull, Singles):

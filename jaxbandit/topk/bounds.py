@@ -21,7 +21,7 @@ from jaxbandit.errors import BadInput
 _BETA = 0.75 * exp(0.2)
 
 PROVEN = sum(exp(-r / 10) * sqrt(10 + 4 * (r + 2) * log(2)) for r in range(1000)) ** 2 / (1 - _BETA)
-"""See above: about 50,500."""
+"""The constant that is derived above, about 50,500."""
 
 
 def _checked(arms: int, want: int, delta: float) -> None:

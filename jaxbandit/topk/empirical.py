@@ -39,7 +39,7 @@ class ArmSamples(NamedTuple):
 
     def mean(self, view: View) -> Int32[Array, " arms"]:
         """Returns empirical means that can be compared exactly (``View.mean``): active arms have equally many pulls."""
-        return view.mean(self.total, self.held, alike=view.even)
+        return view.mean(self.total, self.held, equal_counts=view.even)
 
 
 def no_samples(view: View) -> ArmSamples:

@@ -185,7 +185,7 @@ def _first_event(rule: GOLD, state: State, last: Array, possible: Array, certain
 def _evaluate_closely(
     rule: GOLD, log_terms: LogTerms, state: State, relied: Array, last: Array, outcome: Array
 ) -> Found:
-    """Checks one pull, exactly."""
+    """Checks the edges of one pull, exactly where float32 is not sure."""
     arms = jnp.arange(state.members.shape[0], dtype=jnp.int32)
     _, (pulls, ones) = by_sweep(state, last, pulls_until(state, last), outcome)
     arm, interval = last % arms.shape[0], rule.interval

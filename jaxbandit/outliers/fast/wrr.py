@@ -182,7 +182,7 @@ class _Batch:
     start: Start
 
     def to_its_end(self, batch: _Progress) -> _Progress:
-        """Makes all pulls of the batch."""
+        """Makes all pulls of the batch, and returns what they led to."""
         batch = as_one_kernel(lambda: lax.while_loop(self._more, self._some, (jnp.int32(0), batch)))[1]
         return batch
 

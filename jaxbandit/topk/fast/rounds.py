@@ -206,7 +206,7 @@ class Rounds:
 
         def arms_of(place: Array, order: Array, total: Array, *own: Array) -> _Arms:
             held = own[0] if own else state.held
-            score = self.sign * view.mean(total, held, alike=view.even)
+            score = self.sign * view.mean(total, held, equal_counts=view.even)
             return _Arms(place, order, score, going & (order >= 0), by_gap)
 
         def select(number: Array, cuts: Cut) -> Cut:
@@ -256,7 +256,7 @@ class Rounds:
         return jnp.where(last, drawn, NONE)
 
     def _gone(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
-        """Returns which arms leave: bool."""
+        """Returns which of the arms leave in this round: bool."""
         loss = self._loss(arms, cuts)
         picked = cuts.has(1, loss, arms.place)
         if self.ties == "random":
