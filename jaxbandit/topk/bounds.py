@@ -39,7 +39,7 @@ def _above_0(name: str, value: float) -> None:
 
 
 def _growth(arms: int, want: int, delta: float) -> float:
-    """What n / epsilon^2 is multiplied by: 1 + ln(1/delta) / K, or (n - K) / K ((n - K) / K + ln(1/delta) / K)."""
+    """Returns the factor of n / epsilon^2: 1 + ln(1/delta) / K, or (n - K) / K ((n - K) / K + ln(1/delta) / K)."""
     part = min(1.0, (arms - want) / want)
     return part * (part + log(1 / delta) / want)
 

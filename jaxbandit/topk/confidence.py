@@ -69,7 +69,7 @@ def unit(mean: Int32[Array, "*arms"]) -> Float32[Array, "*arms"]:
 
 
 def _kl_lower(mean: Array, level: Array) -> Array:
-    """The least q with d(mean, q) <= level, by Newton's method on x in q = mean exp(-x): relatively precise next to 0.
+    """Returns the least q with d(mean, q) <= level, by Newton's method on x in q = mean exp(-x), precise also near 0.
 
     d is convex in x, so that steps from beyond the root stay there. The start is the lesser of two bounds: d is at
     least x mean + (1 - mean) log(1 - mean), and at least (mean - q)^2 / (2 mean). From there, five steps are enough for

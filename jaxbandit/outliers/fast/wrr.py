@@ -35,8 +35,9 @@ from jaxbandit.xla.fence import as_one_kernel, computed_once
 
 class State(NamedTuple):
     """Holds a run between batches. ``cursor``: the place in the round (0 to n - 1) of the arm that is pulled next;
-    ``counter``: c_i of the arms whose turn in this round is not over; ``best``: the arm with the largest overlap at the
-    last evaluation, which surely keeps the run going for a while and decides nothing; and whether any arm is active."""
+    ``counter``: c_i at the beginning of this round, the same for all arms; ``best``: the arm with the largest overlap
+    at the last evaluation, which is checked after each pull (which arm it is decides nothing); and whether any arm is
+    active."""
 
     seen: Seen
     cursor: Array
@@ -88,7 +89,7 @@ class WRRInBatches:
 
     @property
     def execution(self) -> Execution:
-        """Says how large a step's arrays are, of which few arms have so little that many lanes go together."""
+        """Says how large a step's arrays are: for few arms so small that 64 lanes or more go together."""
         return Execution(stride=4, in_cache=True, step_bytes=min(4096 + 60 * self.n, 1 << 14), masked=True, gain_ns=1)
 
     def init(self, view: View) -> State:
