@@ -251,6 +251,6 @@ def parse(
 
 
 __all__ = [
-    "LEFT_OUT", "Answers", "Family", "Key", "Metric", "Parameter", "PolicyKind", "ProblemKind", "Question", "Required",
+    "LEFT_OUT", "Family", "Key", "Metric", "Parameter", "PolicyKind", "ProblemKind", "Question", "Required",
     "Setting", "answered", "between", "flag", "measured", "one_of", "parse", "real", "takes", "text", "whole",
 ]  # fmt: skip
