@@ -312,19 +312,19 @@ def simulate(
     """Runs of one of our rules with its table of log terms: float64, (runs, 2), the pulls and whether the set found is
     ``truth`` (bool, (n,))."""
     answers: np.ndarray
-    bounded, ends = rule.of.name == "bounded", (cap, runs, seed, threads)
+    bounded, ends = rule.interval.name == "bounded", (cap, runs, seed, threads)
     if isinstance(rule, GOLD):
         answers = _gold(bounded, p, truth, rule.b.exact(), int(rule.largest), int(rule.enough), table, *ends)
         return answers
-    k = rule.of.k.exact()
+    k = rule.interval.k.exact()
     if isinstance(rule, NRR):
         answers = _naive(p, truth, k, int(rule.need), *ends)
         return answers
     if isinstance(rule, IB):
         answers = _iterative(p, truth, k, np.sqrt(2) * rule.scale.exact(), table, *ends)
         return answers
-    share = rule.share if isinstance(rule, WRR) else None
-    rho = float(share.units) + float(share.part) / float(share.parts) if share else 0.0
-    scale = width_of_threshold(p.size, k, rule.of.delta.exact())
+    ratio = rule.rho if isinstance(rule, WRR) else None
+    rho = float(ratio.units) + float(ratio.part) / float(ratio.parts) if ratio else 0.0
+    scale = width_of_threshold(p.size, k, rule.interval.delta.exact())
     answers = _k_sigma(bounded, rho > 0, p, truth, k, scale, table, rho, *ends)
     return answers

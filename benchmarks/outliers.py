@@ -32,7 +32,7 @@ from jaxbandit.outliers import GOLD, IB, NRR, RR, WRR, OutlierArms, gold, interv
 from jaxbandit.outliers.double_float import DoubleFloat
 from jaxbandit.outliers.nrr import patience
 from jaxbandit.outliers.truth import Labelled
-from jaxbandit.outliers.wrr import Share
+from jaxbandit.outliers.wrr import Ratio
 from jaxbandit.random.trials import UNITS
 
 K, DELTA, CAP, ERRORS, EPS, RHO = 2.5, 0.1, 10**7, 4.0, 2.5, 0.9
@@ -84,7 +84,7 @@ def policy(rule: str, name: str, n: int) -> Any:
         return IB(of, DoubleFloat.of(0.5))
     if rule == "nrr":
         return NRR(of, jnp.int32(patience(DELTA)))
-    return WRR(of, Share.of(round(rho_star(n, K, DELTA), 6))) if rule == "wrr" else RR(of)
+    return WRR(of, Ratio.of(round(rho_star(n, K, DELTA), 6))) if rule == "wrr" else RR(of)
 
 
 def _timed(side: Callable[[int], np.ndarray], seed: int) -> tuple[np.ndarray, float, float]:

@@ -21,10 +21,10 @@ from jaxbandit.registry import between
 class InDoubt:
     """Pulls all arms in turn, ``first`` times together (int32), and then the arm that is hardest to judge.
 
-    ``of``: the threshold; ``margin`` (float32): added to each mean's distance from it, so that a close arm is left.
+    ``interval``: the threshold; ``margin`` (float32): added to each distance from it, so that a close arm is left.
     """
 
-    of: outliers.Interval
+    interval: outliers.Interval
     first: Array
     margin: Array
 
@@ -32,7 +32,7 @@ class InDoubt:
         return outliers.Seen.nothing(view.arms)  # pulls and rewards of each arm: the state of this rule
 
     def ask(self, view: outliers.View, state: outliers.Seen) -> outliers.Pull:
-        excess = self.of.estimates(state, jnp.float32(1), view.unit).excess  # how far means are above the threshold
+        excess = self.interval.estimates(state, jnp.float32(1), view.unit).excess  # how far above the threshold
         sure = jnp.sqrt(state.pulls.astype(jnp.float32)) * (jnp.abs(excess) + self.margin)
         hardest = jnp.argmin(sure).astype(jnp.int32)
         arm = jnp.where(state.total < self.first, state.total % view.arms, hardest)
@@ -45,16 +45,16 @@ class InDoubt:
         return state.total >= view.budget
 
     def answer(self, view: outliers.View, state: outliers.Seen) -> dict[str, Array]:
-        found = self.of.outliers(state, view.unit)
+        found = self.interval.outliers(state, view.unit)
         return {"outliers": found, "arm_pulls": state.pulls, "code": jnp.int32(outliers.CAPPED)}
 
 
 @register_policy("outliers")
 def in_doubt(setting: Any, margin: Annotated[float, between(0, 1), "added to each distance"] = 0.1) -> InDoubt:
     """Pulls all arms with half of the budget, and then the arm that is hardest to judge."""
-    of = outliers.interval("bounded", delta=0.1, k=setting.definition.k)
+    interval = outliers.interval("bounded", delta=0.1, k=setting.definition.k)
     turns = max(setting.budget // 2 // setting.arms, 1)
-    return InDoubt(of, np.int32(turns * setting.arms), np.float32(margin))
+    return InDoubt(interval, np.int32(turns * setting.arms), np.float32(margin))
 
 
 if __name__ == "__main__":

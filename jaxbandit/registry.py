@@ -29,6 +29,22 @@ class Setting(Protocol):
         """The problem that lanes are run against."""
 
 
+Answers = Mapping[str, np.ndarray]
+"""A policy's answers by name, each of shape (runs, ...)."""
+
+
+def answered(name: str) -> Callable[[Any, Answers], np.ndarray]:
+    """Returns a function for ``Metric.of`` that gives the answers called ``name`` as they are.
+
+    Example:
+        >>> import numpy as np
+        >>> from jaxbandit.registry import Metric, answered
+        >>> Metric("pulls", "pulls used", answered("pulls")).of(None, {"pulls": np.array([3, 4])}).tolist()
+        [3.0, 4.0]
+    """
+    return lambda setting, answers: answers[name].astype(np.float64)
+
+
 @dataclass(frozen=True)
 class Metric:
     """``of(setting, answers)``: from a policy's answers, each of shape (runs, ...), to float64 of shape (runs,).
@@ -45,7 +61,7 @@ class Metric:
 
     name: str
     label: str
-    of: Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
+    of: Callable[[Any, Answers], np.ndarray]
     binary: bool = False
     lower_is_better: bool = False
     share: bool = False
@@ -134,7 +150,7 @@ class PolicyKind:
     reference: bool = False
 
 
-def measured(metric: Metric, setting: Any, answers: Mapping[str, np.ndarray]) -> np.ndarray:
+def measured(metric: Metric, setting: Any, answers: Answers) -> np.ndarray:
     """A metric's values, float64 of shape (runs,), from a policy's ``answers`` to the problem that ``setting``
     describes.
 
@@ -235,6 +251,6 @@ def parse(
 
 
 __all__ = [
-    "LEFT_OUT", "Family", "Key", "Metric", "Parameter", "PolicyKind", "ProblemKind", "Question", "Required", "Setting",
-    "between", "flag", "measured", "one_of", "parse", "real", "takes", "text", "whole",
+    "LEFT_OUT", "Family", "Key", "Metric", "Parameter", "PolicyKind", "ProblemKind", "Question", "Required",
+    "Setting", "answered", "between", "flag", "measured", "one_of", "parse", "real", "takes", "text", "whole",
 ]  # fmt: skip

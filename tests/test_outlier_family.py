@@ -19,7 +19,7 @@ from jaxbandit.outliers import family
 from jaxbandit.outliers.definitions import outlier_groups
 from jaxbandit.outliers.family import FAMILY, METRICS, _fits, _rules, plan
 from jaxbandit.outliers.problem import PARTS, Instance, OutlierArms, Pull, Sums
-from jaxbandit.outliers.truth import Arms, Definition, Judged, Labelled, Mixture, injected, source
+from jaxbandit.outliers.truth import Definition, DrawnArms, Judged, Labelled, SyntheticMeans, injected, source
 from jaxbandit.random import stream
 from jaxbandit.random.trials import UNITS
 from jaxbandit.study.run import run
@@ -33,13 +33,13 @@ RUNS = 40
 
 
 @jax.jit
-def _draws(arms: Any, runs: Any) -> Arms:
-    drawn: Arms = jax.vmap(lambda run: arms.draw(stream(3, run)))(runs)
+def _draws(arms: Any, runs: Any) -> DrawnArms:
+    drawn: DrawnArms = jax.vmap(lambda run: arms.draw(stream(3, run)))(runs)
     return drawn
 
 
-def draws(arms: Any) -> Arms:
-    return Arms(*map(np.asarray, _draws(arms, np.arange(RUNS, dtype=np.uint32))))  # type: ignore[arg-type]
+def draws(arms: Any) -> DrawnArms:
+    return DrawnArms(*map(np.asarray, _draws(arms, np.arange(RUNS, dtype=np.uint32))))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("two_sided", [False, True])
@@ -64,8 +64,8 @@ def test_labels_go_with_their_arms() -> None:
     assert len({tuple(row) for row in drawn.rows.tolist()}) > 10
 
 
-def test_mixture() -> None:
-    drawn = draws(source(Mixture.of(40, 3), DEFINITION))
+def test_synthetic_means() -> None:
+    drawn = draws(source(SyntheticMeans.of(40, 3), DEFINITION))
     high = drawn.means > 0.79 * UNITS
     assert (high.sum(axis=1) == 3).all()
     assert np.array_equal(drawn.levels == 1, high)
@@ -104,7 +104,7 @@ def test_metrics_against_brute_force() -> None:
         pulls = rng.integers(1, 50, n).astype(np.int32)
         scores = rng.integers(0, 4, n)
         answer = {"outliers": said, "arm_pulls": pulls, "code": 1, **({"scores": scores} if number % 2 else {})}
-        drawn = Arms(jnp.zeros(n, jnp.int32), jnp.asarray(levels, jnp.int32), jnp.arange(n, dtype=jnp.int32))
+        drawn = DrawnArms(jnp.zeros(n, jnp.int32), jnp.asarray(levels, jnp.int32), jnp.arange(n, dtype=jnp.int32))
         problem = OutlierArms(jnp.int32(9), source(given([0.5] * n), DEFINITION))
         answers = problem.score(Instance(drawn, stream(0, 0)), {k: jnp.asarray(v) for k, v in answer.items()})
         value = {
@@ -127,7 +127,7 @@ def test_metrics_against_brute_force() -> None:
 
 POLICIES: list[dict[str, Any]] = [{"kind": name} for name in FAMILY.policies]
 OUTLIER = [0.1, 0.15, 0.1, 0.9, 0.2, 0.15, 0.1, 0.15, 0.2, 0.1]
-ARMS = {"one outlier": OUTLIER, "alike": [0.3] * 10, "all 0": [0.0] * 10, "all 1": [1.0] * 10}
+ARMS = {"one outlier": OUTLIER, "equal": [0.3] * 10, "all 0": [0.0] * 10, "all 1": [1.0] * 10}
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_each_policy_from_a_study_to_rows(tmp_path: Path) -> None:
         if name != "nrr":
             assert value["one outlier", "correct"] >= 0.8
             assert name == "ib" or 10 < value["one outlier", "pulls"] < 5000  # the radii of IB are wider
-        for kind in ("alike", "all 0", "all 1"):
+        for kind in ("equal", "all 0", "all 1"):
             assert value[kind, "outliers"] == 0
             assert value[kind, "pulls"] <= 5000
             if name != "nrr":
@@ -324,6 +324,6 @@ def test_rules_look_for_what_the_definition_asks(definition: str, two_sided: boo
     problem = {**SYNTHETIC, "definition": definition, "two_sided": two_sided}
     rules = [{"kind": name} for name in ("rr", "wrr", "nrr")]
     for configuration in Study.of({"runs": 1, "problem": problem, "policy": rules}).configurations():
-        of = configuration.policy.of  # type: ignore[attr-defined]
+        of = configuration.policy.interval  # type: ignore[attr-defined]
         assert of.sides == ("both" if two_sided else "above")
         assert of.rule == definition

@@ -20,9 +20,9 @@ from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, accelerated
 from jaxbandit.outliers import fast
 from jaxbandit.outliers.double_float import DoubleFloat
-from jaxbandit.outliers.fast.gold import LeapingGOLD
-from jaxbandit.outliers.fast.gold import State as LeapingState
-from jaxbandit.outliers.fast.wrr import WalkingWRR
+from jaxbandit.outliers.fast.gold import GOLDInBatches
+from jaxbandit.outliers.fast.gold import State as BatchState
+from jaxbandit.outliers.fast.wrr import WRRInBatches
 from jaxbandit.outliers.gold import GOLD, NEVER, factor, sizes
 from jaxbandit.outliers.ib import IB
 from jaxbandit.outliers.intervals import NAMES, interval
@@ -31,7 +31,7 @@ from jaxbandit.outliers.problem import MOST, OUTCOME, OutlierArms, few
 from jaxbandit.outliers.record import DECIDED, FLAT
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.truth import Labelled
-from jaxbandit.outliers.wrr import WRR, Share
+from jaxbandit.outliers.wrr import WRR, Ratio
 from jaxbandit.random import stream, substream, words
 from jaxbandit.random.trials import UNITS
 from tests.oracles import outliers as oracles
@@ -50,10 +50,10 @@ def arms(p: Any, cap: int = CAP, levels: Any = None) -> OutlierArms:
 
 def both(problem: Any, policy: Any, **of: Any) -> dict[str, np.ndarray]:
     """The answers of a rule, which are those of its faster implementation, bit for bit."""
-    reference, leap = (simulate(problem, policy, implementation=name, **of) for name in ("reference", "fast"))
-    assert reference.keys() == leap.keys() >= {"outliers", "arm_pulls", "pulls", "code"}
+    reference, fast_answers = (simulate(problem, policy, implementation=name, **of) for name in ("reference", "fast"))
+    assert reference.keys() == fast_answers.keys() >= {"outliers", "arm_pulls", "pulls", "code"}
     for name, values in reference.items():
-        assert np.array_equal(values, leap[name]), name
+        assert np.array_equal(values, fast_answers[name]), name
     return reference
 
 
@@ -73,7 +73,7 @@ def tape(p: np.ndarray, seed: int, run: int) -> Callable[[int, int], int]:
 
 
 def instances(many: int, seed: int) -> tuple[list[np.ndarray], list[float]]:
-    """Arms with and without an outlier, with means at the ends of the range, and all alike; and a k for each."""
+    """Arms with and without an outlier, with means at the ends of the range, and all equal; and a k for each."""
     rng = np.random.default_rng(seed)
     means, ks = [], []
     for number in range(many):
@@ -99,24 +99,24 @@ def compare(
 ) -> None:
     means, ks = instances(many, seed)
     answers = both([arms(p, cap) for p in means], [policy(k) for k in ks], runs=RUNS, seed=seed, lanes=64)
-    compared = leapt = 0
+    compared = long_runs = 0
     for number, (p, k) in enumerate(zip(means, ks, strict=True)):
         for run in range(RUNS):
-            leap = {name: v[number, run] for name, v in answers.items()}
+            found = {name: v[number, run] for name, v in answers.items()}
             trace = oracle(tape(p, seed, run), k)
             if trace.margin < CLEAR or trace.ties:
                 continue
             compared += 1
-            assert int(leap["pulls"]) == len(trace.pulls), (p, k, run)
-            assert (int(leap["code"]) > DECIDED) == trace.capped
+            assert int(found["pulls"]) == len(trace.pulls), (p, k, run)
+            assert (int(found["code"]) > DECIDED) == trace.capped
             if trace.capped and p.min() == p.max() and p[0] in (0, 1):
-                assert int(leap["code"]) == FLAT
-            assert leap["arm_pulls"].tolist() == trace.counts(N)
+                assert int(found["code"]) == FLAT
+            assert found["arm_pulls"].tolist() == trace.counts(N)
             if trace.answer_margin > CLEAR:
-                assert set(np.flatnonzero(leap["outliers"])) == trace.outliers
-            leapt += len(trace.pulls) > 3 * N and not trace.capped
+                assert set(np.flatnonzero(found["outliers"])) == trace.outliers
+            long_runs += len(trace.pulls) > 3 * N and not trace.capped
     assert compared > many * RUNS / 2
-    assert leapt > compared / 5 or not ends
+    assert long_runs > compared / 5 or not ends
 
 
 @pytest.mark.slow
@@ -132,12 +132,12 @@ def test_rr_is_its_oracle(name: str) -> None:
 @pytest.mark.parametrize(("name", "rho"), [("bounded", 2.5), ("bernoulli", 1.0), ("bernoulli-corrected", 2.5)])
 def test_wrr_is_its_oracle(name: str, rho: float) -> None:
     def policy(k: float) -> WRR:
-        return WRR(interval(name, 0.1, k), Share.of(rho))
+        return WRR(interval(name, 0.1, k), Ratio.of(rho))
 
     compare(policy, lambda reward, k: oracles.wrr(reward, N, k, 0.1, rho, name, cap=CAP), 2, ends=name != "bounded")
 
 
-def looked_at(
+def evaluated(
     m: list[int], s: list[int], k: float, delta: float, name: str, sides: str, rule: str
 ) -> tuple[list[float], list[float]]:
     """By how much each arm is active, and by how much it is beyond the threshold: a plain reading of both rules."""
@@ -172,25 +172,25 @@ def plain(reward: Callable[[int, int], int], k: float, rho: float, cap: int, **o
         m[arm] += 1
         pulls.append(arm)
 
-    def look() -> list[bool]:
+    def evaluate() -> list[bool]:
         nonlocal margin
-        slack, _ = looked_at(m, s, k, **of)
+        slack, _ = evaluated(m, s, k, **of)
         margin = min(margin, *map(abs, slack))
         return [v > 0 for v in slack]
 
     for arm in range(N):
         pull(arm)
     arm, due = 0, [0.0] * N
-    active = look()
+    active = evaluate()
     while any(active) and len(pulls) < cap:
         arm = (arm + 1) % N
         due[arm] += rho
         while True:
             pull(arm)
-            active = look()
+            active = evaluate()
             if len(pulls) >= cap or not active[arm] or m[arm] >= due[arm]:
                 break
-    _, beyond = looked_at(m, s, k, **of)
+    _, beyond = evaluated(m, s, k, **of)
     found = frozenset(i for i in range(N) if beyond[i] > 0)
     return oracles.Run(found, pulls, any(active), margin, min(map(abs, beyond)), 0)
 
@@ -206,7 +206,7 @@ def test_other_thresholds_are_the_plain_loop(rho: float, sides: str, rule: str) 
 
     def policy(k: float) -> RR | WRR:
         of = interval(name, delta, k * scale, sides=sides, rule=rule)
-        return WRR(of, Share.of(rho)) if rho else RR(of)
+        return WRR(of, Ratio.of(rho)) if rho else RR(of)
 
     def reference(reward: Callable[[int, int], int], k: float) -> oracles.Run:
         return plain(reward, k * scale, rho, cap, delta=delta, name=name, sides=sides, rule=rule)
@@ -278,18 +278,18 @@ def test_gold_is_its_oracle(name: str) -> None:
     answers = both([arms(p, GOLD_CAP) for p, *_ in cases], policies, runs=1, seed=6, lanes=12)
     ends, compared = [0] * 4, 0
     for number, (p, rho, terminal, eps, at_once) in enumerate(cases):
-        leap = {name: v[number, 0] for name, v in answers.items()}
+        found = {name: v[number, 0] for name, v in answers.items()}
         stop = "pull" if at_once else "sweep"
         trace = oracles.gold(tape(p, 6, 0), n, eps, rho, 0.1, name, terminal=terminal, stop=stop, cap=GOLD_CAP)
         if trace.margin < CLEAR or trace.ties:
             continue
         compared += 1
-        assert int(leap["pulls"]) == len(trace.pulls), cases[number]
-        assert (int(leap["code"]) > DECIDED) == trace.capped
-        assert leap["arm_pulls"].tolist() == trace.counts(n)
-        assert leap["scores"].tolist() == [NEVER if score is None else score for score in trace.scores]
-        assert set(np.flatnonzero(leap["outliers"])) == trace.outliers
-        ends[int(leap["code"])] += 1
+        assert int(found["pulls"]) == len(trace.pulls), cases[number]
+        assert (int(found["code"]) > DECIDED) == trace.capped
+        assert found["arm_pulls"].tolist() == trace.counts(n)
+        assert found["scores"].tolist() == [NEVER if score is None else score for score in trace.scores]
+        assert set(np.flatnonzero(found["outliers"])) == trace.outliers
+        ends[int(found["code"])] += 1
     assert compared > len(cases) / 2
     assert ends[DECIDED] >= 3
     assert ends[FLAT] == 2
@@ -300,27 +300,27 @@ def test_gold_begins_again_where_an_open_edge_matters(monkeypatch: pytest.Monkey
     monkeypatch.setattr(fast.gold, "_SAFE", 0.0)
     problem = arms([0.1, 0.12, 0.1, 0.14, 0.1, 0.5, 0.52, 0.9, 0.92], GOLD_CAP)
     rule = gold_policy("bernoulli", 2.5, 2, 4, False)
-    leaping: LeapingGOLD = accelerated(rule, problem)
+    in_batches: GOLDInBatches = accelerated(rule, problem)
 
-    def run(number: Array) -> tuple[LeapingState, Array]:
+    def run(number: Array) -> tuple[BatchState, Array]:
         key = stream(8, number)
         instance = problem.draw(key)
         view = problem.view(key, instance)
 
-        def step(carry: tuple[LeapingState, Array]) -> tuple[LeapingState, Array]:
+        def step(carry: tuple[BatchState, Array]) -> tuple[BatchState, Array]:
             state, again = carry
-            after = leaping.advance(view, state, lambda pull: problem.pull(key, instance, pull))
+            after = in_batches.advance(view, state, lambda pull: problem.pull(key, instance, pull))
             return after, again | (after.strict & ~state.strict)
 
-        start = leaping.init(view), jnp.bool_(False)
-        return lax.while_loop(lambda carry: ~leaping.done(view, carry[0]), step, start)
+        start = in_batches.init(view), jnp.bool_(False)
+        return lax.while_loop(lambda carry: ~in_batches.done(view, carry[0]), step, start)
 
-    leap, again = jax.jit(jax.vmap(run))(jnp.arange(24, dtype=jnp.uint32))
+    ended, again = jax.jit(jax.vmap(run))(jnp.arange(24, dtype=jnp.uint32))
     assert jnp.any(again)
     assert not jnp.all(again)
     plain = simulate(problem, rule, runs=24, seed=8, implementation="reference")
-    assert np.array_equal(leap.seen.pulls, plain["arm_pulls"][0])
-    assert np.array_equal(leap.scores, plain["scores"][0])
+    assert np.array_equal(ended.seen.pulls, plain["arm_pulls"][0])
+    assert np.array_equal(ended.scores, plain["scores"][0])
 
 
 @pytest.mark.parametrize("p", [0.0, 0.003, 0.3, 0.5, 0.92, 1.0])
@@ -334,38 +334,38 @@ def test_successes_of_a_few_pulls_have_the_binomial_law(p: float, count: int) ->
 
 
 @pytest.mark.slow
-def test_walks_of_several_words_change_nothing() -> None:
-    """With so many arms WRR looks up what a walk did in more than one word."""
+def test_batches_of_several_words_change_nothing() -> None:
+    """With so many arms WRR records a batch in more than one word."""
     n, cap = 70, 5000
     problem = arms(np.append(np.linspace(0.1, 0.6, n - 2), [0.97, 1.0]), cap)
-    rule = WRR(interval("bernoulli-corrected", 0.1, 1.2), Share.of(4.7))
-    walking: WalkingWRR = accelerated(rule, problem)
-    assert walking.words > 1
+    rule = WRR(interval("bernoulli-corrected", 0.1, 1.2), Ratio.of(4.7))
+    in_batches: WRRInBatches = accelerated(rule, problem)
+    assert in_batches.words > 1
     answers = both(problem, rule, runs=4, seed=9)
     spread = answers["arm_pulls"].max(-1) - answers["arm_pulls"].min(-1)
     assert spread.min() > 10  # else activity never mattered
 
 
 @pytest.mark.slow
-def test_leaping_changes_nothing_in_long_runs() -> None:
+def test_batches_change_nothing_in_long_runs() -> None:
     n = 12
     problem = arms(np.append(np.linspace(0.2, 0.4, n - 1), 0.9), 3000)
     of = interval("bernoulli-corrected", 0.1, 2.0)
-    for rule in (RR(of), WRR(of, Share.of(3.3))):
+    for rule in (RR(of), WRR(of, Ratio.of(3.3))):
         answers = both(problem, rule, runs=8, seed=4)
         assert answers["pulls"].min() > 100 * n  # else nothing was long
 
 
 def rules() -> list[Any]:
     of = interval("bernoulli-corrected", 0.1, 1.3)
-    share, scale = Share.of(2.5), DoubleFloat.of(0.15)
-    return [RR(of), WRR(of, share), NRR(of, jnp.int32(20)), IB(of, scale), gold_policy("bounded", 30.0, 1, 1, False)]
+    ratio, scale = Ratio.of(2.5), DoubleFloat.of(0.15)
+    return [RR(of), WRR(of, ratio), NRR(of, jnp.int32(20)), IB(of, scale), gold_policy("bounded", 30.0, 1, 1, False)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 4])
 def test_a_run_at_a_checkpoint_is_one_with_that_budget(number: int) -> None:
-    """A leap is cut where the budget ends, and goes on from there."""
+    """A batch is cut where the budget ends, and goes on from there."""
     answers = both(arms([0.1, 0.2, 0.15, 0.3, 0.97, 0.25]), rules()[number], runs=4, seed=2, checkpoints=[3, 61, 300])
     assert np.array_equal(answers["pulls"][0, :, :3], [[N, 61, 300]] * 4)  # each arm is pulled once in any case
     assert (answers["code"][0, :, :3] > DECIDED).all()

@@ -465,7 +465,7 @@ def test_nrr_on_equal_rewards_stops_after_one_over_delta_pulls():
 
 
 def test_nrr_depends_on_ties_only_where_it_says_so():
-    run = o.nrr(constant([0, 1]), 2, 1, 0.5)  # the better mean is the threshold at each of three looks
+    run = o.nrr(constant([0, 1]), 2, 1, 0.5)  # the better mean is the threshold at each of three evaluations
     assert (run.outliers, run.ties) == (frozenset(), 4)  # and once more in the answer
 
 
@@ -563,10 +563,10 @@ def gold_by_numpy(reward, run, n, eps, rho, delta):
         radius = np.sqrt(np.log(np.pi**2 * n * t**2 / (6 * delta)) / (2 * m))
         neighbours = np.abs(y[:, None] - y) <= b * (radius[:, None] + radius)
         graph &= neighbours
-        reach = np.linalg.matrix_power(graph.astype(np.int64), n) > 0  # the diagonal is always there
+        connected = np.linalg.matrix_power(graph.astype(np.int64), n) > 0  # the diagonal is always there
         if t > n:
             for i in range(n):
-                if reach[i].sum() <= limit and scores[i] is None:
+                if connected[i].sum() <= limit and scores[i] is None:
                     scores[i] = t
     return scores, graph
 

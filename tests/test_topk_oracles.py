@@ -427,7 +427,7 @@ def test_the_reduction():
     assert topk.optmai(constant([1] * 4), 4, 2, 60).chosen == (0, 1)
     assert topk.optmai(constant([1] * 4), 4, 2, 60, reduce=True).chosen == (2, 3)
     assert topk.optmai(constant([1] * 5), 5, 2, 60, reduce=True).chosen == (0, 1)
-    # QE drops the best arms of the reduced problem's complement: 20 arms, the worst one is looked for.
+    # QE drops the best arms of the reduced problem's complement: 20 arms, the worst one is sought.
     result = topk.optmai(constant([F(i, 20) for i in range(20)]), 20, 19, 400, reduce=True)
     assert result.chosen == tuple(range(1, 20))
     assert result.history[1][0] == tuple(range(15))
@@ -435,7 +435,7 @@ def test_the_reduction():
 
 @pytest.mark.parametrize("rule", [topk.sar, topk.optmai, topk.lucb, kl_to_budget])
 def test_the_worst_arms_on_one_minus_x(rule):
-    # Without ties of means and without QE, looking for the n - K worst is the same run, seen from below.
+    # Without ties of means and without QE, seeking the n - K worst is the same run, seen from below.
     rounds = rule in (topk.sar, topk.optmai)
     for seed, (n, k) in enumerate([(6, 2), (6, 3), (7, 4), (5, 3)]):
         reward = fractions(seed)

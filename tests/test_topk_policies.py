@@ -57,7 +57,7 @@ def record(problem: Any, policy: Any, run: Any, steps: int) -> dict[str, Any]:
 
 
 @partial(jax.jit, static_argnames="steps")
-def record_walk(problem: Any, policy: Any, run: Any, steps: int) -> dict[str, Any]:
+def record_turns(problem: Any, policy: Any, run: Any, steps: int) -> dict[str, Any]:
     """The same of LUCB, whose pulls follow one from another: of ``policy.turns`` 1, turn by turn."""
     key = stream(0, run)
     instance = problem.draw(key)
@@ -287,11 +287,11 @@ def agrees(expected: oracles.Result, means: Any, budget: int, rule: Lucb, run: i
         found = play(means, budget, rule, run, 512, implementation="reference")
         agree(found, expected, budget)
         return found
-    found = play(means, budget, LucbByTurns(rule, block=4, turns=1), run, 2048, record_walk)
+    found = play(means, budget, LucbByTurns(rule, block=4, turns=1), run, 2048, record_turns)
     agree(found, expected, budget)
     opening = list(range(len(means))) if len(expected.sequence) else []
-    walked = opening + [arm for pair in found["sequence"].tolist() for arm in pair if arm >= 0]
-    assert walked == [arm for arm, count in expected.sequence for _ in range(count)]
+    pulled = opening + [arm for pair in found["sequence"].tolist() for arm in pair if arm >= 0]
+    assert pulled == [arm for arm, count in expected.sequence for _ in range(count)]
     return found
 
 

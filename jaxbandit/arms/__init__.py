@@ -1,1 +1,1 @@
-"""Arms with rewards: what families of arms share."""
+"""Arms with rewards: the problems and reward models that families of arms share."""

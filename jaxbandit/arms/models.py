@@ -23,12 +23,12 @@ from jaxbandit.registry import Parameter, ProblemKind, Setting, flag, one_of, re
 BUDGET = Parameter(
     "budget", whole(0, MOST_PULLS), f"pulls, a whole number from 0 to {MOST_PULLS}", label="budget (pulls)"
 )
-"""The problem parameter that families of arms share."""
+"""The parameter of problems that all families of arms have."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """Arms as their user describes them. ``width``: of the scale that means are on."""
+    """Describes arms as their user does: their means, their rewards, and the ``width`` of the scale of means."""
 
     means: Given | Drawn
     rewards: Rewards
@@ -37,7 +37,8 @@ class Model:
 
 @dataclass(frozen=True)
 class _Kind:
-    """``build(count, **parameters)`` makes the model; ``count``: of the first of two means, where a user gives none."""
+    """Declares a reward model. ``build(count, **parameters)`` makes it; ``count``: how many arms have the first of two
+    means where a user does not say."""
 
     name: str
     summary: str
@@ -47,7 +48,8 @@ class _Kind:
 
 @dataclass(frozen=True)
 class _Two:
-    """The first arms have one mean and the others another; ``count`` None is what the family says."""
+    """Describes arms of which the first ``count`` have one mean and the others another; where ``count`` is None, the
+    family says how many."""
 
     high: float
     low: float
@@ -204,12 +206,12 @@ _MODELS = (
 def problems(
     own: tuple[Parameter, ...], setting: Callable[..., Setting], count: str | None = None
 ) -> dict[str, ProblemKind]:
-    """The problem kinds of a family of arms, one a reward model, by name.
+    """Returns the problem kinds of a family of arms, one for each reward model, by name.
 
     Args:
         own: the family's parameters, which come first.
-        setting: from a ``Model`` and those parameters, by name, to the family's setting.
-        count: which of them is how many arms have the first of two means, where a user does not say.
+        setting: a function that makes the family's setting of a ``Model`` and these parameters, by name.
+        count: the parameter that says how many arms have the first of two means where a user does not.
     """
 
     def kind(model: _Kind) -> ProblemKind:

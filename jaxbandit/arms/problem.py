@@ -1,8 +1,8 @@
-"""Stochastic arms: what every family of arm problems pulls, whatever it looks for.
+"""The problem of stochastic arms, with its pulls and its view: what rules for arms are run against.
 
-An arm is pulled, and gives a reward drawn from its own law, whose mean nobody knows. A run's arms are numbered from 0
-in a random order of the user's rows (drawn means are alike in any order), so that a rule that gives ties to the lowest
-number gives them to a random arm, and cannot be helped by a table that is sorted.
+A pull of an arm gives a reward, drawn from a law of the arm's own with an unknown mean. A run numbers its arms from 0,
+in a random order of the user's rows (drawn means have no order). So a rule that gives ties to the lowest number gives
+them to a random arm, and a table that is sorted is no help.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.stream import Stream, substream
 from jaxbandit.random.trials import UNITS
 from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.entries import gathered
 from jaxbandit.xla.prefix import added, best, highest, in_blocks
 
 if TYPE_CHECKING:
     from jaxtyping import Int32, Num
 
 MEAN, ORDER, OUTCOME, CHOICE = range(1, 5)
-"""What a word is for: the first half of its counter."""
+"""Purposes of random words, each the first half of a word's counter."""
 
 MOST_ARMS, MOST_PULLS = 1 << 19, 1 << 29
 
 
 class Pull(NamedTuple):
-    """Pull each of some arms a number of times.
+    """Asks for a number of pulls of each of some arms.
 
-    ``arm``: each arm once; a negative number is no arm. ``first``: how often it was pulled before; ``times``: how often
-    it is now; ``used``: no arm is pulled from entry ``used`` on, and 0 makes it a pull of count 0. ``few`` (static): no
-    arm is pulled more than ``MOST_CHAINED`` times, so that the sampler of larger counts need not be compiled.
+    ``arm``: the arms, each once; a negative number is no arm. ``first``: how often each was pulled before; ``times``:
+    how often it is pulled now; ``used``: entries from this one on are ignored, so that 0 asks for nothing. ``few``
+    (static): no arm is pulled more than ``MOST_CHAINED`` times, so that the sampler of larger counts is not compiled.
 
     Example:
         >>> import jax.numpy as jnp
@@ -60,8 +61,8 @@ class Pull(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """``made``: the pulls that were made, fewer than asked for where a record ends; ``total``: the sum of their rewards
-    (int32 where rewards are 0 or 1, else float32). Both have the shape of ``Pull.arm``; 0 where none was.
+    """Holds the pulls that were ``made`` of each arm, fewer than asked for where a record ends, and the sum of their
+    rewards (``total``, int32 where rewards are 0 or 1, else float32). Both have the shape of ``Pull.arm``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -76,15 +77,15 @@ class Outcome(NamedTuple):
 
 
 class Single(NamedTuple):
-    """Pull each of some arms once, ``attempt`` others having been made of it."""
+    """Asks for one pull of each of some arms, which were pulled ``attempt`` times before."""
 
     arm: Int32[Array, "*pulled"]
     attempt: Int32[Array, "*pulled"]
 
 
 class Instance(NamedTuple):
-    """One run's own draws. ``means``: on the scale of ``Arms``; ``rows``: the user's row of each arm, where rewards
-    depend on it or the choice is shown; ``outcomes``: the key of the rewards."""
+    """Holds what was drawn for one run: the ``means`` on the scale of ``Arms``; the user's row of each arm (``rows``),
+    where rewards depend on it or the choice is shown; and the key of the rewards (``outcomes``)."""
 
     means: Int32[Array, " arms"]
     rows: Int32[Array, " arms"] | None
@@ -93,11 +94,11 @@ class Instance(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What an algorithm knows in one run.
+    """Holds what an algorithm knows in one run.
 
-    ``budget``: the pulls that it may make; ``arms``: how many there are (static); ``even``: whether every pull is made
-    as asked (static), which only a record that ends prevents; ``scale``: of the rewards; ``choices``: a stream for
-    random choices of the algorithm's own.
+    ``budget``: the pulls that it may make; ``arms``: how many arms there are (static); ``even``: whether every pull is
+    made as asked (static), which only a record that ends prevents; ``scale``: the scale of the rewards; ``choices``: a
+    stream for random choices of the algorithm's own.
 
     Example:
         >>> import jaxbandit
@@ -118,25 +119,25 @@ class View:
     choices: Stream
 
     def nothing(self, shape: tuple[int, ...]) -> Num[Array, " ..."]:
-        """Totals of no rewards, of the dtype that outcomes have."""
+        """Returns totals of no rewards, of the dtype that outcomes have."""
         return jnp.zeros(shape, jnp.int32 if self.scale.whole else jnp.float32)
 
     def mean(
-        self, total: Num[Array, "*some"], count: Int32[Array, "*some"], alike: bool = False
+        self, total: Num[Array, "*some"], count: Int32[Array, "*some"], equal_counts: bool = False
     ) -> Int32[Array, "*some"]:
-        """Empirical means ``total / count`` as numbers that can be compared and subtracted exactly: linear in the mean,
-        within 2^29 of 0.
+        """Returns empirical means ``total / count`` as numbers that can be compared and subtracted exactly: linear in
+        the mean, within 2^29 of 0.
 
-        ``alike``: all counts are one number, so that totals of rewards 0 and 1 can be compared as they are. Else means
-        are in units of 2^-24 of the scale. The mean of no rewards is 0.
+        ``equal_counts``: all counts are one number, so that totals of rewards 0 and 1 can be compared as they are. Else
+        means are in units of 2^-24 of the scale. The mean of no rewards is 0.
         """
-        return self.scale.units(total, count, alike)
+        return self.scale.units(total, count, equal_counts)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Given:
-    """Means that are the same in each run: ``means``, in units of 2^-24 of the scale.
+    """Holds means that are the same in each run, in units of 2^-24 of the scale.
 
     ``shuffled`` (static): whether a run numbers its arms in a random order, else as they are.
     """
@@ -146,11 +147,11 @@ class Given:
 
     @property
     def arms(self) -> int:
-        """How many there are."""
+        """Returns how many arms have a mean here."""
         return int(self.means.shape[0])
 
     def draw(self, key: Stream) -> tuple[Int32[Array, " arms"], Int32[Array, " arms"]]:
-        """The means and the rows of a run's arms."""
+        """Returns the means of the run with this key, and the user's row of each of its arms."""
         rows = permuted(key, ORDER, self.arms) if self.shuffled else jnp.arange(self.arms, dtype=jnp.int32)
         return self.means[rows], rows
 
@@ -158,13 +159,13 @@ class Given:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Drawn:
-    """Means drawn afresh in each run, independently, from the law ``quantiles`` on [0, 1]; ``arms``: static."""
+    """Draws means afresh in each run, independently, from the law ``quantiles`` on [0, 1]; ``arms``: static."""
 
     quantiles: Quantiles
     arms: int = field(metadata={"static": True})
 
     def draw(self, key: Stream) -> tuple[Int32[Array, " arms"], Int32[Array, " arms"]]:
-        """The means and the rows of a run's arms."""
+        """Draws the means of the run with this key; each arm is a row of its own."""
         arms = jnp.arange(self.arms, dtype=jnp.int32)
         fine = self.quantiles.draw(words(key, MEAN, arms)[0])
         return (fine >> jnp.uint32(8)).astype(jnp.int32), arms
@@ -173,7 +174,8 @@ class Drawn:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Arms:
-    """A problem of arms. A pytree; ``budget`` may differ between configurations.
+    """Draws arms and their rewards, and scores a choice of arms. A pytree, whose ``budget`` may differ between
+    configurations.
 
     Means are on a scale that is cut into 2^24 units: [0, 1] where rewards are bounded, else as ``rewards`` says.
     ``on_tape`` (static): each reward has a random word of its own, so that the size of a pull changes nothing.
@@ -189,29 +191,28 @@ class Arms:
     __repr__ = brief
 
     def draw(self, key: Stream) -> Instance:
-        """The means, and the key of the rewards."""
+        """Draws the means of a run's arms, and the key of their rewards."""
         means, rows = self.means.draw(key)
         return Instance(means, rows if self.rewards.by_row or self.show_chosen else None, substream(key, OUTCOME))
 
     def view(self, key: Stream, instance: Instance) -> View:
-        """What an algorithm may know of the run."""
+        """Returns what an algorithm may know of the run."""
         return View(self.budget, self.means.arms, self.rewards.even, self.rewards.scale, substream(key, CHOICE))
 
     def score(self, instance: Instance, answer: dict[str, Array]) -> dict[str, Array]:
-        """What a choice of arms is worth by the true means, and how often arms were pulled.
+        """Compares a choice of arms with the true means, and counts how often arms were pulled.
 
         Args:
-            instance: of the run.
+            instance: what was drawn for the run.
             answer: ``chosen``, bool of shape (arms,); ``arm_pulls``, int32 of that shape, or in its place what
-                ``pulls.counted`` makes of it; and what else there is, which is passed on. The answer of a policy that
-                chooses no arms is passed on as it is.
+                ``pulls.counted`` makes of it. All else is passed on, as is an answer that chooses no arms.
 
         Returns:
-            What ``pulls.counted`` gives, and int32 scalars: ``wanted``, how many are chosen; ``regret_high`` and
-            ``regret_low``, the sum of the means of as many best arms less that of the chosen, as high * 2^12 + low in
-            units of 2^-24 of the scale; of the chosen, ``right`` are above the last of the best, and ``level`` equal to
-            it; ``ties`` arms are, with ``room`` for some. Where ``show_chosen``, ``chosen`` too: the choice by the
-            user's row (bool, shape (arms,)).
+            What ``pulls.counted`` gives, and int32 scalars. ``wanted``: how many arms are chosen; ``regret_high``,
+            ``regret_low``: the sum of the means of as many best arms less that of the chosen, as high * 2^12 + low in
+            units of 2^-24 of the scale; ``right``: chosen arms above the last of the best; ``level``: chosen arms equal
+            to it; ``ties``: all arms equal to it; ``room``: how many of these belong to the best. With ``show_chosen``
+            also ``chosen``: the choice by the user's row (bool, shape (arms,)).
         """
         if "chosen" not in answer:
             return answer
@@ -238,18 +239,18 @@ class Arms:
         }
 
     def _single(self, instance: Instance, pull: Single) -> Outcome:
-        row = None if instance.rows is None else instance.rows.at[pull.arm].get(mode="promise_in_bounds")
-        mean = instance.means.at[pull.arm].get(mode="promise_in_bounds")
+        row = None if instance.rows is None else gathered(instance.rows, pull.arm)
+        mean = gathered(instance.means, pull.arm)
         made = self.rewards.made(row, pull.attempt, jnp.ones_like(pull.arm))
         reward = self.rewards.one(instance.outcomes, pull.arm, row, pull.attempt, mean)
         return Outcome(made, jnp.where(made > 0, reward, 0))
 
     def pull(self, key: Stream, instance: Instance, pull: Pull | Single) -> Outcome:
-        """Pulls the arms; the sum of an arm's rewards is drawn in one go from its law, or reward by reward."""
+        """Pulls the arms: draws the sum of each arm's rewards in one go from its law, or reward by reward."""
         if isinstance(pull, Single):
             return self._single(instance, pull)
         rewards = self.rewards
-        # What is one number for all arms need not be spread out.
+        # A count that is one number for all arms stays one number.
         counts = pull.first, jnp.where(pull.used > 0, pull.times, 0)
         spread = [field.ndim > 0 for field in counts]
         read = [pull.arm, *(field for field, own in zip(counts, spread, strict=True) if own)]
@@ -263,7 +264,7 @@ class Arms:
                 row = None if instance.rows is None else instance.rows[arm]
                 if made:
                     count = jnp.where(there, rewards.made(row, first, jnp.broadcast_to(count, arm.shape)), 0)
-                mean = instance.means.at[arm].get(mode="promise_in_bounds")
+                mean = gathered(instance.means, arm)
                 drawn = draw(total, instance.outcomes, arm, row, first, count, mean)
                 return [jnp.where(there, drawn, 0), *([count] if made else [])]
 
@@ -276,7 +277,7 @@ class Arms:
         def many(total: Array, *pulled: Any) -> Array:
             return jnp.where(pulled[4] > rewards.most, rewards.many(*pulled), total)
 
-        # All pulls are made as asked, or it has to be said for each arm.
+        # Where a record may end, the pulls that were made are found for each arm.
         blank = [jnp.zeros(pull.arm.shape, jnp.int32 if rewards.whole else jnp.float32)]
         blank += [] if rewards.even else [jnp.zeros(pull.arm.shape, jnp.int32)]
         found = in_blocks(by(few), pull.used, blank, read)
@@ -292,7 +293,7 @@ class Arms:
         return Outcome(asked if rewards.even else found[1], found[0])
 
     def used(self, view: View, pull: Pull | Single, outcome: Outcome) -> Used | None:
-        """Which rewards a pull took, for ``check``; None of single ones, which ``advance`` alone asks for."""
+        """Says which rewards a pull took, for ``check``; None of single ones, which only ``advance`` asks for."""
         if isinstance(pull, Single):
             return None
         return Used(pull.arm, jnp.broadcast_to(pull.first, pull.arm.shape), outcome.made, jnp.int32(view.arms))
@@ -301,10 +302,10 @@ class Arms:
 def arms(
     budget: int, means: Given | Drawn, rewards: Rewards, *, on_tape: bool = False, show_chosen: bool = False
 ) -> Arms:
-    """A problem of arms, checked.
+    """Makes a problem of arms from arguments that are checked.
 
     Args:
-        budget: pulls, 0 to 2^29.
+        budget: how many pulls a run has, 0 to 2^29.
         means: see ``given`` and ``Drawn``.
         rewards: see ``jaxbandit.arms.rewards``.
         on_tape: draw each reward by itself, for tests against single-step programs.
@@ -322,7 +323,7 @@ def arms(
 
 
 def given(means: Any, low: float = 0.0, width: float = 1.0, *, shuffled: bool = True) -> Given:
-    """Means that are the same in each run, rounded to 2^-24 of the scale [low, low + width].
+    """Makes means that are the same in each run, rounded to 2^-24 of the scale [low, low + width].
 
     Args:
         means: numbers on the scale, shape (arms,).

@@ -1,4 +1,4 @@
-"""Arms from a user's table: their means, or the rewards themselves, to be replayed."""
+"""Arms from a user's table: their means, or records of rewards that are replayed."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ MOST_REWARDS = 1 << 24
 def read_counts(
     path: str | Path, successes: str = "successes", trials: str = "trials", arm: str | None = None
 ) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]:
-    """The arms of a table of (arm, successes, trials), a row an arm.
+    """Reads the arms of a table of (arm, successes, trials), which has a row for each arm.
 
     Args:
         path: a CSV file in UTF-8 with a header, or an SQLite database of one table.
@@ -52,7 +52,8 @@ def read_counts(
 
 
 def read_rewards(path: str | Path, arm: str = "arm", reward: str = "reward") -> dict[str, NDArray[np.float64]]:
-    """The rewards of a table of (arm, reward), a row a pull: float64 by arm, in the order in which arms appear.
+    """Reads the rewards of a table of (arm, reward), which has a row for each pull: float64 by arm, in the order in
+    which arms appear.
 
     Raises:
         BadInput: for a file that cannot be read as such a table, and a reward that is not a finite number.
@@ -72,7 +73,7 @@ def read_rewards(path: str | Path, arm: str = "arm", reward: str = "reward") -> 
 
 
 def replay(records: list[NDArray[np.float64]], *, again: bool, shuffled: bool = True) -> tuple[Given, Replay]:
-    """Means and rewards of arms whose records are replayed.
+    """Makes the means and the rewards of arms whose records are replayed.
 
     Args:
         records: the rewards of each arm, at least one.

@@ -1,7 +1,7 @@
 """The laws of an arm's rewards, given its mean.
 
-A law draws the sum of any number of rewards of an arm in one go (``total``), or reward by reward from words of their
-own (``tape``). Means are int32 in units of 2^-24 of the law's scale, which is [0, 1] unless the law says otherwise.
+A law draws the sum of any number of rewards of an arm in one go (``total``), or reward by reward, each from a word of
+its own (``tape``). Means are int32 in units of 2^-24 of the law's scale, which is [0, 1] unless the law says otherwise.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _LARGE = 2.0**29
 
 @dataclass(frozen=True)
 class Scale:
-    """What everybody knows of rewards: they lie about ``low`` to ``low + width`` (float32), and where ``whole``, each
-    is 0 or 1."""
+    """Says what rules may know of rewards: they lie about ``low`` to ``low + width`` (float32), and each is 0 or 1
+    where ``whole``."""
 
     low: Array | float = 0.0
     width: Array | float = 1.0
     whole: bool = False
 
     def place(self, mean: Array) -> Array:
-        """A mean reward (float32) on the scale, 0 to 1."""
+        """Returns where a mean reward (float32) is on the scale, from 0 to 1."""
         return (mean - self.low) / self.width
 
-    def units(self, total: Array, count: Array, alike: bool) -> Array:
-        """See ``View.mean``."""
-        if self.whole and alike:
+    def units(self, total: Array, count: Array, equal_counts: bool) -> Array:
+        """Returns empirical means as numbers that can be compared exactly, as ``View.mean`` says."""
+        if self.whole and equal_counts:
             return total
         mean = self.place(total.astype(jnp.float32) / jnp.maximum(count, 1).astype(jnp.float32))
         return jnp.clip(jnp.where(count > 0, mean, self.place(jnp.float32(0))) * UNITS, -_LARGE, _LARGE).astype(
@@ -51,34 +51,33 @@ class Scale:
 
 
 class Rewards:
-    """The base of the laws. Static: ``whole``, rewards are 0 or 1 and totals int32, else they are float32; ``even``,
-    an arm can be pulled for ever; ``by_row``, rewards depend on the user's row of an arm."""
+    """Is the base of the laws. A law has at least ``one``; the other methods have a default that is made of it."""
 
     @property
     def whole(self) -> bool:
-        """See the class."""
+        """Returns whether all rewards are 0 or 1, so that totals are int32 and not float32."""
         return False
 
     @property
     def even(self) -> bool:
-        """See the class."""
+        """Returns whether an arm can be pulled without end."""
         return True
 
     @property
     def by_row(self) -> bool:
-        """See the class."""
+        """Returns whether rewards depend on the user's row of an arm."""
         return False
 
     def one(self, key: Stream, arm: Array, row: Array | None, attempt: Array, mean: Array) -> Array:
-        """Reward number ``attempt`` (from 0) of an arm; elementwise, a function of its address alone."""
+        """Draws reward number ``attempt`` (from 0) of an arm: elementwise, a function of this address alone."""
         raise NotImplementedError
 
     def made(self, row: Array | None, first: Array, count: Array) -> Array:
-        """How many of ``count`` pulls can be made after ``first``."""
+        """Returns how many of ``count`` pulls can be made after the first ``first`` of an arm."""
         return count
 
     def tape(self, key: Stream, arm: Array, row: Array | None, first: Array, count: Array, mean: Array) -> Array:
-        """The sum of ``count`` rewards from number ``first`` on, one after the other."""
+        """Draws the sum of ``count`` rewards from number ``first`` on, one reward after the other."""
         most = over_lanes(jnp.max(count, initial=0))
 
         def add(state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -90,30 +89,30 @@ class Rewards:
         return lax.while_loop(lambda state: state[0] < most, add, (jnp.int32(0), start))[1]
 
     def total(self, key: Stream, arm: Array, row: Array | None, first: Array, count: Array, mean: Array) -> Array:
-        """The sum of ``count`` rewards from number ``first`` on, in one go where the law allows it."""
+        """Draws the sum of ``count`` rewards from number ``first`` on, in one go where the law allows it."""
         return self.tape(key, arm, row, first, count, mean)
 
     @property
     def most(self) -> int | None:
-        """The most rewards that ``total`` draws the sum of, where there is a bound: beyond it, ``many`` does."""
+        """Returns the most rewards whose sum ``total`` draws, or None without a bound: ``many`` draws larger sums."""
         return None
 
     def many(self, key: Stream, arm: Array, row: Array | None, first: Array, count: Array, mean: Array) -> Array:
-        """The sum of more than ``most`` rewards."""
+        """Draws the sum of more than ``most`` rewards of an arm."""
         raise NotImplementedError
 
     @property
     def scale(self) -> Scale:
-        """See ``Scale``."""
+        """Returns the scale of the means and of the rewards."""
         return Scale(whole=self.whole)
 
     def place(self, mean: Array) -> Array:
-        """See ``Scale``."""
+        """Returns where a mean reward (float32) is on the scale, from 0 to 1."""
         return self.scale.place(mean)
 
 
 def _unit(mean: Array) -> Array:
-    """float32, exact."""
+    """Returns means as float32 numbers on [0, 1], exactly."""
     exact: Array = mean.astype(jnp.float32) * jnp.float32(1 / UNITS)
     return exact
 
@@ -121,37 +120,37 @@ def _unit(mean: Array) -> Array:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Bernoulli(Rewards):
-    """1 with probability ``mean``, else 0. A sum is binomial."""
+    """Draws rewards that are 1 with probability ``mean``, else 0. A sum is binomial."""
 
     @property
     def whole(self) -> bool:
-        """See ``Rewards``."""
+        """Returns whether all rewards are 0 or 1, so that totals are int32 and not float32."""
         return True
 
     def one(self, key: Stream, arm: Array, row: Array | None, attempt: Array, mean: Array) -> Array:
-        """The top 24 bits of a word decide."""
+        """Compares the top 24 bits of a word with the mean."""
         bits = (words(key, arm, attempt)[0] >> jnp.uint32(8)).astype(jnp.int32)
         return jnp.less(bits, mean).astype(jnp.int32)
 
     def total(self, key: Stream, arm: Array, row: Array | None, first: Array, count: Array, mean: Array) -> Array:
-        """Binomial; 0 where it is to be drawn by ``many``."""
+        """Draws a binomial number, or gives 0 where ``many`` has to draw it."""
         return successes(key, arm, first, count, mean)
 
     @property
     def most(self) -> int | None:
-        """See ``Rewards``."""
+        """Returns the most trials whose successes ``total`` draws."""
         return MOST_CHAINED
 
     def many(self, key: Stream, arm: Array, row: Array | None, first: Array, count: Array, mean: Array) -> Array:
-        """Binomial."""
+        """Draws a binomial number of more than ``most`` trials."""
         return many_successes(key, arm, first, count, mean)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Gaussian(Rewards):
-    """Normal with standard deviation ``sd``, the same for all arms; means lie on the scale [low, low + width]. A sum is
-    normal. Words are exact to 6.7 standard deviations."""
+    """Draws normal rewards with standard deviation ``sd``, the same for all arms; means lie on the scale [low, low +
+    width]. A sum is normal. The law is exact to 6.7 standard deviations."""
 
     low: Float32[Array, ""]
     width: Float32[Array, ""]
@@ -161,34 +160,34 @@ class Gaussian(Rewards):
         return self.low + pinned(self.width * _unit(mean))
 
     def _normal(self, key: Stream, arm: Array, attempt: Array) -> Array:
-        """Box and Muller's transform of the two words at an address."""
+        """Draws a standard normal number, by Box and Muller's transform of the two words at an address."""
         first, second = words(key, arm, attempt)
         turn = (second >> jnp.uint32(8)).astype(jnp.int32).astype(jnp.float32) * jnp.float32(2**-24)
         return pinned(jnp.sqrt(2 * exponential(first)) * jnp.cos(jnp.float32(6.2831853) * turn))
 
     def one(self, key: Stream, arm: Array, row: Array | None, attempt: Array, mean: Array) -> Array:
-        """Its mean and a normal deviate."""
+        """Draws a reward as the mean plus a normal deviate."""
         return self._mean(mean) + pinned(self.sd * self._normal(key, arm, attempt))
 
     def total(self, key: Stream, arm: Array, row: Array | None, first: Array, count: Array, mean: Array) -> Array:
-        """Normal, with ``count`` times the mean and the variance."""
+        """Draws a sum as a normal number with ``count`` times the mean and the variance."""
         many = count.astype(jnp.float32)
         deviation = pinned(pinned(self.sd * jnp.sqrt(many)) * self._normal(key, arm, first))
         return jnp.where(count > 0, pinned(many * self._mean(mean)) + deviation, 0)
 
     @property
     def scale(self) -> Scale:
-        """See ``Rewards``."""
+        """Returns the scale of the means and of the rewards."""
         return Scale(self.low, self.width, self.whole)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Bounded(Rewards):
-    """A law on [0, 1] with the arm's mean, of the ``shape`` (static) and its parameter ``spread`` (above 0).
+    """Draws rewards in [0, 1] with the arm's mean, by a law of a ``shape`` (static) with a ``spread`` above 0.
 
     - "beta": Beta(spread m, spread (1 - m)), so ``spread`` is alpha + beta;
-    - "uniform": on [m - w, m + w], w being ``spread``, or what of it fits between 0 and 1;
+    - "uniform": on [m - w, m + w], where w is ``spread``, or less if that does not fit into [0, 1];
     - "normal": normal with mean m and standard deviation ``spread``, truncated to the widest [m - w, m + w] within
       [0, 1], so that its mean stays m.
 
@@ -199,7 +198,7 @@ class Bounded(Rewards):
     shape: str = field(metadata={"static": True})
 
     def one(self, key: Stream, arm: Array, row: Array | None, attempt: Array, mean: Array) -> Array:
-        """A reward in [0, 1]."""
+        """Draws a reward in [0, 1] by the law of this shape."""
         m = _unit(mean)
         if self.shape == "beta":
             return self._beta(key, arm, attempt, m)
@@ -207,7 +206,7 @@ class Bounded(Rewards):
         centred = (uniform(words(key, arm, attempt)[0]) - 0.5) * 2
         if self.shape == "uniform":
             return m + pinned(jnp.minimum(wide, self.spread) * centred)
-        # By inversion; the part of the bell that is left may be narrow.
+        # By inversion, as the truncated part of the density may be narrow.
         root = jnp.float32(2**0.5)
         inside = erf(wide / (self.spread * root))
         deviate = pinned(self.spread * root * erfinv(centred * inside))
@@ -221,7 +220,7 @@ class Bounded(Rewards):
 
 
 def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
-    """The logarithm of a gamma variate of any ``shape`` above 0, float32.
+    """Draws the logarithm of a gamma variate of any ``shape`` above 0, float32.
 
     Marsaglia and Tsang, "A simple method for generating gamma variables", ACM TOMS 26 (2000), with their step from
     shape + 1 to a shape below 1, taken in logarithms so that nothing underflows.
@@ -248,10 +247,10 @@ def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Replay(Rewards):
-    """Rewards from a record of each row: ``values`` (int32 where all are 0 or 1, else float32), of which row i has
-    ``length[i]`` from ``offset[i]`` on.
+    """Draws rewards from a record of each row: ``values`` (int32 where all are 0 or 1, else float32), of which row i
+    has ``length[i]`` from ``offset[i]`` on.
 
-    ``again`` (static): drawn with replacement, for ever; else each reward of the record is given once, in a random
+    ``again`` (static): draw with replacement, without end; else each reward of the record is given once, in a random
     order, and then the arm gives no more. ``low`` and ``width``: the scale of the means.
     """
 
@@ -264,21 +263,21 @@ class Replay(Rewards):
 
     @property
     def whole(self) -> bool:
-        """See ``Rewards``."""
+        """Returns whether all rewards are 0 or 1, so that totals are int32 and not float32."""
         return bool(jnp.issubdtype(self.values.dtype, jnp.integer))
 
     @property
     def even(self) -> bool:
-        """See ``Rewards``."""
+        """Returns whether an arm can be pulled without end."""
         return self.again
 
     @property
     def by_row(self) -> bool:
-        """See ``Rewards``."""
+        """Returns whether rewards depend on the user's row of an arm."""
         return True
 
     def one(self, key: Stream, arm: Array, row: Array | None, attempt: Array, mean: Array) -> Array:
-        """A reward of the record of ``row``."""
+        """Draws a reward from the record of ``row``."""
         size = self.length[row]
         if self.again:
             at = scale(words(key, arm, attempt)[0], size)
@@ -287,15 +286,15 @@ class Replay(Rewards):
         return self.values[self.offset[row] + at]
 
     def made(self, row: Array | None, first: Array, count: Array) -> Array:
-        """Until the record is used up."""
+        """Returns how many of ``count`` pulls the record still has rewards for."""
         return count if self.again else jnp.clip(self.length[row] - first, 0, count)
 
     @property
     def scale(self) -> Scale:
-        """See ``Rewards``."""
+        """Returns the scale of the means and of the rewards."""
         return Scale(self.low, self.width, self.whole)
 
 
 def is_whole(values: Any) -> bool:
-    """Whether all rewards are 0 or 1."""
+    """Returns whether all rewards in ``values`` are 0 or 1."""
     return bool(((values == 0) | (values == 1)).all())

@@ -28,12 +28,14 @@ from jaxbandit.mixtures import fit_law
 from jaxbandit.parameters import parameters
 from jaxbandit.registry import (
     LEFT_OUT,
+    Answers,
     Family,
     Metric,
     Parameter,
     PolicyKind,
     ProblemKind,
     Question,
+    answered,
     flag,
     one_of,
     real,
@@ -41,8 +43,6 @@ from jaxbandit.registry import (
     whole,
 )
 from jaxbandit.scores import Score, Trainable
-
-Answers = Mapping[str, np.ndarray]
 
 
 def _sc_pdf(name: str, value: Any) -> Law:
@@ -285,15 +285,11 @@ def _effectiveness(setting: Setting, answers: Answers) -> np.ndarray:
     return share
 
 
-def _count(name: str) -> Any:
-    return lambda setting, answers: answers[name].astype(np.float64)
-
-
 METRICS = (
     Metric("effectiveness", "cleaning effectiveness (false values removed / budget)", _effectiveness, share=True),
-    Metric("removed", "false values removed", _count("removed")),
-    Metric("cleans", "cleaning operations spent", _count("cleans")),
-    Metric("finished", "entities finished", _count("finished")),
+    Metric("removed", "false values removed", answered("removed")),
+    Metric("cleans", "cleaning operations spent", answered("cleans")),
+    Metric("finished", "entities finished", answered("finished")),
 )
 
 

@@ -26,20 +26,20 @@ from jaxbandit.extraction.table import read_domain
 from jaxbandit.grammar import accelerated
 from jaxbandit.parameters import parameters as declared
 from jaxbandit.registry import (
+    Answers,
     Family,
     Metric,
     Parameter,
     PolicyKind,
     ProblemKind,
     Question,
+    answered,
     flag,
     one_of,
     real,
     text,
     whole,
 )
-
-Answers = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -201,10 +201,6 @@ POLICIES = (
 )  # fmt: skip
 
 
-def _count(name: str) -> Any:
-    return lambda setting, answers: answers[name].astype(np.float64)
-
-
 def _cost(setting: Setting, answers: Answers) -> np.ndarray:
     cost: np.ndarray = answers["spent"] / float(setting.problem().units)
     return cost
@@ -232,9 +228,9 @@ def _overflow(setting: Setting, answers: Answers) -> np.ndarray:
 
 
 METRICS = (
-    Metric("entities", "distinct entities", _count("entities")),
+    Metric("entities", "distinct entities", answered("entities")),
     Metric("cost", "cost (units of cost)", _cost, lower_is_better=True),
-    Metric("queries", "queries", _count("queries")),
+    Metric("queries", "queries", answered("queries")),
     Metric("configurations_used", "different configurations (k, l) asked", _different),
     Metric("mean_k", "mean k of the queries", _mean_of(0)),
     Metric("mean_l", "mean l of the queries", _mean_of(1)),

@@ -1,4 +1,4 @@
-"""What an outlier is, by known means. All on the host.
+"""Definitions of outliers, for arms whose means are known. All functions run on the host.
 
 Zhuang, Wang and Wang, "Identifying Outlier Arms in Multi-Armed Bandit", NIPS 2017: k-sigma. Ban and He, "Generic
 Outlier Detection in Multi-Armed Bandit", KDD 2020: (eps, rho)-outliers (Definitions 3.1 and 3.2).
@@ -24,9 +24,9 @@ def _exact(x: Number) -> Fraction:
 
 
 def k_sigma_outliers(means: Sequence[Number], k: Number, *, two_sided: bool = False) -> frozenset[int]:
-    """The arms whose mean is above mu + k sigma, sigma being the population's (Zhuang et al., section 3).
+    """Returns the arms whose mean is above mu + k sigma, with the population's sigma (Zhuang et al., section 3).
 
-    ``two_sided``: those below mu - k sigma too. Raises BadInput for fewer than three arms and for k <= 0.
+    ``two_sided``: also the arms below mu - k sigma. Raises BadInput for fewer than three arms and for k <= 0.
     """
     if len(means) < 3:
         raise BadInput("means", list(means), "at least three of them")
@@ -39,7 +39,8 @@ def k_sigma_outliers(means: Sequence[Number], k: Number, *, two_sided: bool = Fa
 
 
 def robust_outliers(means: Sequence[Number], k: Number, *, two_sided: bool = False) -> frozenset[int]:
-    """The same with the median for mu and 1.4826 times the median absolute deviation for sigma (beyond the papers)."""
+    """Returns the same with the median for mu and 1.4826 times the median absolute deviation for sigma, which is not in
+    the papers."""
     if len(means) < 3:
         raise BadInput("means", list(means), "at least three of them")
     if not k > 0:
@@ -64,25 +65,25 @@ def _checked(eps: Number, rho: Number) -> tuple[Fraction, Fraction]:
 
 
 def _widest(side: Sequence[Fraction]) -> Fraction:
-    """The largest neighbourhood distance within a side, whose means come in order."""
+    """Returns the largest distance of neighbours within a side, whose means come in order."""
     return max((b - a for a, b in pairwise(side)), default=Fraction(0))
 
 
 def _apart(y: Fraction, lower: Sequence[Fraction], upper: Sequence[Fraction], eps: Fraction) -> bool:
-    """Constraint (1) for a mean between two sides, each in order; a side without arms asks for nothing."""
+    """Returns whether constraint (1) holds for a mean between two sides, each in order; an empty side asks nothing."""
     inner = max(_widest(lower), _widest(upper))
     nearest = [abs(y - side[end]) for side, end in ((lower, -1), (upper, 0)) if side]
     return all(gap > (1 + eps) * inner for gap in nearest)
 
 
 def _large(lower: int, upper: int, n: int, rho: Fraction, sizes: Sizes) -> bool:
-    """Constraint (2)."""
+    """Returns whether there are enough normal arms on both sides: constraint (2)."""
     enough = lower + upper > rho * n or (sizes == "at-least" and lower + upper == rho * n)
     return enough and all(size == 0 or size > (1 - rho) * n for size in (lower, upper))
 
 
 def outlier_groups(means: Sequence[Number], eps: Number, rho: Number, sizes: Sizes = "above") -> list[frozenset[int]]:
-    """All (eps, rho)-outlier arm groups (Definition 3.2), smaller ones first; all other arms are above or below one."""
+    """Returns all (eps, rho)-outlier arm groups (Definition 3.2), smaller ones first."""
     e, share = _checked(eps, rho)
     y = [_exact(v) for v in means]
     order, n = sorted(range(len(y)), key=lambda i: (y[i], i)), len(y)
@@ -90,7 +91,7 @@ def outlier_groups(means: Sequence[Number], eps: Number, rho: Number, sizes: Siz
     found = []
     for size in range(1, n):
         for first in range(n - size + 1):
-            lower, upper = ranked[:first], ranked[first + size :]
+            lower, upper = ranked[:first], ranked[first + size :]  # all other arms
             inside = ranked[first : first + size]
             alone = (not lower or lower[-1] < inside[0]) and (not upper or upper[0] > inside[-1])
             if (
@@ -103,7 +104,7 @@ def outlier_groups(means: Sequence[Number], eps: Number, rho: Number, sizes: Siz
 
 
 def outlier_arms(means: Sequence[Number], eps: Number, rho: Number, sizes: Sizes = "above") -> frozenset[int]:
-    """All (eps, rho)-outlier arms (Definition 3.1): the normal arms above and below are runs of the sorted means."""
+    """Returns all (eps, rho)-outlier arms (Definition 3.1). The normal arms on each side are a run of sorted means."""
     e, share = _checked(eps, rho)
     y = [_exact(v) for v in means]
     n = len(y)

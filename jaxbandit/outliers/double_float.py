@@ -1,8 +1,7 @@
-"""Numbers of float64 in programs of float32: in these a rule decides.
+"""Numbers of float64 in programs of float32. A rule makes its decisions in float64.
 
-What the host knows to more than float32 holds goes into a program as two of them. Decisions are in float64 under JAX's
-context for it, as no global flag is changed. Their margins are 10^-14 and less, so what a compiler makes of roundings
-decides nothing.
+A number that float32 does not hold enters a program as two of them. Decisions are computed under JAX's context for
+float64, so that no global flag changes. Rounding moves a number by 10^-14 or less there, which decides nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ R = TypeVar("R")
 
 
 def in_float64(function: Callable[P, R]) -> Callable[P, R]:
-    """``function``, in which 64-bit types are allowed. Integers are to have their types named."""
+    """Returns ``function`` as one in which 64-bit types are allowed. It has to name the types of its integers."""
 
     @functools.wraps(function)
     def inside(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -40,7 +39,7 @@ def in_float64(function: Callable[P, R]) -> Callable[P, R]:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class DoubleFloat:
-    """``hi`` + ``lo``, |lo| at most half a unit in the last place of hi."""
+    """Holds a number as the sum of ``hi`` and ``lo``, where ``lo`` is what rounding to ``hi`` left over."""
 
     hi: Float32[Array, "*numbers"]
     lo: Float32[Array, "*numbers"]
@@ -49,19 +48,19 @@ class DoubleFloat:
 
     @classmethod
     def of(cls, value: float | np.ndarray) -> DoubleFloat:
-        """From float64 on the host."""
+        """Splits a float64 number of the host, or an array of them."""
         hi = np.asarray(value, np.float64).astype(np.float32)
         lo = (np.asarray(value, np.float64) - hi.astype(np.float64)).astype(np.float32)
         return cls(hi, lo)  # type: ignore[arg-type]
 
     def exact(self) -> float:
-        """The number on the host, to 48 bits."""
+        """Returns the number on the host, exact to 48 bits."""
         return float(self.hi) + float(self.lo)
 
     def to(self, dtype: Any) -> Array:
-        """The number as float32 or, ``in_float64``, as float64."""
+        """Returns the number as float32 or, within ``in_float64``, as float64."""
         return self.wide() if dtype == jnp.float64 else jnp.asarray(self.hi)
 
     def wide(self) -> Float64[Array, "*numbers"]:
-        """The number to 48 bits: float64, for use ``in_float64``."""
+        """Returns the number as float64, exact to 48 bits, for use within ``in_float64``."""
         return jnp.asarray(self.hi).astype(jnp.float64) + jnp.asarray(self.lo).astype(jnp.float64)

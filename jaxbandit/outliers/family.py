@@ -13,33 +13,32 @@ from jaxbandit.arms.problem import Drawn
 from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Replay, Rewards
 from jaxbandit.errors import BadInput, under
-from jaxbandit.outliers.gold import GOLD
-from jaxbandit.outliers.ib import IB
+from jaxbandit.outliers.gold import GOLD, gold
+from jaxbandit.outliers.ib import IB, ib
 from jaxbandit.outliers.intervals import Interval, interval
-from jaxbandit.outliers.nrr import NRR
+from jaxbandit.outliers.nrr import NRR, nrr
 from jaxbandit.outliers.planning import table
 from jaxbandit.outliers.problem import MOST_PARTED, ZERO_ONE
 from jaxbandit.outliers.record import DECIDED
 from jaxbandit.outliers.rr import RR
-from jaxbandit.outliers.rules import gold, ib, nrr, wrr
 from jaxbandit.outliers.setting import Setting
-from jaxbandit.outliers.truth import Definition, Labelled, Mixture, injected, source
-from jaxbandit.outliers.wrr import WRR, rho_star
+from jaxbandit.outliers.truth import Definition, Labelled, SyntheticMeans, injected, source
+from jaxbandit.outliers.wrr import WRR, rho_star, wrr
 from jaxbandit.parameters import parameters
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import (
+    Answers,
     Family,
     Metric,
     Parameter,
     PolicyKind,
     ProblemKind,
     Question,
+    answered,
     one_of,
     parse,
     whole,
 )
-
-Answers = Mapping[str, np.ndarray]
 
 LEAST_ARMS, MOST_ARMS = 3, 4096
 
@@ -61,7 +60,7 @@ def _given(model: Model, budget: int, definition: str, **values: Any) -> Setting
         raise BadInput("problem.budget", budget, f"at most {MOST_PARTED} where rewards are not 0 or 1")
     if definition == "groups" and isinstance(model.means, Drawn):
         raise BadInput("problem.definition", definition, "k-sigma or robust where a law draws the means")
-    # A record of 0 and 1, drawn with replacement, is an arm with its mean.
+    # A record of 0 and 1 that is drawn from with replacement has the law of an arm with the record's mean.
     return _setting(model.means, budget, Definition(definition, **values), ZERO_ONE if rewards.whole else rewards)
 
 
@@ -77,7 +76,7 @@ def _synthetic(
     count = max(1, int(n / (2 * (1 + k * k)))) if outlying is None else outlying
     if count >= n:
         raise BadInput("problem.outlying", count, f"fewer than {n}, the number of arms")
-    means = Mixture.of(n, count)
+    means = SyntheticMeans.of(n, count)
     return _setting(means if case is None else means.case(case), budget, Definition(definition, k, two_sided))
 
 
@@ -125,7 +124,7 @@ _INTERVAL = replace(_NAMED, name="interval", default=None)
 def _interval(
     setting: Setting, policy: str, name: str | None, delta: float, k: float | None = None, **more: str
 ) -> Interval:
-    """The interval by name; by default, the one that fits the rewards."""
+    """Returns the interval by name; by default, the one that fits the rewards."""
     whole = setting.rewards.whole
     name = name or ("bernoulli-corrected" if whole else "bounded")
     if not whole and name != "bounded":
@@ -136,26 +135,26 @@ def _interval(
 def _sigma(
     setting: Setting, rule: str, delta: float, k: float | None, name: str | None
 ) -> tuple[Interval, dict[str, Any]]:
-    """The threshold that the problem defines outliers by, or with another k; and what is reported of it."""
+    """Returns the threshold that the problem defines outliers by, or with another k; and the report of it."""
     judge = setting.definition
     k = judge.k if k is None else k
     sides, threshold = "both" if judge.two_sided else "above", "robust" if judge.name == "robust" else "k-sigma"
-    of = _interval(setting, rule, name, delta, k, sides=sides, rule=threshold)
-    return of, {"k": k, "interval": of.name}
+    intervals = _interval(setting, rule, name, delta, k, sides=sides, rule=threshold)
+    return intervals, {"k": k, "interval": intervals.name}
 
 
 def _rr(setting: Setting, delta: float, k: float | None, interval: str | None) -> tuple[RR, dict[str, Any]]:
-    of, told = _sigma(setting, "rr", delta, k, interval)
-    return RR(of), told
+    intervals, told = _sigma(setting, "rr", delta, k, interval)
+    return RR(intervals), told
 
 
 def _wrr(
     setting: Setting, delta: float, k: float | None, interval: str | None, rho: float | None
 ) -> tuple[WRR, dict[str, Any]]:
     _zero_or_one(setting, "wrr")
-    of, told = _sigma(setting, "wrr", delta, k, interval)
+    intervals, told = _sigma(setting, "wrr", delta, k, interval)
     rho = rho_star(setting.arms, told["k"], delta) if rho is None else rho
-    return wrr(of, rho=rho), told | {"rho": rho}
+    return wrr(intervals, rho=rho), told | {"rho": rho}
 
 
 def _ib(setting: Setting, delta: float, k: float | None, scale: float) -> tuple[IB, dict[str, Any]]:
@@ -170,8 +169,8 @@ def _zero_or_one(setting: Setting, rule: str) -> None:
 
 
 def _nrr(setting: Setting, delta: float, k: float | None) -> tuple[NRR, dict[str, Any]]:
-    of, told = _sigma(setting, "nrr", delta, k, "bounded")
-    return nrr(of, delta=delta), {"k": told["k"]}
+    intervals, told = _sigma(setting, "nrr", delta, k, "bounded")
+    return nrr(intervals, delta=delta), {"k": told["k"]}
 
 
 def _gold(
@@ -179,10 +178,10 @@ def _gold(
 ) -> tuple[GOLD, dict[str, Any]]:
     _zero_or_one(setting, "gold")
     eps, rho = (own or default for own, default in ((eps, setting.definition.eps), (rho, setting.definition.rho)))
-    of = _interval(setting, "gold", interval, delta)
+    intervals = _interval(setting, "gold", interval, delta)
     with under("policy.gold"):
-        rule = gold(of, setting.arms, eps=eps, rho=rho, size=size, at_once=at_once)
-    return rule, {"eps": eps, "rho": rho, "interval": of.name}
+        rule = gold(intervals, setting.arms, eps=eps, rho=rho, size=size, at_once=at_once)
+    return rule, {"eps": eps, "rho": rho, "interval": intervals.name}
 
 
 POLICIES = (
@@ -205,7 +204,7 @@ def _correct(setting: Setting, answers: Answers) -> np.ndarray:
 
 
 def _share(part: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """1 of nothing."""
+    """Returns ``part`` / ``of``, and 1 where ``of`` is 0."""
     share: np.ndarray = np.where(of > 0, part / np.maximum(of, 1), 1.0)
     return share
 
@@ -227,25 +226,22 @@ def _capped(setting: Setting, answers: Answers) -> np.ndarray:
     return over.astype(np.float64)
 
 
-def _count(name: str) -> Any:
-    return lambda setting, answers: answers[name].astype(np.float64)
-
-
 METRICS = (
     Metric("correct", "share of runs with exactly the outliers", _correct, binary=True),
-    Metric("pulls", "pulls", _count("pulls"), lower_is_better=True),
+    Metric("pulls", "pulls", answered("pulls"), lower_is_better=True),
     Metric("precision", "precision (1 where no arm is said to be an outlier)", _precision, share=True),
     Metric("recall", "recall (1 where there is no outlier)", _recall, share=True),
     Metric("f1", "F1 (1 where there is no outlier, and none is said to be)", _f1, share=True),
-    Metric("ranking", "share of runs that rank outliers first", _count("ranked"), binary=True),
+    Metric("ranking", "share of runs that rank outliers first", answered("ranked"), binary=True),
     Metric("capped", "share of runs that the cap ended", _capped, binary=True, lower_is_better=True),
-    Metric("outliers", "outliers there are", _count("wanted")),
+    Metric("outliers", "outliers there are", answered("wanted")),
     *pulls_of_arms(lower_is_better=True),
 )
 
 
 def _rules() -> Iterator[tuple[PolicyKind, dict[str, Any]]]:
-    """Those that are soon simulated first; with the interval for rewards 0 and 1, and with the one that is proved."""
+    """Yields the rules of a planning table, fast ones first: with the interval for rewards 0 and 1, and with the proved
+    one."""
     own = [kind for kind in POLICIES if any(parameter.name == "interval" for parameter in kind.parameters)]
     yield from ((kind, {}) for kind in POLICIES if kind not in own and kind.name != "ib")
     yield from ((kind, {"interval": name}) for name in ("bernoulli-corrected", "bounded") for kind in own)
@@ -260,7 +256,7 @@ def _fits(setting: Setting, kind: PolicyKind, given: Mapping[str, Any]) -> bool:
 
 
 RUNS = 100
-"""Of each rule in a planning table."""
+"""The runs of each rule in a planning table."""
 
 
 def plan(
@@ -269,7 +265,7 @@ def plan(
     seed: int = 0,
     rules: Sequence[Mapping[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
-    """A planning table: what rules will cost on arms as a user guesses them.
+    """Returns a planning table, which says what rules will cost on arms as a user guesses them.
 
     Args:
         problem: a setting, or a table as in a study file: ``{"kind": "outliers/bernoulli", "means": {"list": [...]}}``.
@@ -310,12 +306,12 @@ def plan(
 
 
 def _fitting(setting: Setting) -> list[tuple[PolicyKind, dict[str, Any]]]:
-    """The rules that fit the rewards, the cheapest first."""
+    """Returns the rules that fit the rewards, the cheapest first."""
     return [(kind, given) for kind, given in _rules() if _fits(setting, kind, given)]
 
 
 def _planned(setting: Setting) -> Iterator[dict[str, Any]]:
-    """The rows of ``plan``, as they come."""
+    """Yields the rows of ``plan`` for all rules that fit, as they are simulated."""
     return table(setting, _fitting(setting), METRICS, RUNS, seed=0)
 
 

@@ -1,7 +1,10 @@
 """GOLD: Ban and He, "Generic Outlier Detection in Multi-Armed Bandit", KDD 2020, Algorithm 1.
 
-Arms are neighbours until their intervals, b times as wide, first fail to meet. An arm is terminal when its community, a
-connected component of what is left of the graph, first is small; the time of that is its score.
+Two arms are neighbours while their intervals, b times as wide, overlap. A graph begins complete and loses the edge of
+two arms when these are no longer neighbours. Its connected components are *communities*. An arm becomes *terminal* when
+its community is small for the first time; the pulls T by then are its score, and arms are ranked by their scores.
+
+The file is above 150 lines because it has the paper's constants and the graph as well.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from jax import Array, lax
 
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
+from jaxbandit.outliers import given
 from jaxbandit.outliers.double_float import DoubleFloat, in_float64
 from jaxbandit.outliers.intervals import Interval
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer, means_of
+from jaxbandit.parameters import checked
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -30,7 +35,7 @@ NEVER = 2**31 - 1
 
 
 def factor(eps: float) -> float:
-    """b of Eq. 3: (1 + e^(1/16) + eps) / (1 - e^(1/16) + eps). Raises BadInput for eps <= e^(1/16) - 1."""
+    """Returns b of equation 3, (1 + e^(1/16) + eps) / (1 - e^(1/16) + eps); BadInput for eps <= e^(1/16) - 1."""
     root = math.exp(1 / 16)
     if not eps > root - 1:
         raise BadInput("eps", eps, f"above e^(1/16) - 1 = {root - 1:.6f}")
@@ -38,19 +43,19 @@ def factor(eps: float) -> float:
 
 
 def sizes(n: int, rho: float, terminal: str = "at-most") -> tuple[int, int]:
-    """The size of the largest terminal community, and how many terminal arms end the run, by exact arithmetic.
+    """Returns the largest size of a terminal community, and how many terminal arms end the run, by exact arithmetic.
 
-    ``terminal``: a community is terminal where its size is "at-most" n (1 - rho), or "below" it, as printed: with as
-    many outliers as that, it is the reading under which their group ever is one. ``rho`` is the decimal that prints it.
+    ``terminal``: a community is terminal if its size is "at-most" n (1 - rho), or "below" that, as printed. With n (1 -
+    rho) outliers, their group is never terminal as printed. ``rho`` stands for the decimal that prints it.
     """
     limit = n * (1 - Fraction(repr(float(rho))))
     return math.floor(limit) if terminal == "at-most" else math.ceil(limit) - 1, math.ceil(limit)
 
 
 class State(NamedTuple):
-    """``seen``: the record of all pulls; ``arm``: the one that is pulled next; ``members``: the arms of this sweep;
-    ``edges``: of the graph; ``scores``: when each arm was terminal first, ``NEVER`` before; ``ended``: whether there
-    are enough terminal arms."""
+    """Holds the record of all pulls (``seen``), the ``arm`` that is pulled next, the arms of this sweep (``members``,
+    the set N of line 14), the ``edges`` of the graph, the score S of each arm (``scores``, ``NEVER`` until it is
+    terminal), and whether enough arms are terminal (``ended``)."""
 
     seen: Seen
     arm: Int32[Array, ""]
@@ -63,11 +68,10 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class GOLD:
-    """GOLD (Ban and He 2020, Algorithm 1) with the intervals ``of`` (see ``intervals.interval``, without k), and ``b``:
-    see ``factor``.
+    """Ranks arms by GOLD (Ban and He 2020, Algorithm 1), with the intervals that ``interval`` describes (without k).
 
-    ``largest``, ``enough``: see ``sizes``; ``at_once``: whether the run ends as soon as there are enough terminal arms,
-    or with the sweep, as the listing does.
+    ``b``: see ``factor``; ``largest``, ``enough``: see ``sizes``; ``at_once``: whether the run ends as soon as there
+    are enough terminal arms, or with the sweep, as the listing does.
 
     Example:
         >>> import jax.numpy as jnp
@@ -77,7 +81,7 @@ class GOLD:
         (2, (10, 10))
     """
 
-    of: Interval
+    interval: Interval
     b: DoubleFloat
     largest: Int32[Array, ""]
     enough: Int32[Array, ""]
@@ -86,17 +90,19 @@ class GOLD:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Lines 3 and 4, and the sweep of line 5. The first intervals all meet, so that the graph is complete."""
+        """Begins with a sweep over all arms (lines 3 to 5). All first intervals overlap, so that the graph is complete
+        (lines 9 to 12)."""
         n = view.arms
         never = jnp.full(n, NEVER, jnp.int32)
         return State(Seen.nothing(n), jnp.int32(0), jnp.ones(n, bool), jnp.ones((n, n), bool), never, jnp.bool_(False))
 
     def ask(self, view: View, state: State) -> Pull:
-        """Lines 6 and 16."""
+        """Pulls the arm whose turn it is in this sweep (lines 6 and 16)."""
         return state.seen.next_of(state.arm)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Int32[Array, ""]) -> State:
-        """Lines 18 to 21, and who is next: an arm of this sweep (line 15), or the first one of a new one (line 14).
+        """Updates the graph, the communities and the scores (lines 18 to 21), and finds the next arm: of this sweep
+        (line 15), or the first one of a new sweep (line 14).
 
         A score is set once: line 36 as printed would set it anew at each later pull.
         """
@@ -116,25 +122,25 @@ class GOLD:
 
     @in_float64
     def neighbours(self, seen: Seen, unit: float) -> Bool[Array, "arms arms"]:
-        """Which arms are neighbours (Eq. 2)."""
+        """Returns which pairs of arms are neighbours (equation 2)."""
         pulls = jnp.maximum(seen.pulls, 1)
-        log_term = self.of.log_term(pulls.shape[0], seen.total)
+        log_term = self.interval.log_term(pulls.shape[0], seen.total)
         y = means_of(pulls, seen.ones, jnp.float64) * unit
-        half = self.b.wide() * self.of.radii(pulls, seen.ones, log_term)
+        half = self.b.wide() * self.interval.radii(pulls, seen.ones, log_term)
         return jnp.abs(y[:, None] - y[None, :]) <= half[:, None] + half[None, :]
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """There are enough terminal arms (line 13), or the budget is spent."""
+        """Ends the run when there are enough terminal arms (line 13), or the budget is spent."""
         return state.ended | (state.seen.total >= view.budget)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``record.answer``; the outliers are the terminal arms. ``scores`` (int32, (n,)), ascending, rank the arms
-        (line 22)."""
+        """Answers that the terminal arms are the outliers (``record.answer``), and ranks arms by their ``scores``,
+        ascending (int32, (n,); line 22)."""
         return answer(state.seen, state.scores != NEVER, state.ended) | {"scores": state.scores}
 
 
 def communities(linked: Bool[Array, "arms arms"]) -> Int32[Array, " arms"]:
-    """The lowest arm that each arm is connected with. ``linked`` is symmetric."""
+    """Returns the lowest arm that each arm is connected with, by the symmetric matrix ``linked`` of edges."""
     n = linked.shape[-1]
 
     def spread(carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -144,3 +150,33 @@ def communities(linked: Bool[Array, "arms arms"]) -> Int32[Array, " arms"]:
         return wider, jnp.any(wider != labels)
 
     return lax.while_loop(lambda carry: carry[1], spread, (jnp.arange(n, dtype=jnp.int32), jnp.bool_(True)))[0]
+
+
+@checked
+def gold(
+    interval: Interval, arms: given.Arms, *, eps: given.Eps = 2.5, rho: given.NormalShare = 0.9,
+    size: given.Size = "at-most", at_once: given.Flag = False,
+) -> GOLD:  # fmt: skip
+    """Makes GOLD for ``arms`` arms: Ban and He 2020, Algorithm 1.
+
+    Args:
+        interval: the intervals; GOLD has no threshold.
+        arms: n.
+        eps: of (eps, rho)-groups, how much farther than neighbours outliers are (left out in a study, the problem's).
+        rho: of (eps, rho)-groups, the share of normal arms (left out in a study, the problem's).
+        size: a community is terminal with at most (1 - rho) n arms, or below that, as printed.
+        at_once: end as soon as there are enough terminal arms, else with the sweep.
+
+    Raises:
+        BadInput: for an argument out of range.
+
+    Example:
+        >>> from jaxbandit import outliers
+        >>> rule = outliers.gold(outliers.interval("bounded", delta=0.1), arms=50)
+        >>> int(rule.largest), int(rule.enough)
+        (5, 5)
+    """
+    largest, enough = sizes(arms, rho, size)
+    if largest < 1:
+        raise BadInput("rho", rho, f"such that a group of (1 - rho) n of {arms} arms has one arm")
+    return GOLD(interval, DoubleFloat.of(factor(eps)), jnp.int32(largest), jnp.int32(enough), jnp.bool_(at_once))

@@ -1,10 +1,11 @@
 """Iterative Best Arm Identification (IB): Zhuang, Wang and Wang, "Identifying Outlier Arms in Multi-Armed Bandit", NIPS
-2017, section 5.2: the best arm is searched for and removed, until the one found is not an estimated outlier.
+2017, section 5.2. It finds the best arm and removes it, again and again, until the arm found is no estimated outlier.
 
-The search is CLUCB of Chen, Lin, King, Lyu and Chen, "Combinatorial Pure Exploration of Multi-Armed Bandits", NIPS
-2014, Algorithm 1, for one arm: the best mean and, of the others, the highest upper bound; of these two the one with
-fewer pulls is pulled, until the lower bound of the first is not below the upper bound of the second. All searches go on
-from all pulls made so far, so that one event carries them all.
+The best arm is found by CLUCB of Chen, Lin, King, Lyu and Chen, "Combinatorial Pure Exploration of Multi-Armed
+Bandits", NIPS 2014, Algorithm 1. It has a pair of arms: the *best* one, which has the largest mean, and the *rival*,
+which has the highest upper bound of the others. It pulls the one with fewer pulls, until the lower bound of the best
+arm is not below the upper bound of the rival. Each search uses all pulls that were made so far, so that one pull may
+end several searches.
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.contract import brief
+from jaxbandit.outliers import given
 from jaxbandit.outliers.double_float import DoubleFloat, in_float64
 from jaxbandit.outliers.intervals import Interval
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer, means_of
+from jaxbandit.parameters import checked
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64, Int32
 
 
 class State(NamedTuple):
-    """``seen``: the record of all pulls; ``left``: the arms that were not removed; ``arm``: the one that is pulled
-    next; ``ended``: whether the arm found is no outlier, or no arm is left."""
+    """Holds the record of all pulls (``seen``), which arms were not removed (``left``), the ``arm`` that is pulled
+    next, and whether the rule has ``ended``: the arm found is no outlier, or no arm is left."""
 
     seen: Seen
     left: Bool[Array, " arms"]
@@ -37,8 +40,8 @@ class State(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What CLUCB does next: which arms are ``left``, the ``arm`` to pull and the ``other`` one of the pair, and whether
-    the rule has ``ended``."""
+    """Says what IB does next: which arms are ``left``, the ``arm`` to pull and the ``other`` one of CLUCB's pair, and
+    whether the rule has ``ended``."""
 
     left: Bool[Array, " arms"]
     arm: Int32[Array, ""]
@@ -49,58 +52,58 @@ class Move(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class IB:
-    """IB with the threshold and delta ``of`` (see ``intervals.interval``), and CLUCB's R, the sub-Gaussian ``scale`` of
-    a reward: 1/2 is enough for rewards in [0, 1].
+    """Finds outliers by iterative best-arm identification, with the threshold and the delta of ``interval``, and with
+    CLUCB's R, the sub-Gaussian ``scale`` of a reward: 1/2 is enough for rewards in [0, 1].
 
     Example:
         >>> from jaxbandit import outliers
-        >>> outliers.ib(outliers.interval("bounded", delta=0.1, k=2.5), scale=0.5).of.name
+        >>> outliers.ib(outliers.interval("bounded", delta=0.1, k=2.5), scale=0.5).interval.name
         'bounded'
     """
 
-    of: Interval
+    interval: Interval
     scale: DoubleFloat
 
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Before the first pull."""
+        """Begins before the first pull, with no arm removed."""
         return State(Seen.nothing(view.arms), jnp.ones(view.arms, bool), jnp.int32(0), jnp.bool_(False))
 
     def ask(self, view: View, state: State) -> Pull:
-        """The next arm."""
+        """Pulls the arm that CLUCB chose; at first each arm once."""
         return state.seen.next_of(state.arm)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Int32[Array, ""]) -> State:
-        """Each arm once at first; then what CLUCB wants."""
+        """Removes arms whose search is over, and lets CLUCB choose the next arm once each arm was pulled."""
         seen = state.seen.after(pull, outcome)
         move, opening = self.move(seen, state.left, view.unit), seen.total < view.arms
         left, ended = jnp.where(opening, state.left, move.left), move.ended & ~opening
         return State(seen, left, jnp.where(opening, pull.arm + 1, move.arm), ended)
 
     def log_term(self, n: int, total: Int32[Array, ""]) -> Float64[Array, ""]:
-        """2 ln(4 n T^3 / delta) after ``total`` pulls: float64, for use ``in_float64``."""
+        """Returns 2 ln(4 n T^3 / delta) after T = ``total`` pulls: float64, for use ``in_float64``. With it, CLUCB's
+        radius is R sqrt(log term / pulls)."""
         t = total.astype(jnp.float64)
-        return 2 * jnp.log(4 * n * t**3 / self.of.delta.wide())
+        return 2 * jnp.log(4 * n * t**3 / self.interval.delta.wide())
 
     @in_float64
     def move(self, seen: Seen, left: Bool[Array, " arms"], unit: float) -> Move:
-        """What to do when each arm was pulled; searches that are over without a further pull included."""
+        """Returns what to do next when each arm was pulled. Searches that are over without a further pull are done."""
         n, pulls = seen.pulls.shape[0], jnp.maximum(seen.pulls, 1)
         arms = jnp.arange(n, dtype=jnp.int32)
         y = means_of(pulls, seen.ones, jnp.float64) * unit
         radii = self.scale.wide() * jnp.sqrt(self.log_term(n, seen.total) / pulls.astype(jnp.float64))
-        upper, outliers = y + radii, self.of.outliers(seen, unit)
+        upper, outliers = y + radii, self.interval.outliers(seen, unit)
 
-        def ahead(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-            (x, arm), (y, rival) = one, other
-            mine = (x > y) | ((x == y) & (arm < rival))
-            return jnp.where(mine, x, y), jnp.where(mine, arm, rival)
+        def larger(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+            mine = (one[0] > other[0]) | ((one[0] == other[0]) & (one[1] < other[1]))
+            return jnp.where(mine, one[0], other[0]), jnp.where(mine, one[1], other[1])
 
         def highest(x: Array, among: Array) -> Array:
-            """The first one of the largest; JAX lowers its own argmax outside, where there is no float64."""
+            """Returns the first arm with the largest number (``argmax`` fails in float64 here: docs/outliers.md)."""
             nobody = jnp.float64(-jnp.inf), jnp.int32(n - 1)
-            place: Array = lax.reduce((jnp.where(among, x, -jnp.inf), arms), nobody, ahead, (0,))[1]
+            place: Array = lax.reduce((jnp.where(among, x, -jnp.inf), arms), nobody, larger, (0,))[1]
             return place
 
         def search(carry: tuple[Move, Array]) -> tuple[Move, Array]:
@@ -108,7 +111,7 @@ class IB:
             best = highest(y, left)
             others = left & (arms != best)
             rival = highest(upper, others)
-            found = ~jnp.any(others) | (upper[rival] <= y[best] - radii[best])
+            found = ~jnp.any(others) | (upper[rival] <= y[best] - radii[best])  # the best arm is known
             first = (pulls[best] < pulls[rival]) | ((pulls[best] == pulls[rival]) & (best < rival))
             kept = jnp.where(found & outliers[best], others, left)
             again = found & outliers[best] & jnp.any(others)
@@ -119,9 +122,28 @@ class IB:
         return lax.while_loop(lambda carry: carry[1], search, start)[0]
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """The best arm left is no outlier, or none is left, or the budget is spent."""
+        """Ends the run when the best arm is no outlier, no arm is left, or the budget is spent."""
         return state.ended | (state.seen.total >= view.budget)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``record.answer``."""
-        return answer(state.seen, self.of.outliers(state.seen, view.unit), state.ended)
+        """Answers which arms are estimated outliers; see ``record.answer``."""
+        return answer(state.seen, self.interval.outliers(state.seen, view.unit), state.ended)
+
+
+@checked
+def ib(interval: Interval, *, scale: given.Scale = 0.5) -> IB:
+    """Makes iterative best-arm identification by CLUCB: Zhuang, Wang and Wang 2017, section 5.2.
+
+    Args:
+        interval: the threshold and delta.
+        scale: CLUCB's R, the sub-Gaussian scale of a reward.
+
+    Raises:
+        BadInput: for an argument out of range.
+
+    Example:
+        >>> from jaxbandit import outliers
+        >>> outliers.ib(outliers.interval("bounded", delta=0.1, k=2.5)).interval.name
+        'bounded'
+    """
+    return IB(interval, DoubleFloat.of(scale))

@@ -1,8 +1,8 @@
 """Confidence intervals of arms and of the threshold (Zhuang et al. 2017, section 4.3; Ban and He 2020, section 4.1).
 
-All of them move with the level delta'(T) = 6 delta / (pi^2 c T^2), T being all pulls so far and c = n + 1 for the
-k-sigma rules and n for GOLD. What they need of it is one number, the *log term*: log(1/delta') for bounded rewards, z^2
-for Bernoulli ones. The formulas below compute in the type of the log term that they get: a rule decides in float64.
+All of them depend on the level delta'(T) = 6 delta / (pi^2 c T^2), where T is all pulls so far and c is n + 1 for the
+k-sigma rules and n for GOLD. The level enters as one number, the *log term*: log(1/delta') for bounded rewards, z^2 for
+Bernoulli ones. The formulas below compute in the type of the log term that they get: a rule decides in float64.
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Float64, Int32
 
 NAMES = ("bounded", "bernoulli", "bernoulli-corrected")
-"""Hoeffding and McDiarmid, the only one with a proof; as printed for Bernoulli rewards; and that with the normal
-quantile in place of erf^-1 and the gradient of mu + k sigma as weights."""
+"""Bounded: by Hoeffding and McDiarmid, the only interval with a proof. Bernoulli: as printed for rewards 0 and 1.
+Bernoulli-corrected: the same with the normal quantile in place of erf^-1 and the gradient of mu + k sigma as
+weights."""
 
 SIDES = ("above", "both")
-"""Outliers are the arms above a threshold; or those below another one too, as far below the centre."""
+"""Outliers are the arms above a threshold, or also the arms below a second one, which is as far below the centre."""
 
 RULES = ("k-sigma", "robust")
-"""The threshold: mu + k sigma; or the median + k * 1.4826 * MAD, MAD being the median of the distances from the median.
+"""The threshold is mu + k sigma, or the median + k * 1.4826 * MAD, where MAD is the median of the distances from the
+median.
 
 The median moves at most as far as any mean does, and MAD at most twice as far. So while each mean is within its radius
-of the truth, the robust threshold is within (1 + 2 * 1.4826 k) times the largest radius of its own: that is its radius,
-for each interval of arms, and it needs no level beside theirs. It is a wide one: nothing is gained by averaging.
+of the truth, the robust threshold is within (1 + 2 * 1.4826 k) times the largest radius of its own truth. That is its
+radius, whatever the arms' intervals, and it needs no level beside theirs. It is wide, as nothing is averaged.
 """
 
-# What a rule promises and what it looks for are its user's to say: a search would give them up.
+# A user says what a rule promises and what it looks for: a search would give these up.
 Name = Annotated[str, Key(one_of(*NAMES), on_request=True)]
 Delta = Annotated[float, Key(between(0, 1), search=Range(1e-4, 0.5, log=True), on_request=True)]
 K = Annotated[float | None, Key(between(0, 1000), search=Range(0.5, 5), on_request=True)]
@@ -55,16 +57,17 @@ _TIE = 1e-10
 
 
 def width_of_threshold(n: int, k: Any, delta: Any, of: Any = math) -> Any:
-    """l(k) of Theorem 2: of floats, or of arrays where ``of`` is ``jax.numpy``."""
+    """Returns l(k) of Theorem 2, for floats, or for arrays where ``of`` is ``jax.numpy``."""
     first = (1 + k * math.sqrt(n - 1)) / math.sqrt(n)
     return (first + of.sqrt(k**2 / (2 * of.log(math.pi**2 * n**3 / (6 * delta))))) ** 2
 
 
 class Estimates(NamedTuple):
-    """What is estimated from the pulls so far: ``means``, their population standard deviation ``sigma``, ``radii`` and
-    the largest one of a threshold, ``theta_radius``. ``overlap``: how far an arm's interval reaches into that of the
-    threshold; it is active where that is above 0. ``excess``: how far its mean is beyond the threshold; it is an
-    estimated outlier where that is above 0."""
+    """Holds estimates from the pulls so far: the ``means``, their population standard deviation ``sigma``, the arms'
+    ``radii``, and the largest radius of a threshold (``theta_radius``).
+
+    ``overlap``: by how much an arm's interval and that of the threshold overlap; the arm is active where this is above
+    0. ``excess``: how far its mean is beyond the threshold; the arm is an estimated outlier where this is above 0."""
 
     means: Float[Array, " arms"]
     sigma: Float[Array, ""]
@@ -77,14 +80,15 @@ class Estimates(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Interval:
-    """How sure a rule is to be, and of what. Made by ``interval``, which says what each means. The words are static.
+    """Describes the threshold between normal arms and outliers, and the confidence intervals; ``interval`` makes it and
+    explains its fields. ``name``, ``sides`` and ``rule`` are static.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from jaxbandit import outliers
-        >>> of = outliers.interval("bounded", delta=0.1, k=1.0)
+        >>> interval = outliers.interval("bounded", delta=0.1, k=1.0)
         >>> pulls, ones = jnp.array([50, 50, 200]), jnp.array([10, 40, 100])
-        >>> [f"{radius:.3f}" for radius in of.radii(pulls, ones, jnp.float32(8))]  # of four times the pulls, half
+        >>> [f"{radius:.3f}" for radius in interval.radii(pulls, ones, jnp.float32(8))]  # half with four times as many
         ['0.283', '0.283', '0.141']
     """
 
@@ -95,10 +99,11 @@ class Interval:
     rule: str = field(default="k-sigma", metadata={"static": True})
 
     def log_term(self, n: int, total: Int32[Array, ""]) -> Float64[Array, ""]:
-        """log(1/delta') for bounded rewards, or z^2, after ``total`` pulls of ``n`` arms: float64, ``in_float64``.
+        """Returns log(1/delta') for bounded rewards, or z^2, after ``total`` pulls of ``n`` arms: float64, for use
+        within ``in_float64``.
 
         As printed, z is erf^-1(1 - delta'/2) in Zhuang et al., erf^-1(1 - delta') in Ban and He. Two thresholds share
-        delta' with n + 2 intervals. The quantile is that of the tail itself, as 1 - delta' rounds to 1.
+        delta' with n + 2 intervals. The quantile is computed from the tail, as 1 - delta' rounds to 1.
         """
         intervals = n if self.k is None else n + len(self._signs)
         t = total.astype(jnp.float64)
@@ -112,7 +117,7 @@ class Interval:
     def radii(
         self, pulls: Int32[Array, " arms"], ones: Int32[Array, " arms"], log_term: Float[Array, ""]
     ) -> Float[Array, " arms"]:
-        """beta_i of arms that were pulled at least once: of their shape."""
+        """Returns beta_i, the radius of each arm's interval, for arms that were pulled at least once."""
         m = pulls.astype(log_term.dtype)
         if self.name == "bounded":
             return _sqrt(log_term / (m + m))
@@ -120,10 +125,11 @@ class Interval:
         return _sqrt(log_term * ((s + half) * (m - s + half) / (weight * weight)) / m)
 
     def estimates(self, seen: Seen, log_term: Float[Array, ""], unit: float = 1.0) -> Estimates:
-        """Means, thresholds and intervals when each arm was pulled, rewards being in units of ``unit``.
+        """Returns means, thresholds and intervals when each arm was pulled; ``unit``: see ``View``.
 
-        Where all means are equal, sigma is exactly 0, and for Bernoulli rewards the threshold's radius is 0 in place of
-        infinite: every arm's mean then is the threshold, so that each is active whatever the radius.
+        Where all means are equal, sigma is exactly 0, and for Bernoulli rewards the threshold's radius is set to 0
+        where the formula gives infinity. Every arm's mean is the threshold then, so that each is active whatever the
+        radius.
         """
         assert self.k is not None
         pulls, n, dtype = jnp.maximum(seen.pulls, 1), seen.pulls.shape[-1], log_term.dtype
@@ -156,19 +162,19 @@ class Interval:
 
     @in_float64
     def active(self, seen: Seen, unit: float) -> Bool[Array, " arms"]:
-        """Which arms are active (Eq. 2)."""
+        """Returns which arms are active (Zhuang et al., equation 2)."""
         return self.estimates(seen, self.log_term(seen.pulls.shape[-1], seen.total), unit).overlap > 0
 
     @in_float64
     def outliers(self, seen: Seen, unit: float) -> Bool[Array, " arms"]:
-        """The estimated outliers (Eq. 3). None where all means are equal."""
+        """Returns which arms are estimated outliers (equation 3); none is where all means are equal."""
         at = self.estimates(seen, jnp.float64(1), unit)  # a mean is above a threshold whatever their radii
         return (at.excess > _TIE) & (at.sigma > 0)
 
 
 @checked
 def interval(name: Name, delta: Delta, k: K = None, *, sides: Sides = "above", rule: Rule = "k-sigma") -> Interval:
-    """An interval by name.
+    """Makes a threshold and intervals by their names.
 
     Args:
         name: bounded (proved), or for rewards 0 and 1 bernoulli (as printed) or bernoulli-corrected (a study's default
@@ -194,13 +200,14 @@ def _sqrt(x: Array) -> Array:
 
 
 def _median(x: Array) -> Array:
-    """The mean of the two in the middle, where the number of values is even."""
+    """Returns the median: for an even number of values, the mean of the two in the middle."""
     ordered, n = jnp.sort(x), x.shape[0]
     return (ordered[(n - 1) // 2] + ordered[n // 2]) * 0.5
 
 
 def mean(x: Float[Array, "... arms"]) -> Float[Array, " ..."]:
-    """Of numbers from -1 to 1 along the last axis: as float32 by whole numbers, whose sum has no rounding."""
+    """Returns the mean over the last axis of numbers from -1 to 1. In float32 they are added as whole numbers, so that
+    no order of the sum changes it."""
     n = x.shape[-1]
     if x.dtype == jnp.float64:
         return jnp.sum(x, axis=-1) / n

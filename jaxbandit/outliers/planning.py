@@ -1,4 +1,4 @@
-"""What each rule will cost: a planning table for a user's guess of the means."""
+"""A planning table: what each rule will cost, by simulation with a user's guess of the means."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,13 +25,13 @@ def table(
     runs: int,
     seed: int,
 ) -> Iterator[dict[str, Any]]:
-    """Summary rows of policies, each with what a study file gives it; ``bound`` is the theorem's, where there is one.
+    """Yields summary rows of policies, by simulation; the metric ``bound`` is a theorem's, where there is one.
 
     Args:
         setting: a setting of the family, whose means are the user's guess.
-        policies: kinds with parameters.
-        metrics: those of the family.
-        runs: of each policy.
+        policies: kinds of policies, each with the parameters that a study file gives it.
+        metrics: the metrics of the family.
+        runs: the runs of each policy.
         seed: 0 to 2^32 - 1.
     """
     for kind, given in policies:
@@ -58,7 +58,7 @@ def table(
 
 
 def _quantile(ordered: np.ndarray, share: float) -> tuple[float, float, float]:
-    """A quantile and its 95 % interval: the order statistics that binomial counts cannot leave, nearly."""
+    """Returns a quantile with its 95 % interval, which is a pair of order statistics (by the normal approximation)."""
     n = ordered.size
     half = _Z * math.sqrt(n * share * (1 - share))
     places = (math.ceil(n * share) - 1, math.floor(n * share - half) - 1, math.ceil(n * share + half))

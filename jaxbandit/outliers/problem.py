@@ -1,4 +1,5 @@
-"""Outlier arms as rules meet them: pulls, what a rule may know, and the problem, which alone knows the truth."""
+"""The problem of outlier arms: kinds of pulls, the view of a rule, and the problem itself, which alone knows the
+truth."""
 
 from __future__ import annotations
 
@@ -12,20 +13,21 @@ from jax import Array, lax
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.arms.rewards import Bernoulli, Rewards
 from jaxbandit.contract import brief
-from jaxbandit.outliers.truth import OUTLYING, Arms, Source
+from jaxbandit.outliers.truth import OUTLYING, DrawnArms, Source
 from jaxbandit.random import Stream, substream, uniform, words
 from jaxbandit.random.trials import UNITS
 from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.entries import gathered
 from jaxbandit.xla.fence import computed_once
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int32, UInt32
 
 OUTCOME, COIN = 1, OUTLYING + 1
-"""What words are for: rewards, and how they are rounded."""
+"""Purposes of random words: rewards, and the rounding of rewards."""
 
 PARTS = 128
-"""Rewards other than 0 and 1 are counted in units of 1 / PARTS of their scale, and rounded at random to whole ones, so
+"""Rewards other than 0 and 1 are counted in units of 1 / PARTS of their scale, and rounded to whole units at random, so
 that their means stay. Sums are int32, of at most ``MOST_PARTED`` rewards."""
 
 MOST_PARTED = 2**31 // PARTS - 1
@@ -39,7 +41,8 @@ ZERO_ONE = Bernoulli()
 
 
 class Pull(NamedTuple):
-    """A pull of ``arm``, after ``attempt`` others of it. The outcome is its reward in units (int32).
+    """Asks for a pull of ``arm``, which was pulled ``attempt`` times before. The outcome is the reward in units
+    (int32).
 
     Example:
         >>> import jax.numpy as jnp
@@ -55,32 +58,32 @@ class Pull(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Many pulls, of which the sum of each arm's rewards is wanted (int32, shape (n,)). ``counts``: pulls of each arm,
-    0 to ``MOST``; ``attempts``: pulls of it before."""
+    """Asks for many pulls, and for the sum of each arm's rewards (int32, shape (n,)). ``counts``: pulls of each arm,
+    0 to ``MOST``; ``attempts``: pulls of each arm before."""
 
     counts: Int32[Array, " arms"]
     attempts: Int32[Array, " arms"]
 
 
 class Once(NamedTuple):
-    """As ``Sums``, no arm being pulled twice: one word decides a reward, on tape or not."""
+    """Asks for the same as ``Sums`` where no arm is pulled twice: one word decides a reward, on tape or not."""
 
     counts: Int32[Array, " arms"]
     attempts: Int32[Array, " arms"]
 
 
 class Singles(NamedTuple):
-    """Pulls whose rewards of 0 and 1 are looked at one by one: as ``Sums``, and fewer may be used than were drawn.
-    Reward j of the outcome is bit j of the arm's word (uint32, shape (n,))."""
+    """Asks for many pulls, and for each reward of 0 or 1 by itself, of which fewer may be used than were drawn. Reward
+    j of the outcome is bit j of the arm's word (uint32, shape (n,)). ``counts``, ``attempts``: see ``Sums``."""
 
     counts: Int32[Array, " arms"]
     attempts: Int32[Array, " arms"]
 
 
 class Chosen(NamedTuple):
-    """Pulls of a few arms, whose rewards are looked at one by one. ``arms``: which, -1 for none; ``attempts``: pulls of
-    each before; ``many``: the most pulls of each that may be used. The outcome has a uint32 for each arm, as that of
-    ``Singles``."""
+    """Asks for pulls of a few arms, and for each reward by itself. ``arms``: their numbers, -1 for none; ``attempts``:
+    pulls of each before; ``many``: the most pulls of each that may be used. The outcome has a uint32 for each arm, as
+    that of ``Singles``."""
 
     arms: tuple[Int32[Array, ""], ...]
     attempts: tuple[Int32[Array, ""], ...]
@@ -89,10 +92,11 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What a rule knows before the first pull.
+    """Holds what a rule knows before the first pull.
 
-    ``budget``: the pulls that it may make, at least one of each arm; ``arms``: how many there are; ``unit``: the part
-    of the scale of rewards that they are counted in, 1 where they are 0 or 1.
+    ``budget``: the pulls that it may make, at least one of each arm; ``arms``: how many arms there are; ``unit``: what
+    one unit of a reward is worth. Rewards come as whole numbers of units: a unit is 1 where rewards are 0 or 1, else
+    1 / ``PARTS`` of their scale. So mean rewards are sums of units / pulls * ``unit``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -113,9 +117,9 @@ class View:
 
 
 class Instance(NamedTuple):
-    """One run's own draws: its arms, and the key of the rewards."""
+    """Holds what was drawn for one run: its arms, and the key of the rewards."""
 
-    arms: Arms
+    arms: DrawnArms
     outcomes: Stream
 
 
@@ -123,7 +127,7 @@ class Instance(NamedTuple):
 def few(
     word: UInt32[Array, "*arms"], p: Float32[Array, "*arms"], count: Int32[Array, "*arms"]
 ) -> Int32[Array, "*arms"]:
-    """Successes in ``count`` trials (0 to ``MOST``) that succeed with probability ``p``, by inversion.
+    """Draws the successes in ``count`` trials (0 to ``MOST``) that succeed with probability ``p``, by inversion.
 
     The probability of each number follows from the one before by sums and products, added as integers in units of
     2^-30; what rounding leaves over goes to the mode.
@@ -154,10 +158,10 @@ def _once(high: Array, low: Array, mean: Array, arm: Array, attempt: Array) -> A
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class OutlierArms:
-    """Arms from a ``source``, some of which are outliers. ``budget``: the pulls that a rule may make.
+    """Draws arms from a ``source`` and their rewards, and scores a rule's answer. ``budget``: the pulls it may make.
 
     ``on_tape`` (static): each reward has a random word of its own, so that the size of a pull changes nothing.
-    ``show_arms`` (static): ``score`` gives what the rule answered of each arm too.
+    ``show_arms`` (static): ``score`` also gives the rule's answer for each arm.
 
     Example:
         >>> import jaxbandit
@@ -178,22 +182,22 @@ class OutlierArms:
     __repr__ = brief
 
     def draw(self, key: Stream) -> Instance:
-        """The arms, and the key of the rewards."""
+        """Draws the arms of a run, and the key of their rewards."""
         return Instance(self.source.draw(key), substream(key, OUTCOME))
 
     def view(self, key: Stream, instance: Instance) -> View:
-        """What a rule may know of the run."""
+        """Returns what a rule may know of the run."""
         n = self.source.arms
         return View(jnp.maximum(self.budget, n), n, 1.0 if self.rewards.whole else 1 / PARTS)
 
     def pull(self, key: Stream, instance: Instance, pull: Any) -> Any:
-        """Rewards, or their sums: see the kinds of pulls."""
+        """Returns rewards or their sums, as each kind of pull says."""
         if isinstance(pull, Chosen):
             few_arms = [jnp.maximum(arm, 0) for arm in pull.arms]
             return [self._bits(instance, *of) for of in zip(few_arms, pull.attempts, pull.many, strict=True)]
         if isinstance(pull, Pull):
             if self.rewards.whole:
-                return _once(*instance.outcomes, instance.arms.means.at[pull.arm].get(mode="promise_in_bounds"), *pull)
+                return _once(*instance.outcomes, gathered(instance.arms.means, pull.arm), *pull)
             return self._reward(key, instance, *pull)
         arms = jnp.arange(self.source.arms, dtype=jnp.int32)
         if isinstance(pull, Singles):
@@ -213,7 +217,7 @@ class OutlierArms:
         return total
 
     def _reward(self, key: Stream, instance: Instance, arm: Array, attempt: Array) -> Array:
-        """A reward of each arm, in units: int32."""
+        """Returns a reward of each arm, in units: int32."""
         (means, _, rows), law = instance.arms, self.rewards
         if arm.ndim == 0:
             means, rows = means[arm], rows[arm]
@@ -221,14 +225,14 @@ class OutlierArms:
         return reward if law.whole else self.counted(key, arm, attempt, reward)
 
     def counted(self, key: Stream, arm: Array, attempt: Array, reward: Array) -> Array:
-        """A reward that is not 0 or 1, in units: int32, rounded at random by a word of its own."""
+        """Returns a reward that is not 0 or 1 in units: int32, rounded at random by a word of its own."""
         parts = jnp.clip(self.rewards.place(reward), 0, 1) * PARTS
         down = parts.astype(jnp.int32)
         up = uniform(words(substream(key, COIN), arm, attempt)[0]) < parts - down.astype(jnp.float32)
         return down + up.astype(jnp.int32)
 
     def _bits(self, instance: Instance, arm: Array, attempts: Array, many: Array) -> Array:
-        """Rewards of 0 and 1 one by one as bits, at least ``many``."""
+        """Returns at least ``many`` rewards of 0 and 1, each as a bit."""
         means = instance.arms.means if arm.ndim else instance.arms.means[arm]
 
         def some(group: Array, bits: Array) -> Array:
@@ -243,13 +247,13 @@ class OutlierArms:
         return rewards
 
     def score(self, instance: Instance, answer: dict[str, Array]) -> dict[str, Array]:
-        """What an answer is worth: ``outliers`` (bool), ``arm_pulls`` and perhaps ``scores`` (int32), each of shape
-        (n,), and a result ``code`` (int32).
+        """Compares an answer with the truth. The answer has ``outliers`` (bool), ``arm_pulls`` and perhaps ``scores``
+        (int32), each of shape (n,), and a result ``code`` (int32).
 
-        Returns int32 scalars: ``code``; ``pulls``; ``wanted`` outliers there are, ``found`` are said to be, of which
-        ``hits`` are; ``ranked`` (bool): outliers come first, those of higher levels before the others, where the rule
-        ranks arms by its ``scores``, or else by whether it says so; ``arms.pulls.percentiles``. With ``show_arms``,
-        also the answer's arrays, by the user's row.
+        Returns int32 scalars: ``code``; ``pulls``; how many outliers there are (``wanted``), how many the rule found
+        (``found``), and how many of these are right (``hits``); whether the ranking by ``scores``, or else by
+        ``outliers``, has outliers first, of higher levels before others (``ranked``, bool); and what
+        ``arms.pulls.percentiles`` gives. With ``show_arms``, also the answer's arrays, by the user's row.
         """
         said, pulls, (_, levels, rows) = answer["outliers"], answer["arm_pulls"], instance.arms
         place = answer.get("scores", (~said).astype(jnp.int32))

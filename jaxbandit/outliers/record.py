@@ -1,4 +1,4 @@
-"""What a rule has seen of the arms in a run, and what it answers."""
+"""The record of a run, from which rules decide, and the answer that all rules give."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int32
 
 DECIDED, CAPPED, FLAT = range(1, 4)
-"""Result codes: the rule's own end; the budget's, with the set estimated by then; the budget's, all means
-being equal."""
+"""Result codes. DECIDED: the rule ended the run; CAPPED: the budget did, and the answer is the set estimated by then;
+FLAT: the budget did, and all means were equal."""
 
 
 class Seen(NamedTuple):
-    """The record of a run. ``pulls``, ``ones``: pulls of each arm and the sum of its rewards in units; ``total``: all
-    pulls.
+    """Holds the record of a run: the ``pulls`` of each arm, the sum of its rewards in units (``ones``; see
+    ``View.unit``), and the number of all pulls (``total``).
 
     Example:
         >>> import jax.numpy as jnp
@@ -39,26 +39,26 @@ class Seen(NamedTuple):
 
     @classmethod
     def nothing(cls, n: int) -> Seen:
-        """Before the first pull."""
+        """Returns the record of ``n`` arms before the first pull."""
         return cls(jnp.zeros(n, jnp.int32), jnp.zeros(n, jnp.int32), jnp.int32(0))
 
     def add(self, count: Int32[Array, " arms"], ones: Int32[Array, " arms"]) -> Seen:
-        """After ``count`` pulls of each arm, whose rewards add up to ``ones``."""
+        """Returns the record after ``count`` further pulls of each arm, whose rewards add up to ``ones``."""
         return Seen(self.pulls + count, self.ones + ones, self.total + jnp.sum(count, dtype=jnp.int32))
 
     def after(self, pull: Pull, reward: Int32[Array, ""]) -> Seen:
-        """After one pull."""
+        """Returns the record after one further pull and its reward."""
         return Seen(self.pulls.at[pull.arm].add(1), self.ones.at[pull.arm].add(reward), self.total + 1)
 
     def next_of(self, arm: Int32[Array, ""]) -> Pull:
-        """The next pull of an arm."""
+        """Returns the next pull of an arm, with the number of pulls before it."""
         return Pull(arm, self.pulls[arm])
 
 
 def means_of(
     pulls: Int32[Array, "*arms"], ones: Int32[Array, "*arms"], dtype: Any = jnp.float32
 ) -> Float[Array, "*arms"]:
-    """The empirical means, in units, of arms that were pulled at least once."""
+    """Returns empirical means, in units, of arms that were pulled at least once."""
     return ones.astype(dtype) / pulls.astype(dtype)
 
 
@@ -68,19 +68,19 @@ def equal_means(
     other_pulls: Int32[Array, " ..."],
     other_ones: Int32[Array, " ..."],
 ) -> Bool[Array, " ..."]:
-    """Whether empirical means are equal, decided on integers: s_i m_j = s_j m_i, in 64 bits. Broadcasts."""
+    """Returns whether empirical means are equal, decided on integers: s_i m_j = s_j m_i, in 64 bits. Broadcasts."""
     m, s, n, t = (x.astype(jnp.uint32) for x in jnp.broadcast_arrays(pulls, ones, other_pulls, other_ones))
     left, right = wide_product(s, n), wide_product(t, m)
     return (left[0] == right[0]) & (left[1] == right[1])
 
 
 def all_equal(pulls: Int32[Array, "... arms"], ones: Int32[Array, "... arms"]) -> Bool[Array, " ..."]:
-    """Whether all empirical means are equal."""
+    """Returns whether the empirical means of all arms are equal."""
     return jnp.all(equal_means(pulls, ones, pulls[..., :1], ones[..., :1]), axis=-1)
 
 
 def answer(seen: Seen, outliers: Bool[Array, " arms"], decided: Bool[Array, ""]) -> dict[str, Array]:
-    """What every rule answers: ``outliers`` (bool, (n,)), ``arm_pulls`` (int32, (n,)), and the result ``code``."""
+    """Returns a rule's answer: ``outliers`` (bool, (n,)), ``arm_pulls`` (int32, (n,)), and the result ``code``."""
     stuck = jnp.where(all_equal(jnp.maximum(seen.pulls, 1), seen.ones), FLAT, CAPPED)
     code = jnp.where(decided, DECIDED, stuck).astype(jnp.int32)
     return {"outliers": outliers, "arm_pulls": seen.pulls, "code": code}

@@ -1,6 +1,7 @@
 """Round-Robin (RR): Zhuang, Wang and Wang, "Identifying Outlier Arms in Multi-Armed Bandit", NIPS 2017, Algorithm 1.
 
-All arms in turn, until none is active: until no arm's interval overlaps with that of the threshold.
+All arms are pulled in turn, as long as any arm is active. An arm is active while its interval overlaps with that of the
+threshold, so that it is not sure on which side of it the arm is.
 """
 
 from __future__ import annotations
@@ -22,52 +23,66 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """``seen``: the record of all pulls; ``arm``: the one that is pulled next; ``active``: whether any arm is."""
+    """Holds the record of all pulls (``seen``), the ``arm`` that is pulled next, and whether any arm is active."""
 
     seen: Seen
     arm: Int32[Array, ""]
-    active: Bool[Array, ""]
+    any_active: Bool[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RR:
-    """RR with the threshold and the intervals ``of``: see ``intervals.interval``.
+    """Finds outliers by round-robin, with the threshold and the intervals that ``interval`` describes.
 
     Example:
         >>> from jaxbandit import outliers
-        >>> outliers.RR(outliers.interval("bounded", delta=0.1, k=2.5)).of.name
+        >>> outliers.RR(outliers.interval("bounded", delta=0.1, k=2.5)).interval.name
         'bounded'
     """
 
-    of: Interval
+    interval: Interval
 
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Before the first pull."""
+        """Begins before the first pull, with arm 0 as the next one."""
         return State(Seen.nothing(view.arms), jnp.int32(0), jnp.bool_(True))
 
     def ask(self, view: View, state: State) -> Pull:
-        """Line 7: the next arm."""
+        """Pulls the arm whose turn it is (line 7)."""
         return state.seen.next_of(state.arm)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Int32[Array, ""]) -> State:
-        """Lines 8 and 9: new estimates, and whether an arm is active; and line 6, who is next."""
+        """Updates estimates and intervals, and with them which arms are active (lines 8 and 9); moves to the next arm
+        (line 6)."""
         seen = state.seen.after(pull, outcome)
-        active = (seen.total < view.arms) | jnp.any(self.of.active(seen, view.unit))
-        return State(seen, next_arm(seen, pull.arm), active)
+        opening = seen.total < view.arms  # not every arm was pulled yet
+        any_active = opening | jnp.any(self.interval.active(seen, view.unit))
+        return State(seen, next_arm(seen, pull.arm), any_active)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """No arm is active (line 5), or the budget is spent."""
-        return ~state.active | (state.seen.total >= view.budget)
+        """Ends the run when no arm is active (line 5) or the budget is spent."""
+        return ~state.any_active | (state.seen.total >= view.budget)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``record.answer``."""
-        return answer(state.seen, self.of.outliers(state.seen, view.unit), ~state.active)
+        """Answers which arms are estimated outliers (line 10); see ``record.answer``."""
+        return answer(state.seen, self.interval.outliers(state.seen, view.unit), ~state.any_active)
 
 
 def next_arm(seen: Seen, arm: Int32[Array, ""]) -> Int32[Array, ""]:
-    """The arm after ``arm``: after one pull of each (lines 1 to 4), the round goes on with the second one."""
+    """Returns the arm after ``arm``. When each arm has one pull (lines 1 to 4), arm 1 is next: line 6 adds before it
+    pulls."""
     n = seen.pulls.shape[0]
     return jnp.where(seen.total == n, 1, (arm + 1) % n)
+
+
+def rr(interval: Interval) -> RR:
+    """Makes round-robin: Zhuang, Wang and Wang 2017, Algorithm 1.
+
+    Example:
+        >>> from jaxbandit import outliers
+        >>> outliers.rr(outliers.interval("bounded", delta=0.1, k=2.5)).interval.name
+        'bounded'
+    """
+    return RR(interval)

@@ -13,7 +13,7 @@ from jaxbandit.outliers.truth import Definition, Source
 
 @dataclass(frozen=True)
 class Setting:
-    """Outlier arms as their user describes them. ``budget``: the cap, after which a rule says what it has."""
+    """Describes outlier arms as their user does. ``budget``: the cap, after which a rule answers with what it has."""
 
     budget: int
     source: Source
@@ -28,9 +28,9 @@ class Setting:
 
     @property
     def arms(self) -> int:
-        """How many arms there are."""
+        """Returns the number n of arms that the source draws."""
         return self.source.arms
 
     def problem(self, on_tape: bool = False) -> OutlierArms:
-        """What lanes are run against."""
+        """Returns the problem that runs are simulated against; ``on_tape``: see ``OutlierArms``."""
         return OutlierArms(jnp.int32(self.budget), self.source, self.rewards, on_tape)

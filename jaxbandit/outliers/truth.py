@@ -1,10 +1,10 @@
-"""Which arms are outliers, run by run: where a run's means come from, and their *levels*.
+"""The truth of a run: where the means of its arms come from, and which arms are outliers.
 
-An arm's level is 0 for a normal arm, and for an outlier how many groups of outliers it is in: 1 where a definition
-knows but one set. Means that are the same in each run are judged once, on the host and exactly (``definitions``); those
-that are drawn afresh are judged in the lane.
+An arm's *level* is 0 for a normal arm. For an outlier it is the number of outlier groups that the arm is in, which is 1
+where a definition has one set. Means that are the same in each run are judged once, on the host and exactly
+(``definitions``). Means that are drawn afresh are judged in the lane.
 
-Units of 2^-24, as in ``jaxbandit.arms``.
+Means are in units of 2^-24, as in ``jaxbandit.arms``.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 K, EPS, RHO = between(0, 1000), between(exp(1 / 16) - 1, 50), between(0.5, 1)
 
 OUTLYING = ORDER + 8
-"""What the words are for that choose which arms are outliers: ``arms.problem`` uses none so high."""
+"""The purpose of the random words that choose which arms are outliers: ``arms.problem`` uses none so high."""
 
 
-class Arms(NamedTuple):
-    """The arms of a run: ``means`` in units, ``levels``, and the user's ``rows``."""
+class DrawnArms(NamedTuple):
+    """Holds the arms of a run: their ``means`` in units, their ``levels``, and the user's row of each (``rows``)."""
 
     means: Int32[Array, " arms"]
     levels: Int32[Array, " arms"]
@@ -50,30 +50,30 @@ class Arms(NamedTuple):
 
 
 class Source(Protocol):
-    """Where the arms of a run come from. A pytree."""
+    """Draws the arms of a run, with their levels. It is a pytree."""
 
     @property
     def arms(self) -> int:
-        """How many there are."""
+        """Returns how many arms a run has."""
 
-    def draw(self, key: Stream) -> Arms:
-        """The arms of a run."""
+    def draw(self, key: Stream) -> DrawnArms:
+        """Draws the arms of the run with this key."""
 
 
 class Means(Protocol):
-    """Where means come from. A pytree."""
+    """Draws the means of a run's arms. It is a pytree."""
 
     @property
     def arms(self) -> int:
-        """How many there are."""
+        """Returns how many arms a run has."""
 
     def draw(self, key: Stream) -> tuple[Array, Array]:
-        """The means and the rows of a run's arms."""
+        """Draws the means of the run with this key, and the user's row of each arm."""
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What an outlier is; see ``definitions``.
+    """Says what makes an arm an outlier, by one of the ``definitions``.
 
     Attributes:
         name: what an outlier is: k-sigma, robust (median and MAD), or groups.
@@ -92,7 +92,7 @@ class Definition:
     sizes: Annotated[Sizes, Key(one_of("at-least", "above"))] = "at-least"
 
     def levels(self, means: Sequence[int]) -> np.ndarray:
-        """The levels of means in units: int32, shape (n,). Exact."""
+        """Returns the levels of arms with these means (in units), by exact arithmetic: int32, shape (n,)."""
         y = [Fraction(int(mean), UNITS) for mean in means]
         if self.name == "groups":
             groups = outlier_groups(y, self.eps, self.rho, self.sizes)
@@ -108,28 +108,28 @@ class Definition:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Labelled:
-    """Arms that are the same in each run. ``levels``: by row."""
+    """Holds arms that are the same in each run, with the level of each of the user's rows."""
 
     given: Given
     levels: Int32[Array, " arms"]
 
     @property
     def arms(self) -> int:
-        """See ``Source``."""
+        """Returns how many arms a run has."""
         return self.given.arms
 
-    def draw(self, key: Stream) -> Arms:
-        """See ``Source``."""
+    def draw(self, key: Stream) -> DrawnArms:
+        """Returns the given means and levels in the order of the run with this key."""
         means, rows = self.given.draw(key)
-        return Arms(means, self.levels[rows], rows)
+        return DrawnArms(means, self.levels[rows], rows)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Judged:
-    """Arms drawn afresh in each run, and judged there by k-sigma or its robust form.
+    """Draws arms afresh in each run, and judges them there by k-sigma or its robust form.
 
-    Distances are compared in float64: of drawn means, one in 10^13 may be too close to tell.
+    Distances are compared in float64: one drawn mean in 10^13 may be too close to the threshold to tell.
     """
 
     means: Means
@@ -139,15 +139,15 @@ class Judged:
 
     @property
     def arms(self) -> int:
-        """See ``Source``."""
+        """Returns how many arms a run has."""
         return self.means.arms
 
-    def draw(self, key: Stream) -> Arms:
-        """See ``Source``."""
+    def draw(self, key: Stream) -> DrawnArms:
+        """Draws the means of the run with this key, and judges them."""
         means, rows = self.means.draw(key)
         found = self._found(means)
         differ = jnp.any(means != means[0])
-        return Arms(means, (found & differ).astype(jnp.int32), rows)
+        return DrawnArms(means, (found & differ).astype(jnp.int32), rows)
 
     @in_float64
     def _found(self, means: Array) -> Array:
@@ -157,13 +157,13 @@ class Judged:
 
 
 def _from_mean(means: Array) -> tuple[Array, Array]:
-    """The distances from the mean, shape (n,), and the standard deviation."""
+    """Returns the distances from the mean, shape (n,), and the standard deviation."""
     y = means.astype(jnp.float64)
     return y - jnp.mean(y), jnp.std(y)
 
 
 def _from_median(means: Array) -> tuple[Array, Array]:
-    """Twice the distances from the median, and of their median absolute value 1.4826 times as much."""
+    """Returns twice the distances from the median, and 1.4826 times the median of their absolute values."""
     gap = 2 * means - _twice_median(means)
     return gap.astype(jnp.float64), _twice_median(jnp.abs(gap)).astype(jnp.float64) * (1.4826 / 2)
 
@@ -176,11 +176,11 @@ def _twice_median(values: Array) -> Array:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Mixture:
-    """Means for k-sigma: most arms normal(0.3, 0.075), and ``outlying`` of them uniform on [0.8, 1].
+class SyntheticMeans:
+    """Draws means for k-sigma: of most arms from normal(0.3, 0.075), of ``outlying`` arms uniformly from [0.8, 1].
 
-    Zhuang et al. do not say how theirs are drawn. Which arms are outliers is for the definition to say: one of
-    [0.8, 1] may be below the threshold.
+    Zhuang et al. do not say how theirs are drawn. The definition says which arms are outliers: an arm from [0.8, 1] may
+    be below the threshold.
     """
 
     quantiles: Quantiles
@@ -188,16 +188,16 @@ class Mixture:
     arms: int = field(metadata={"static": True})
 
     @classmethod
-    def of(cls, arms: int, outlying: int) -> Mixture:
-        """``arms`` of which ``outlying`` are far out."""
+    def of(cls, arms: int, outlying: int) -> SyntheticMeans:
+        """Makes the means of ``arms`` arms, of which ``outlying`` are drawn from [0.8, 1]."""
         return cls(Normal(0.3, variance=0.075**2).quantiles(), jnp.int32(outlying), arms)
 
     def case(self, number: int) -> Given:
-        """Arms that are drawn once, under a number, and are the same in each run."""
+        """Draws arms once, under the number of a case, to be the same in each run."""
         return Given(self.draw(substream(stream(number, 0), MEAN))[0])
 
     def draw(self, key: Stream) -> tuple[Array, Array]:
-        """See ``Means``."""
+        """Draws the means of the run with this key, and which arms are from [0.8, 1]."""
         arm = jnp.arange(self.arms, dtype=jnp.int32)
         near, far = words(key, MEAN, arm)
         low = (self.quantiles.draw(near) >> jnp.uint32(8)).astype(jnp.int32)
@@ -209,27 +209,28 @@ class Mixture:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Injected:
-    """Means with one (eps, rho)-outlier group (Ban and He, section 6.1), drawn afresh in each run.
+    """Draws arms with one (eps, rho)-outlier group (Ban and He, section 6.1), afresh in each run.
 
-    The normal arms are uniform on an interval. Those with a rank from ``below`` on move up and leave a hole, in which
-    the ``outlying`` arms lie as densely as the normal ones do, just farther than (1 + eps) times the widest gap between
-    neighbours on either side. Then all is scaled to [0, 1]: the printed normal arms on [0, 1] leave no room above.
+    The means of normal arms are uniform on an interval. Normal arms of rank ``below`` and more move up and leave a
+    hole. The ``outlying`` arms lie in it as densely as the normal ones do. Their distance to either side of it is just
+    above (1 + eps) times the widest gap between neighbours. Then all means are scaled to [0, 1]: the paper's normal
+    arms fill [0, 1] and leave no room above.
 
-    ``reach``: 1.01 (1 + eps); ``arms``: static.
+    ``distance``: 1.01 (1 + eps), in widest gaps; ``arms``: static.
     """
 
-    reach: Float32[Array, ""]
+    distance: Float32[Array, ""]
     below: Int32[Array, ""]
     outlying: Int32[Array, ""]
     arms: int = field(metadata={"static": True})
 
     def case(self, number: int) -> Labelled:
-        """Arms that are drawn once, under a number, and are the same in each run."""
+        """Draws arms once, under the number of a case, to be the same in each run."""
         found = self.draw(substream(stream(number, 0), MEAN))
         return Labelled(Given(found.means), found.levels)
 
-    def draw(self, key: Stream) -> Arms:
-        """See ``Source``."""
+    def draw(self, key: Stream) -> DrawnArms:
+        """Draws values for all arms, makes the hole between the normal ones, and puts the outliers into it."""
         n = self.arms
         arm = jnp.arange(n, dtype=jnp.int32)
         outlier = permuted(key, OUTLYING, n) < self.outlying
@@ -239,10 +240,10 @@ class Injected:
         lower = normal[:, None] & ((other < own) | ((other == own) & (arm[:, None] < arm[None, :])))
         rank = jnp.sum(lower, axis=0, dtype=jnp.int32)
         upper = rank >= self.below
-        alike = normal[:, None] & (upper[:, None] == upper[None, :])
-        following = jnp.min(jnp.where(alike & (other > own), other, UNITS), axis=0)
+        same_side = normal[:, None] & (upper[:, None] == upper[None, :])
+        following = jnp.min(jnp.where(same_side & (other > own), other, UNITS), axis=0)
         gap = jnp.where(normal & (following < UNITS), following - value, 0)
-        room = (jnp.max(gap).astype(jnp.float32) * self.reach).astype(jnp.int32) + 1
+        room = (jnp.max(gap).astype(jnp.float32) * self.distance).astype(jnp.int32) + 1
         some, many = self.outlying, n - self.outlying
         spread = (jnp.float32(UNITS) * (some.astype(jnp.float32) / many.astype(jnp.float32))).astype(jnp.int32)
         # The two arms on both sides of the hole, or the ends of [0, 1] where there is none.
@@ -255,17 +256,18 @@ class Injected:
         most = jnp.max(placed)
         scale = jnp.float32(UNITS - 1) / most.astype(jnp.float32)
         means = (placed.astype(jnp.float32) * scale).astype(jnp.int32)
-        return Arms(means, outlier.astype(jnp.int32), arm)
+        return DrawnArms(means, outlier.astype(jnp.int32), arm)
 
 
 def injected(arms: int, eps: float, outlying: int, side: str) -> Injected:
-    """``side``: where the outliers lie, "upper", "lower", or "intermediate" with half of the normal arms on each."""
+    """Makes arms with an outlier group on a ``side`` of the normal arms: "upper", "lower", or "intermediate" with half
+    of them on each side."""
     below = {"upper": arms - outlying, "lower": 0, "intermediate": (arms - outlying) // 2}[side]
     return Injected(jnp.float32(1.01 * (1 + eps)), jnp.int32(below), jnp.int32(outlying), arms)
 
 
-def source(means: Given | Drawn | Mixture, definition: Definition) -> Labelled | Judged:
-    """Arms with these means, judged by a definition; by groups, only where they are given."""
+def source(means: Given | Drawn | SyntheticMeans, definition: Definition) -> Labelled | Judged:
+    """Makes arms with these means that a definition judges; groups are defined for given means alone."""
     if isinstance(means, Given):
         return Labelled(means, jnp.asarray(definition.levels(np.asarray(means.means).tolist())))
     return Judged(means, DoubleFloat.of(definition.k), definition.name == "robust", definition.two_sided)

@@ -1,9 +1,9 @@
 """Weighted Round-Robin (WRR): Zhuang, Wang and Wang, "Identifying Outlier Arms in Multi-Armed Bandit", NIPS 2017,
 Algorithm 2.
 
-All arms in turn. One that is not active gets a pull a turn; an active one is pulled again and again until it has rho
-pulls for each of all its turns so far, also of those in which it was not active, or until it is active no more.
-Whether an arm is active is told by intervals (``intervals.py``): its own and the threshold's overlap.
+All arms have their turns in order. Each turn adds rho to the arm's counter c_i, whether or not the arm is active. An
+arm that is not active gets one pull a turn. An active arm is pulled until it has c_i pulls in all, or is no longer
+active. An arm is active while its interval overlaps with that of the threshold (``intervals.py``).
 """
 
 from __future__ import annotations
@@ -18,17 +18,21 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.contract import brief
+from jaxbandit.outliers import given
 from jaxbandit.outliers.intervals import Interval, width_of_threshold
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.rr import next_arm
+from jaxbandit.parameters import checked
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
 
 
 def rho_star(n: int, k: float, delta: float) -> float:
-    """Eq. 6 for ``n`` arms: (n - 1)^(2/3) / l(k)^(1/3), at least 1; l(k) depends on ``k`` and ``delta``.
+    """Returns the rho of equation 6 for ``n`` arms: (n - 1)^(2/3) / l(k)^(1/3), and at least 1.
+
+    l(k) is ``intervals.width_of_threshold``, which depends on ``k`` and ``delta``.
 
     Example:
         >>> from jaxbandit import outliers
@@ -40,89 +44,113 @@ def rho_star(n: int, k: float, delta: float) -> float:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Share:
-    """rho = ``units`` + ``part`` / ``parts``, an exact ratio (``parts`` below 2^24)."""
+class Ratio:
+    """Holds a number exactly, as ``units`` + ``part`` / ``parts`` with ``part`` < ``parts`` < 2^24."""
 
     units: Int32[Array, ""]
     part: Int32[Array, ""]
     parts: Int32[Array, ""]
 
     @classmethod
-    def of(cls, rho: float) -> Share:
-        """A float stands for the decimal that prints it, to the nearest ratio of whole numbers below 2^24."""
-        ratio = Fraction(repr(float(rho))).limit_denominator(2**24 - 1)
+    def of(cls, number: float) -> Ratio:
+        """Returns the ratio of whole numbers below 2^24 that is nearest to the decimal that prints ``number``."""
+        ratio = Fraction(repr(float(number))).limit_denominator(2**24 - 1)
         units = ratio.numerator // ratio.denominator
         return cls(*map(jnp.int32, (units, ratio.numerator - units * ratio.denominator, ratio.denominator)))
 
 
 class Counter(NamedTuple):
-    """c_i, rho for each turn: the whole part and what is left, in units of 1 / ``Share.parts``."""
+    """Holds c_i, which is rho times the turns so far: a whole number of ``units``, and ``part`` / ``Ratio.parts``."""
 
     units: Int32[Array, " arms"]
     part: Int32[Array, " arms"]
 
-    def after(self, turns: int | Array, share: Share) -> Counter:
-        """Some turns later; at most 127, as more times ``part`` may not be an int32."""
-        part = self.part + turns * share.part
-        over = part // share.parts
-        return Counter(self.units + turns * share.units + over, part - over * share.parts)
+    def after(self, turns: int | Array, rho: Ratio) -> Counter:
+        """Returns c_i after further turns. They are at most 127, so that their product with ``part`` is below 2^31."""
+        part = self.part + turns * rho.part
+        over = part // rho.parts
+        return Counter(self.units + turns * rho.units + over, part - over * rho.parts)
 
     def ceiling(self) -> Int32[Array, " arms"]:
-        """The fewest pulls that are at least c_i."""
+        """Returns the least whole number of pulls that is at least c_i."""
         return self.units + (self.part > 0).astype(jnp.int32)
 
 
 class State(NamedTuple):
-    """``seen``: the record of all pulls; ``arm``: the one that is pulled next; ``counters``: c_i; ``active``: whether
-    any arm is."""
+    """Holds the record of all pulls (``seen``), the ``arm`` that is pulled next, the ``counters`` c_i, and whether any
+    arm is active."""
 
     seen: Seen
     arm: Int32[Array, ""]
     counters: Counter
-    active: Bool[Array, ""]
+    any_active: Bool[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class WRR:
-    """WRR with the threshold and the intervals ``of`` (see ``intervals.interval``), and rho = ``share``.
+    """Finds outliers by weighted round-robin, with the threshold and the intervals that ``interval`` describes, and
+    ``rho``.
 
     Example:
         >>> from jaxbandit import outliers
         >>> rule = outliers.wrr(outliers.interval("bounded", delta=0.1, k=2.5), rho=3.5)
-        >>> rule.of.name, int(rule.share.units), int(rule.share.part), int(rule.share.parts)
+        >>> rule.interval.name, int(rule.rho.units), int(rule.rho.part), int(rule.rho.parts)
         ('bounded', 3, 1, 2)
     """
 
-    of: Interval
-    share: Share
+    interval: Interval
+    rho: Ratio
 
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Before the first pull (line 4: the counters are 0)."""
+        """Begins before the first pull, with all counters at 0 (line 4)."""
         none = jnp.zeros(view.arms, jnp.int32)
         return State(Seen.nothing(view.arms), jnp.int32(0), Counter(none, none), jnp.bool_(True))
 
     def ask(self, view: View, state: State) -> Pull:
-        """Line 10: a pull of the arm whose turn it is."""
+        """Pulls the arm whose turn it is (line 10)."""
         return state.seen.next_of(state.arm)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Int32[Array, ""]) -> State:
-        """Lines 11 to 13: new estimates, and whether the turn is over; then the next arm's begins (lines 7 and 8)."""
+        """Updates estimates and intervals, and decides whether the turn is over (lines 11 to 13). If it is, the next
+        arm's turn begins, which adds rho to its counter (lines 7 and 8)."""
         seen = state.seen.after(pull, outcome)
-        active, opening = self.of.active(seen, view.unit), seen.total < view.arms
-        due = seen.pulls < state.counters.ceiling()
-        stays = (active & due)[pull.arm] & (seen.total > view.arms)
+        active, opening = self.interval.active(seen, view.unit), seen.total < view.arms
+        below = seen.pulls < state.counters.ceiling()
+        # At first each arm gets one pull, outside of any turn (lines 1 to 5).
+        stays = (active & below)[pull.arm] & (seen.total > view.arms)
         arm = jnp.where(stays, pull.arm, next_arm(seen, pull.arm))
-        turns = (jnp.arange(view.arms, dtype=jnp.int32) == arm) & ~stays & ~opening
-        counters = state.counters.after(turns.astype(jnp.int32), self.share)
+        begins = (jnp.arange(view.arms, dtype=jnp.int32) == arm) & ~stays & ~opening
+        counters = state.counters.after(begins.astype(jnp.int32), self.rho)
         return State(seen, arm, counters, opening | jnp.any(active))
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """No arm is active (line 6), or the budget is spent."""
-        return ~state.active | (state.seen.total >= view.budget)
+        """Ends the run when no arm is active (line 6) or the budget is spent."""
+        return ~state.any_active | (state.seen.total >= view.budget)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``record.answer``."""
-        return answer(state.seen, self.of.outliers(state.seen, view.unit), ~state.active)
+        """Answers which arms are estimated outliers (line 14); see ``record.answer``."""
+        return answer(state.seen, self.interval.outliers(state.seen, view.unit), ~state.any_active)
+
+
+@checked
+def wrr(interval: Interval, *, rho: given.PullRatio) -> WRR:
+    """Makes weighted round-robin: Zhuang, Wang and Wang 2017, Algorithm 2.
+
+    Args:
+        interval: the threshold and the intervals.
+        rho: pulls of an active arm for each of another (a study that leaves it out has that of equation 6);
+            ``rho_star`` has that one.
+
+    Raises:
+        BadInput: for an argument out of range.
+
+    Example:
+        >>> from jaxbandit import outliers
+        >>> interval = outliers.interval("bounded", delta=0.1, k=2.5)
+        >>> int(outliers.wrr(interval, rho=outliers.rho_star(50, 2.5, 0.1)).rho.units)
+        6
+    """
+    return WRR(interval, Ratio.of(rho))

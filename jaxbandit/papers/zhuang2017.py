@@ -14,7 +14,7 @@ import numpy as np
 from jaxbandit.arms.problem import ORDER
 from jaxbandit.errors import BadInput
 from jaxbandit.outliers.intervals import NAMES
-from jaxbandit.outliers.truth import Mixture
+from jaxbandit.outliers.truth import SyntheticMeans
 from jaxbandit.papers.rows import average, by_policy, computed, ratio, survival, where
 from jaxbandit.random import position, stream
 from jaxbandit.random.trials import UNITS
@@ -207,7 +207,7 @@ HARDNESS = {"least": 3.0, "most": 14.0}
 
 
 def _hardness_ratio(case: int) -> float:
-    means = np.asarray(Mixture.of(15, 1).case(case).means) / UNITS
+    means = np.asarray(SyntheticMeans.of(15, 1).case(case).means) / UNITS
     squares = (means - (means.mean() + 2.5 * means.std())) ** 2
     return float(means.size / squares.min() / (1 / squares).sum())
 

@@ -1,8 +1,8 @@
-"""Sample sizes that suffice for top-K selection, and those without which nothing does: Zhou, Chen and Li 2014.
+"""Upper and lower bounds on the pulls that top-K selection needs: Zhou, Chen and Li 2014.
 
-n arms with rewards in [0, 1], of which K are to be chosen with an aggregate regret of at most epsilon, with probability
-1 - delta. Where the paper states an order of growth, the functions return what stands inside O(.) or Omega(.), times
-``constant``, which is 1 unless it is given.
+There are n arms with rewards in [0, 1], of which K are to be chosen with an aggregate regret of at most epsilon, with
+probability 1 - delta. Where the paper states an order of growth, the functions return what stands inside O(.) or
+Omega(.), times ``constant``, which is 1 unless it is given.
 
 ``PROVEN`` is a constant with which Corollary 4.4 and Theorem 4.5 hold for OptMAI as printed. The paper states none. Its
 Lemmas 4.1 and 4.2 state theirs: a round with q pulls for s arms loses at most sqrt(s / q (10 + 4 ln(2 / delta_r) / K)),
@@ -11,7 +11,7 @@ that s / q = e^(-r / 5) n / ((1 - beta) Q). With delta_r = delta / 2^(r + 1), wh
 most sqrt(10 + 4 (r + 2) ln 2) sqrt(1 + ln(1 / delta) / K), whatever K >= 1. The sum over r, squared, is the constant.
 It takes shares of the budget as real numbers, as the paper does. It is a bound for the worst case, and far from tight.
 
-All on the host, in float64.
+All functions run on the host, in float64.
 """
 
 from math import exp, inf, log, sqrt
@@ -21,7 +21,7 @@ from jaxbandit.errors import BadInput
 _BETA = 0.75 * exp(0.2)
 
 PROVEN = sum(exp(-r / 10) * sqrt(10 + 4 * (r + 2) * log(2)) for r in range(1000)) ** 2 / (1 - _BETA)
-"""See above: about 50,500."""
+"""The constant that is derived above, about 50,500."""
 
 
 def _checked(arms: int, want: int, delta: float) -> None:
@@ -39,17 +39,18 @@ def _above_0(name: str, value: float) -> None:
 
 
 def _growth(arms: int, want: int, delta: float) -> float:
-    """What n / epsilon^2 is multiplied by: 1 + ln(1/delta) / K, or (n - K) / K ((n - K) / K + ln(1/delta) / K)."""
+    """Returns the factor of n / epsilon^2: 1 + ln(1/delta) / K, or (n - K) / K ((n - K) / K + ln(1/delta) / K)."""
     part = min(1.0, (arms - want) / want)
     return part * (part + log(1 / delta) / want)
 
 
 def sample_size(arms: int, want: int, epsilon: float, delta: float, *, constant: float = 1.0) -> float:
-    """Pulls that suffice for a regret of at most ``epsilon`` with probability 1 - ``delta``, times ``constant``.
+    """Returns pulls that suffice for a regret of at most ``epsilon`` with probability 1 - ``delta``, times
+    ``constant``.
 
-    For K < n/2, n / epsilon^2 (1 + ln(1/delta) / K) (Corollary 4.4, equation 3). From there on, where the n - K worst
-    arms are sought, (n - K) / K n / epsilon^2 ((n - K) / K + ln(1/delta) / K) (Theorem 4.5, equation 4), with the same
-    constant: 0 where all are chosen.
+    For K < n/2 it is n / epsilon^2 (1 + ln(1/delta) / K) (Corollary 4.4, equation 3). For larger K, where the n - K
+    worst arms are sought, it is (n - K) / K n / epsilon^2 ((n - K) / K + ln(1/delta) / K) (Theorem 4.5, equation 4),
+    with the same constant, and so 0 where all arms are chosen.
 
     Args:
         arms, want: n, and K from 1 to n.
@@ -71,9 +72,9 @@ def sample_size(arms: int, want: int, epsilon: float, delta: float, *, constant:
 
 
 def regret_bound(arms: int, want: int, budget: float, delta: float, *, constant: float = 1.0) -> float:
-    """The regret that is not exceeded with probability 1 - ``delta`` after ``budget`` pulls (above 0), times the root
-    of ``constant``, for K = ``want`` of n = ``arms``: Theorem 4.3, and for K >= n/2 what Theorem 4.5 says. The inverse
-    of ``sample_size``.
+    """Returns the regret that is not exceeded with probability 1 - ``delta`` after ``budget`` pulls (above 0), times
+    the root of ``constant``, for K = ``want`` of n = ``arms``: Theorem 4.3, and for K >= n/2 Theorem 4.5. It is the
+    inverse of ``sample_size``.
 
     Raises:
         BadInput: for arguments out of range.
@@ -93,7 +94,7 @@ _SMALL = 0.01
 
 
 def _hard(arms: int, want: int, epsilon: float, delta: float, least: int = 1) -> None:
-    """The ranges of section 5 for K <= n/2."""
+    """Refuses arguments out of the ranges of section 5 for K <= n/2."""
     _checked(arms, want, delta)
     if not least <= want <= arms / 2:
         raise BadInput("want", want, f"a whole number from {least} to n/2 = {arms / 2:g}")
@@ -103,11 +104,12 @@ def _hard(arms: int, want: int, epsilon: float, delta: float, least: int = 1) ->
 
 
 def lower_bound(arms: int, want: int, epsilon: float, delta: float, *, constant: float = 1.0) -> float:
-    """Expected pulls that any rule for ``want`` of ``arms`` needs on some Bernoulli arms for a regret of at most
-    ``epsilon`` with probability 1 - ``delta``, times ``constant`` of Omega(.): for K < n/2 Theorems 5.1 and 5.5
-    together (``lower_bound_accuracy`` and ``lower_bound_confidence``), from there on Theorem 5.6. It is
-    ``sample_size``: OptMAI is optimal but for a constant. The theorems are for ``epsilon`` and ``delta`` of at most
-    0.01, and K >= 10 where K < n/2.
+    """Returns the expected pulls that any rule for ``want`` of ``arms`` needs on some Bernoulli arms for a regret of at
+    most ``epsilon`` with probability 1 - ``delta``, times ``constant`` of Omega(.).
+
+    For K < n/2 these are Theorems 5.1 and 5.5 together (``lower_bound_accuracy`` and ``lower_bound_confidence``), for
+    larger K Theorem 5.6. The value is that of ``sample_size``: OptMAI is optimal but for a constant. The theorems are
+    for ``epsilon`` and ``delta`` of at most 0.01, and K >= 10 where K < n/2.
 
     Raises:
         BadInput: for arguments out of these ranges.
@@ -126,7 +128,7 @@ def lower_bound(arms: int, want: int, epsilon: float, delta: float, *, constant:
 
 
 def lower_bound_accuracy(arms: int, want: int, epsilon: float, *, constant: float = 1.0) -> float:
-    """n / epsilon^2 times ``constant`` of Omega(.): the same with a probability of 0.8 (Theorem 5.1).
+    """Returns n / epsilon^2 times ``constant`` of Omega(.): the pulls needed for a probability of 0.8 (Theorem 5.1).
 
     n is ``arms`` and K is ``want``.
 
@@ -144,7 +146,7 @@ def lower_bound_accuracy(arms: int, want: int, epsilon: float, *, constant: floa
 
 
 def lower_bound_confidence(arms: int, want: int, epsilon: float, delta: float, *, constant: float = 1.0) -> float:
-    """n ln(1/delta) / (epsilon^2 K) times ``constant`` of Omega(.), for K <= n/2 (Theorem 5.5).
+    """Returns n ln(1/delta) / (epsilon^2 K) times ``constant`` of Omega(.), for K <= n/2 (Theorem 5.5).
 
     n is ``arms`` and K is ``want``. With 1 / 20000 it is the bound that Lemma 5.4 states for rules that make no random
     choices.

@@ -1,5 +1,5 @@
 """Confidence bounds of means for LUCB (Hoeffding's inequality) and KL-LUCB (Chernoff's, by the divergence of Bernoulli
-laws).
+distributions).
 
 There are lower bounds alone, since both are symmetric: the upper bound of a mean is 1 less the lower bound of 1 less
 the mean. Means are int32 in units of 2^-24 here, all else is float32.
@@ -28,8 +28,8 @@ CONFIDENCE, OVERLAP = real(1e-9, 1 - 1e-6), real(0, 1)
 def exploration(
     divergence: str, start: Float32[Array, ""], alpha: Float32[Array, ""], round_: Int32[Array, ""]
 ) -> Float32[Array, ""]:
-    """The exploration rate of a round: sqrt(x / 2) for "hoeffding", x + ln x for "kl", with x = ln(start t^alpha), t
-    being the round's number and ``start`` k1 n / delta."""
+    """Returns the exploration rate of a round: sqrt(x / 2) for "hoeffding", x + ln x for "kl", with x = ln(start
+    t^alpha), where t is the round's number and ``start`` is k1 n / delta."""
     x = jnp.log(start) + alpha * jnp.log(jnp.maximum(round_, 1).astype(jnp.float32))
     return jnp.sqrt(x * jnp.float32(0.5)) if divergence == "hoeffding" else x + jnp.log(x)
 
@@ -37,13 +37,13 @@ def exploration(
 def stops(
     divergence: str, epsilon: Float32[Array, ""], round_: Int32[Array, ""], overlap: Float32[Array, ""]
 ) -> Bool[Array, ""]:
-    """Whether bounds overlap by less than epsilon (2012); by at most that much, and not in the first round, for
-    KL-LUCB (2013)."""
+    """Returns whether the stopping rule ends the run: for LUCB (2012) where the bounds overlap by less than epsilon,
+    for KL-LUCB (2013) where they overlap by at most that much after the first round."""
     return overlap < epsilon if divergence == "hoeffding" else (overlap <= epsilon) & (round_ > 1)
 
 
 def width(divergence: str, pulls: Int32[Array, "*arms"]) -> Float32[Array, "*arms"]:
-    """What the rate is multiplied by for an arm of so many pulls, 1 / sqrt(pulls) or 1 / pulls."""
+    """Returns what the rate is multiplied by for an arm with so many pulls: 1 / sqrt(pulls), or 1 / pulls for "kl"."""
     count = jnp.maximum(pulls, 1).astype(jnp.float32)
     found: Array = 1 / (jnp.sqrt(count) if divergence == "hoeffding" else count)
     return found
@@ -52,7 +52,7 @@ def width(divergence: str, pulls: Int32[Array, "*arms"]) -> Float32[Array, "*arm
 def lower_bound(
     divergence: str, mean: Int32[Array, "*arms"], width: Float32[Array, "*arms"], rate: Float32[Array, ""]
 ) -> Float32[Array, "*arms"]:
-    """The lower confidence bound of a mean.
+    """Returns the lower confidence bound of each mean.
 
     "hoeffding": mean - rate * width, which is not cut to [0, 1]; "kl": the least q with d(mean, q) <= rate * width.
     """
@@ -63,13 +63,13 @@ def lower_bound(
 
 
 def unit(mean: Int32[Array, "*arms"]) -> Float32[Array, "*arms"]:
-    """A mean as float32."""
+    """Returns means in units of 2^-24 as float32 numbers."""
     found: Array = mean.astype(jnp.float32) * jnp.float32(1 / UNITS)
     return found
 
 
 def _kl_lower(mean: Array, level: Array) -> Array:
-    """The least q with d(mean, q) <= level, by Newton's method on x in q = mean exp(-x): relatively precise next to 0.
+    """Returns the least q with d(mean, q) <= level, by Newton's method on x in q = mean exp(-x), precise also near 0.
 
     d is convex in x, so that steps from beyond the root stay there. The start is the lesser of two bounds: d is at
     least x mean + (1 - mean) log(1 - mean), and at least (mean - q)^2 / (2 mean). From there, five steps are enough for

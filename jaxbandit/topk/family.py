@@ -1,6 +1,6 @@
 """The top-K family as study files and the command line see it: problems, policies and metrics, by name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.parameters import parameters
 from jaxbandit.random.trials import UNITS
-from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, Question, text, whole
+from jaxbandit.registry import Answers, Family, Metric, Parameter, PolicyKind, Question, answered, text, whole
 from jaxbandit.scores import Score, Trainable
 from jaxbandit.topk.confidence import RATES
 from jaxbandit.topk.given import SIZES
@@ -25,12 +25,10 @@ from jaxbandit.topk.sar import sar
 from jaxbandit.topk.trained import STATISTICS, USUAL, Trained, load, policies, shipped
 from jaxbandit.topk.uniform import uniform
 
-Answers = Mapping[str, np.ndarray]
-
 
 @dataclass(frozen=True)
 class Setting:
-    """A top-K problem as its user describes it. ``want``: K."""
+    """Describes a top-K problem as its user does: the budget, the model of the arms, and K (``want``)."""
 
     budget: int
     want: int
@@ -44,15 +42,15 @@ class Setting:
 
     @property
     def arms(self) -> int:
-        """How many arms there are."""
+        """Returns the number n of arms that the model has."""
         return self.model.means.arms
 
     def problem(self, on_tape: bool = False) -> Arms:
-        """What lanes are run against."""
+        """Returns the problem that runs are simulated against; ``on_tape``: see ``Arms``."""
         return arms(self.budget, self.model.means, self.model.rewards, on_tape=on_tape)
 
     def one_pull_each(self, policy: str) -> None:
-        """Refuses a budget that does not give each arm a pull."""
+        """Refuses a budget that does not give each arm a pull, as ``policy`` needs."""
         if self.budget < self.arms:
             raise BadInput("problem.budget", self.budget, f"at least {self.arms} for {policy}, a pull for each arm")
 
@@ -99,7 +97,7 @@ def _stopping(divergence: str, name: str) -> Any:
 
     k1, alpha = RATES[divergence]
     declared = parameters(lucb, leave_out=("want", "divergence", "odd"), epsilon=0.1, k1=k1, alpha=alpha)
-    # They are the rule's promise: a search would give it up.
+    # These parameters are the rule's promise, which a search would give up.
     return tuple(replace(each, on_request=True) for each in declared), build
 
 
@@ -171,7 +169,7 @@ def _expected_precision(setting: Setting, answers: Answers) -> np.ndarray:
 
 
 def _exact(setting: Setting, answers: Answers) -> np.ndarray:
-    # All that are above the last of the best are chosen, and none below it.
+    # All arms above the last of the K best are chosen, and none below it.
     found: np.ndarray = (answers["right"] + answers["room"] == setting.want) & (
         answers["right"] + answers["level"] == setting.want
     )
@@ -184,10 +182,6 @@ def _stopped(setting: Setting, answers: Answers) -> np.ndarray:
     return np.zeros(answers["pulls"].shape)
 
 
-def _count(name: str) -> Any:
-    return lambda setting, answers: answers[name].astype(np.float64)
-
-
 METRICS = (
     Metric(
         "regret", "aggregate regret (mean of the best K arms less that of the chosen)", _regret, lower_is_better=True
@@ -195,7 +189,7 @@ METRICS = (
     Metric("precision", "precision (of equal arms at the cut, any is right)", _precision, share=True),
     Metric("expected_precision", "precision (equal arms at the cut: a random top K)", _expected_precision, share=True),
     Metric("exact", "probability of a set of K best arms", _exact, binary=True),
-    Metric("pulls", "pulls used", _count("pulls"), lower_is_better=True),
+    Metric("pulls", "pulls used", answered("pulls"), lower_is_better=True),
     *pulls_of_arms(lower_is_better=False),
     Metric("stopped", "share of runs that a stopping rule ended", _stopped, binary=True),
 )

@@ -1,4 +1,4 @@
-"""What the functions that make top-K rules take: types of arguments with their ranges (see ``parameters.Key``)."""
+"""Types of the arguments of functions that make top-K rules, with their ranges (see ``parameters.Key``)."""
 
 from decimal import Decimal
 from typing import Annotated, Any
@@ -19,11 +19,12 @@ Budget = Annotated[int, Key(whole(0, MOST_PULLS))]
 
 
 def fitting(arms: int, want: int) -> None:
-    """Refuses to look for more arms than there are."""
+    """Refuses a number of wanted arms that is above the number of arms."""
     if want > arms:
         raise BadInput("want", want, f"a whole number from 1 to {arms}, the number of arms")
 
 
+# None stands for the word "printed": see ``shares.exact_beta``.
 def _beta(name: str, value: Any) -> float | Decimal | None:
     if value == "printed":
         return None

@@ -1,8 +1,7 @@
-"""Sequential halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013, for
-K = 1; kept here from going below K arms.
+"""Sequential halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013.
 
-R = ceil(log2(n / K)) rounds of Q / R pulls, shared equally among the active arms; each keeps the better half, and at
-least K.
+There are R = ceil(log2(n / K)) rounds of Q / R pulls, shared equally by the active arms. A round keeps the better half
+of them, and at least K. (The paper has K = 1.)
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from jax import Array
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.parameters import checked
-from jaxbandit.topk.empirical import Samples, no_samples, ranks
+from jaxbandit.topk.empirical import ArmSamples, no_samples, pull_of_active, ranks
 from jaxbandit.topk.given import Arms, Budget, Flag, Want, fitting
 
 if TYPE_CHECKING:
@@ -25,18 +24,19 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """``active``: the arms that are left; ``round``: how many are over."""
+    """Holds which arms are still ``active``, and how many rounds are over (``round``)."""
 
     active: Bool[Array, " arms"]
-    samples: Samples
+    samples: ArmSamples
     round: Int32[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class SequentialHalving:
-    """Sequential halving: Karnin, Koren and Somekh 2013; see ``sequential_halving``. ``want``: K; ``reuse``: judge by
-    all rewards; ``share``: the pulls of an active arm in each round (0 after the last).
+    """Selects arms by sequential halving (Karnin, Koren and Somekh 2013); ``sequential_halving`` makes it. ``want``: K;
+    ``reuse``: judge by all rewards, else by the round's; ``share``: pulls of an active arm in each round (0 after the
+    last).
 
     Example:
         >>> from jaxbandit import topk
@@ -52,27 +52,26 @@ class SequentialHalving:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """All arms are active."""
+        """Begins with all arms active and no rewards."""
         return State(jnp.ones(view.arms, bool), no_samples(view), jnp.int32(0))
 
     def ask(self, view: View, state: State) -> Pull:
-        """The round's share for every active arm."""
-        arm = jnp.where(state.active, jnp.arange(view.arms, dtype=jnp.int32), -1)
-        return Pull(arm, state.samples.pulls, self.share[state.round], jnp.int32(view.arms))
+        """Pulls every active arm as often as the round's share says."""
+        return pull_of_active(view, state.active, state.samples, self.share[state.round])
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """The better half stays, rounded up, and at least K."""
+        """Keeps the half of the active arms with the larger means, rounded up, and at least K of them."""
         samples = state.samples.after(outcome, self.reuse)
         keep = jnp.maximum(self.want, (jnp.sum(state.active) + 1) // 2)
         active = state.active & (ranks(state.active, samples.mean(view)) < keep)
         return State(active, samples, state.round + 1)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """K arms are left."""
+        """Ends the run when only K arms are left."""
         return jnp.sum(state.active) == self.want
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """The arms that are left."""
+        """Chooses the K arms that are left."""
         return {"chosen": state.active, "arm_pulls": state.samples.pulls}
 
 
@@ -80,7 +79,7 @@ class SequentialHalving:
 def sequential_halving(
     arms: Arms, want: Want, budget: Budget, *, reuse: Flag = False, carry: Flag = False
 ) -> SequentialHalving:
-    """Sequential halving for ``want`` of ``arms`` arms with at most ``budget`` pulls.
+    """Makes sequential halving for ``want`` of ``arms`` arms with at most ``budget`` pulls.
 
     Args:
         arms, want, budget: n; K, at most n; and Q.
@@ -99,7 +98,7 @@ def sequential_halving(
     rounds = 0
     while want << rounds < arms:
         rounds += 1
-    share, size, spent = [0] * arms.bit_length(), arms, 0  # of one length whatever K is
+    share, size, spent = [0] * arms.bit_length(), arms, 0  # of one length whatever K is: one program serves all K
     for number in range(rounds):
         left = budget * (number + 1) - spent * rounds if carry else budget
         share[number] = left // (size * rounds)

@@ -1,13 +1,13 @@
 """LUCB: Kalyanakrishnan, Tewari, Auer and Stone, "PAC subset selection in stochastic multi-armed bandits", ICML 2012;
 KL-LUCB: Kaufmann and Kalyanakrishnan, "Information complexity in bandit subset selection", COLT 2013.
 
-First every arm is pulled once. Then a round pulls two arms: of the K largest means the one with the lowest lower bound,
-and of the others the one with the highest upper bound. It ends at the budget (section 6 of Zhou, Chen and Li 2014), or
-where these two bounds overlap by less than epsilon. The answer is the K largest means. Where the budget cuts a round in
-two and is raised later (``simulate``'s checkpoints), the round's second pull comes first. The file is long for that,
-and because it has both rules.
+First every arm is pulled once. Then a round pulls two arms: the *weak* one, which has the lowest lower bound of the K
+arms with the largest means, and the *strong* one, which has the highest upper bound of the others. A run ends when the
+budget is spent (section 6 of Zhou, Chen and Li 2014), or when these two bounds overlap by less than epsilon. The answer
+is the K largest means. Ties go to the lower arm; arms are numbered in a random order (``Given.shuffled``).
 
-Ties go to the lower arm, at the cut as among bounds: a random order, drawn once a run (``Given.shuffled``).
+The file is above 150 lines because it has both rules, and because a budget may cut a round in two and be raised later
+(``simulate``'s checkpoints): the round's other pull comes first then.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 class Round(NamedTuple):
-    """``number``: t, from 1, or 0 while arms get their first pull; ``weak`` and ``strong``: its two arms; ``overlap``:
-    by how much their bounds overlap; ``before``: pulls made when it began."""
+    """Describes a round: its ``number`` t from 1 (0 while arms get their first pull), its two arms ``weak`` and
+    ``strong``, by how much their bounds overlap (``overlap``), and the pulls that were made ``before`` it."""
 
     number: Int32[Array, ""]
     weak: Int32[Array, ""]
@@ -43,8 +43,8 @@ class Round(NamedTuple):
 
 
 class State(NamedTuple):
-    """``total``, ``pulls``: the sum of an arm's rewards and how often it was pulled; ``spent``: pulls asked for;
-    ``stuck``: a round's pulls gave nothing, as where records end."""
+    """Holds the sum of each arm's rewards (``total``), how often it was pulled (``pulls``), the pulls that were asked
+    for (``spent``), the ``round``, and whether its two pulls gave nothing because records have ended (``stuck``)."""
 
     total: Num[Array, " arms"]
     pulls: Int32[Array, " arms"]
@@ -56,8 +56,9 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Lucb:
-    """LUCB (Kalyanakrishnan et al. 2012) and KL-LUCB (Kaufmann and Kalyanakrishnan 2013); see ``lucb``. ``want``: K;
-    ``epsilon``: -inf to go on to the budget; ``odd``: the number of a word of ``ODD``; ``divergence``: static.
+    """Selects arms by LUCB (Kalyanakrishnan et al. 2012) or KL-LUCB (Kaufmann and Kalyanakrishnan 2013); ``lucb`` makes
+    it. ``want``: K; ``epsilon``: -inf to go on to the budget; ``odd``: the place of a word in ``ODD``; ``divergence``:
+    static.
 
     Example:
         >>> from jaxbandit import topk
@@ -78,29 +79,31 @@ class Lucb:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing pulled."""
+        """Begins with no pulls, in round 0."""
         zero, none = jnp.int32(0), jnp.zeros(view.arms, jnp.int32)
         opening = Round(zero, zero, zero, jnp.float32(jnp.inf), zero)
         return State(view.nothing((view.arms,)), none, zero, opening, jnp.bool_(False))
 
     def ask(self, view: View, state: State) -> Pull:
-        """Each arm once, and then the two arms of a round."""
+        """Pulls each arm once, and then the two arms of a round at a time."""
         arm = jnp.arange(view.arms, dtype=jnp.int32)
         opening = (arm >= state.spent) & (arm < view.budget)
         weak, strong = self.takes(view, state.spent)
         pair = (weak & (arm == state.round.weak)) | (strong & (arm == state.round.strong))
         times = jnp.where(state.round.number == 0, opening, pair).astype(jnp.int32)
-        return Pull(arm, state.pulls, times, jnp.int32(view.arms))
+        return Pull(arm, first=state.pulls, times=times, used=jnp.int32(view.arms))
 
     def takes(self, view: View, spent: Array) -> tuple[Array, Array]:
-        """Whether the weak arm and the strong arm are pulled after ``spent`` pulls: both, but for a last pull that has
-        no pair; and where that cut a round in two, the other one, if there is more to spend later."""
+        """Returns whether the weak and the strong arm are pulled next, after ``spent`` pulls.
+
+        Both are, unless the budget has one pull left: then ``odd`` says which. If the budget is raised later, the other
+        arm of that round comes first."""
         pair, cut = view.budget - spent > 1, (spent - view.arms) & 1 == 1
         weak, strong = self.odd == ODD.index("weak"), self.odd == ODD.index("strong")
         return jnp.where(cut, strong, pair | weak), jnp.where(cut, weak, pair | strong)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """The rewards are added up; where the round is over, the next one's arms are chosen."""
+        """Adds the rewards and, where the round is over, chooses the two arms of the next one."""
         total, pulls = state.total + outcome.total, state.pulls + outcome.made
         spent = state.spent + jnp.sum(pull.times, dtype=jnp.int32)
         following = self._following(view, total, pulls, state.round)
@@ -110,8 +113,7 @@ class Lucb:
         return State(total, pulls, spent, round_, stuck)
 
     def _following(self, view: View, total: Array, pulls: Array, last: Round) -> Round:
-        """The next round, whose arms are, of the K largest means, that of the lowest lower bound, and of the others
-        that of the highest upper bound."""
+        """Returns the next round, with its weak and its strong arm."""
         number, mean = last.number + 1, view.mean(total, pulls)
         rate = exploration(self.divergence, self.k1 * view.arms / self.delta, self.alpha, number)
         top, wide = largest(mean, self.want), width(self.divergence, pulls)
@@ -123,17 +125,17 @@ class Lucb:
         return Round(number, weak, strong, overlap, jnp.sum(pulls, dtype=jnp.int32))
 
     def over(self, view: View, spent: Int32[Array, ""], round_: Int32[Array, ""]) -> Bool[Array, ""]:
-        """Whether the budget is spent, or there is nothing to choose."""
+        """Returns whether the budget is spent, or all arms are wanted so that there is nothing to choose."""
         skipped = (self.odd == ODD.index("skip")) & (round_ > 0)
         return (view.budget - spent <= skipped.astype(jnp.int32)) | (self.want >= view.arms)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """The budget is spent, the bounds are close enough, or nothing is left to tell apart."""
+        """Ends the run when the budget is spent, the two bounds are close enough, or records have ended."""
         close = stops(self.divergence, self.epsilon, state.round.number, state.round.overlap)
         return self.over(view, state.spent, state.round.number) | close | state.stuck
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """The K largest means. ``stopped``: 1 where the stopping rule ended the run."""
+        """Chooses the K largest means; ``stopped`` is 1 where the stopping rule ended the run."""
         chosen = largest(view.mean(state.total, state.pulls), self.want)
         close = stops(self.divergence, self.epsilon, state.round.number, state.round.overlap)
         return {"chosen": chosen, "arm_pulls": state.pulls, "stopped": close.astype(jnp.int32)}
@@ -144,7 +146,7 @@ def lucb(
     want: Want, *, delta: Delta = 0.1, epsilon: Epsilon = None, divergence: Divergence = "hoeffding",
     k1: Rate = None, alpha: Power = None, odd: Odd = "weak",
 ) -> Lucb:  # fmt: skip
-    """LUCB or KL-LUCB.
+    """Makes LUCB or, with the divergence "kl", KL-LUCB for ``want`` arms.
 
     Args:
         want: K.
@@ -153,7 +155,7 @@ def lucb(
         divergence: "hoeffding" or "kl", which needs rewards in [0, 1].
         k1: factor in the exploration rate; that of ``RATES`` where None.
         alpha: power of the round in the exploration rate; that of ``RATES`` where None.
-        odd: who gets a last pull that has no pair: the "weak" arm, the "strong" arm, or "skip" for nobody.
+        odd: which arm gets a last pull that has no pair: the "weak" one, the "strong" one, or "skip" for neither.
 
     Raises:
         BadInput: for an argument out of range.

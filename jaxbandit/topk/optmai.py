@@ -1,16 +1,14 @@
 """OptMAI: Zhou, Chen and Li, "Optimal PAC multiple arm identification with applications to crowdsourcing", ICML 2014.
 
-Round r = 0, 1 ... has beta^r (1 - beta) Q pulls, shared equally by the active arms (Algorithm 1). While there are at
-least 4K of them it drops the quarter with the smallest means (QE, Algorithm 2); after that, the quarter with the
-largest empirical gaps goes, each arm accepted or rejected (AR, Algorithm 3). The numbers of active arms are known
-before the run, and with them all shares (``shares.py``). The file is long because the text can be read in several ways,
-and ``optmai`` says what each is.
+Round r = 0, 1 ... has beta^r (1 - beta) Q pulls, shared equally by the active arms (Algorithm 1). While at least 4K
+arms are active, a round drops the quarter with the smallest means (QE, Algorithm 2). After that it takes out the
+quarter with the largest empirical gaps, and accepts or rejects each of them (AR, Algorithm 3). The numbers of active
+arms are known before the run, and so are all shares (``shares.py``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -20,42 +18,31 @@ from jax import Array
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.parameters import checked
-from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, ranks, tie_order
-from jaxbandit.topk.given import (
-    Accept,
-    Arms,
-    Beta,
-    Budget,
-    Flag,
-    Last,
-    Reading,
-    Shares,
-    Ties,
-    Want,
-    fitting,
-)  # fmt: skip
-from jaxbandit.topk.shares import optmai_shares, printed_beta
+from jaxbandit.topk import given
+from jaxbandit.topk.empirical import ArmSamples, empirical_gaps, mean_at, no_samples, pull_of_active, ranks, tie_order
+from jaxbandit.topk.shares import exact_beta, optmai_shares
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
 
 
 class State(NamedTuple):
-    """Which arms are ``active`` (S) and which ``accepted`` (T); ``round``: r."""
+    """Holds S and T of the paper, the ``active`` and the ``accepted`` arms, and the number r of the ``round``."""
 
     active: Bool[Array, " arms"]
     accepted: Bool[Array, " arms"]
-    samples: Samples
+    samples: ArmSamples
     round: Int32[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class OptMAI:
-    """OptMAI: Zhou, Chen and Li 2014, Algorithms 1 to 3; see ``optmai``.
+    """Selects arms by OptMAI (Zhou, Chen and Li 2014, Algorithms 1 to 3); ``optmai`` makes it.
 
-    ``want``: K; ``worst``: look for the K worst, and choose the others; ``reuse``: judge by all rewards, else by those
-    of the last round that had pulls for an arm; ``share``: pulls of an active arm in each round; others: static.
+    ``sought``: how many arms it looks for: the K best or, where ``worst``, the n - K worst, to choose the others;
+    ``reuse``: judge an arm by all its rewards, else by those of its last round with pulls; ``share``: pulls of an
+    active arm in each round. Static: ``accept``, ``last`` and ``ties``, as in ``optmai``.
 
     Example:
         >>> from jaxbandit import topk
@@ -64,7 +51,7 @@ class OptMAI:
         [5, 6, 7, 8, 10, 10, 12]
     """
 
-    want: Int32[Array, ""]
+    sought: Int32[Array, ""]
     worst: Bool[Array, ""]
     reuse: Bool[Array, ""]
     share: Int32[Array, " rounds"]
@@ -75,64 +62,59 @@ class OptMAI:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """All arms are active (Algorithm 1, line 2)."""
+        """Begins with all arms active and none accepted (Algorithm 1, line 2)."""
         active = jnp.ones(view.arms, bool)
         return State(active, ~active, no_samples(view), jnp.int32(0))
 
     def ask(self, view: View, state: State) -> Pull:
-        """The round's share for every active arm (line 2 of Algorithms 2 and 3); -1 stands for an arm that is not."""
-        arm = jnp.where(state.active, jnp.arange(view.arms, dtype=jnp.int32), -1)
-        return Pull(arm, state.samples.pulls, self.share[state.round], jnp.int32(view.arms))
+        """Pulls every active arm as often as the round's share says (line 2 of Algorithms 2 and 3)."""
+        return pull_of_active(view, state.active, state.samples, self.share[state.round])
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Some of the active arms go (Algorithm 1, lines 4 to 10)."""
+        """Takes a quarter of the active arms out, by QE while there are at least 4K of them, else by AR (Algorithm 1,
+        lines 4 to 10)."""
         samples = state.samples.after(outcome, self.reuse)
         mean = samples.mean(view) * jnp.where(self.worst, -1, 1)
-        active, accepted = self._accept_reject(view, state, mean)
-        elimination = jnp.sum(state.active) >= 4 * self.want
-        active = jnp.where(elimination, self._quartile_elimination(state, mean), active)
-        accepted = jnp.where(elimination, state.accepted, accepted)
+        elimination = jnp.sum(state.active) >= 4 * self.sought
+        # Both are computed and one is taken: of the runs in a batch, some are in the first stage and some in the
+        # second.
+        stages = self._quartile_elimination(state, mean), self._accept_reject(view, state, mean)
+        active, accepted = (jnp.where(elimination, qe, ar) for qe, ar in zip(*stages, strict=True))
         return State(active, accepted, samples, state.round + 1)
 
-    def _quartile_elimination(self, state: State, mean: Array) -> Array:
-        """S without the quarter that has the smallest means (Algorithm 2); a quarter is rounded up."""
+    def _quartile_elimination(self, state: State, mean: Array) -> tuple[Array, Array]:
+        """Returns S without the quarter that has the smallest means, rounded up, and T as it was (Algorithm 2)."""
         size = jnp.sum(state.active)
-        return state.active & (ranks(state.active, mean) < size - _quarter(size))
+        return state.active & (ranks(state.active, mean) < size - _quarter(size)), state.accepted
 
     def _accept_reject(self, view: View, state: State, mean: Array) -> tuple[Array, Array]:
-        """S and T after the quarter with the largest gaps went (Algorithm 3), or all of S in the stage of Remark 4.1.
-
-        Ranks count from 0 here."""
-        need = self._need(state)  # K'
+        """Returns S and T after the quarter with the largest gaps went (Algorithm 3), or all of S by Remark 4.1."""
+        need = self._need(state)  # K'; the K'-th largest mean has rank K' - 1, as ranks count from 0
         gap, rank = empirical_gaps(state.active, mean, need)
-        goes = jnp.sum(state.active)
-        if self.last == "ar":
-            goes = _quarter(goes)
+        goes = jnp.sum(state.active) if self.last == "uniform" else _quarter(jnp.sum(state.active))
         gone = state.active & (ranks(state.active, gap, tie_order(view, self.ties)) < goes)
         if self.accept == "rank" or self.last == "uniform":
-            fits = gone & (rank < need)
+            accepted = gone & (rank < need)
         else:
-            at_cut = rank == (need - 1 if self.accept == "kth" else need)
-            fits = gone & (mean >= jnp.sum(jnp.where(at_cut, mean, 0)))
-            fits = fits & (ranks(fits, gap) < need)
-        return state.active & ~gone, state.accepted | fits
+            fits = gone & (mean >= mean_at(need - 1 if self.accept == "kth" else need, rank, mean))
+            # Of equal means at the cut, more than K' may fit. Line 4 stops when K are accepted: the largest gaps first.
+            accepted = fits & (ranks(fits, gap) < need)
+        return state.active & ~gone, state.accepted | accepted
 
     def _need(self, state: State) -> Array:
-        """K', how many arms are still to be accepted."""
-        return self.want - jnp.sum(state.accepted)
+        """Returns K', how many arms are still to be accepted."""
+        return self.sought - jnp.sum(state.accepted)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """K arms are accepted, or all active ones are needed."""
+        """Ends the run when all arms that were sought are accepted, or all active ones are needed."""
         need = self._need(state)
         return (need <= 0) | (need == jnp.sum(state.active))
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """The accepted arms; the active ones too, where all are needed."""
+        """Chooses the accepted arms, and the active ones too where all of them are needed."""
         filled = self._need(state) == jnp.sum(state.active)
-        return {
-            "chosen": (state.accepted | (state.active & filled)) ^ self.worst,
-            "arm_pulls": state.samples.pulls,
-        }
+        chosen = (state.accepted | (state.active & filled)) ^ self.worst
+        return {"chosen": chosen, "arm_pulls": state.samples.pulls}
 
 
 def _quarter(size: Array) -> Array:
@@ -141,11 +123,11 @@ def _quarter(size: Array) -> Array:
 
 @checked
 def optmai(
-    arms: Arms, want: Want, budget: Budget, *, beta: Beta = 0.8, inflate: Flag = True, reuse: Flag = True,
-    shares: Shares = "carry", accept: Accept = "rank", last: Last = "ar", reduce: Reading = False,
-    ties: Ties = "random",
+    arms: given.Arms, want: given.Want, budget: given.Budget, *, beta: given.Beta = 0.8, inflate: given.Flag = True,
+    reuse: given.Flag = True, shares: given.Shares = "carry", accept: given.Accept = "rank", last: given.Last = "ar",
+    reduce: given.Reading = False, ties: given.Ties = "random",
 ) -> OptMAI:  # fmt: skip
-    """OptMAI for ``want`` of ``arms`` arms with at most ``budget`` pulls, as section 6 runs it.
+    """Makes OptMAI for ``want`` of ``arms`` arms with at most ``budget`` pulls, by default as section 6 runs it.
 
     Args:
         arms, want, budget: n; K, at most n; and Q.
@@ -167,14 +149,13 @@ def optmai(
 
     Example:
         >>> from jaxbandit import topk
-        >>> int(topk.optmai(100, 10, 5_000).want)
-        10
+        >>> int(topk.optmai(100, 95, 5_000, reduce=True).sought)  # the five worst arms, to choose the others
+        5
     """
-    fitting(arms, want)
-    exact = printed_beta() if beta is None else beta if isinstance(beta, Decimal) else Decimal(repr(beta))
+    given.fitting(arms, want)
     worst = reduce and 2 * want >= arms
     sought = arms - want if worst else want
-    share = optmai_shares(arms, sought, budget, exact, inflate, shares, last)
+    share = optmai_shares(arms, sought, budget, exact_beta(beta), inflate, shares, last)
     return OptMAI(
         jnp.int32(sought), jnp.bool_(worst), jnp.bool_(reuse), jnp.asarray(share, jnp.int32), accept, last, ties
     )  # fmt: skip

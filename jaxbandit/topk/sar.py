@@ -1,8 +1,8 @@
 """SAR, successive accepts and rejects: Bubeck, Wang and Viswanathan, "Multiple identifications in multi-armed bandits",
 ICML 2013.
 
-Phase k of n - 1 pulls each active arm up to n_k = ceil((Q - n) / (logbar(n) (n + 1 - k))) times in all, then takes the
-arm of the largest empirical gap away: into the choice if its rank is at most the number still wanted.
+Phase k of n - 1 pulls each active arm until it has n_k = ceil((Q - n) / (logbar(n) (n + 1 - k))) pulls in all. Then the
+arm with the largest empirical gap leaves: it is accepted if its rank is at most the number still wanted, else rejected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jax import Array
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.parameters import checked
-from jaxbandit.topk.empirical import Samples, empirical_gaps, no_samples, ranks, tie_order
+from jaxbandit.topk.empirical import ArmSamples, empirical_gaps, no_samples, pull_of_active, ranks, tie_order
 from jaxbandit.topk.given import Arms, Budget, Ties, Want, fitting
 
 if TYPE_CHECKING:
@@ -29,19 +29,19 @@ _DIGITS = 60
 
 
 class State(NamedTuple):
-    """Which arms are ``active`` and which ``accepted``; ``phase``: how many are over."""
+    """Holds which arms are ``active`` and which ``accepted``, and how many phases are over (``phase``)."""
 
     active: Bool[Array, " arms"]
     accepted: Bool[Array, " arms"]
-    samples: Samples
+    samples: ArmSamples
     phase: Int32[Array, ""]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sar:
-    """SAR: Bubeck, Wang and Viswanathan 2013; see ``sar``. ``want``: K; ``share``: the pulls of an active arm in each
-    phase; ``ties``: static.
+    """Selects arms by SAR (Bubeck, Wang and Viswanathan 2013); ``sar`` makes it. ``want``: K; ``share``: the pulls of
+    an active arm in each phase, n_k - n_(k-1); ``ties``: static.
 
     Example:
         >>> from jaxbandit import topk
@@ -57,19 +57,18 @@ class Sar:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """All arms are active."""
+        """Begins with all arms active and none accepted."""
         active = jnp.ones(view.arms, bool)
         return State(active, ~active, no_samples(view), jnp.int32(0))
 
     def ask(self, view: View, state: State) -> Pull:
-        """The phase's pulls of every active arm."""
-        arm = jnp.where(state.active, jnp.arange(view.arms, dtype=jnp.int32), -1)
-        return Pull(arm, state.samples.pulls, self.share[state.phase], jnp.int32(view.arms))
+        """Pulls every active arm until it has the n_k pulls of this phase."""
+        return pull_of_active(view, state.active, state.samples, self.share[state.phase])
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """The arm of the largest empirical gap goes."""
+        """Accepts or rejects the active arm that has the largest empirical gap."""
         samples = state.samples.after(outcome, jnp.bool_(True))
-        need = self._need(state)
+        need = self._need(state)  # K less the accepted arms; ranks count from 0
         gap, rank = empirical_gaps(state.active, samples.mean(view), need)
         gone = state.active & (ranks(state.active, gap, tie_order(view, self.ties)) == 0)
         return State(state.active & ~gone, state.accepted | (gone & (rank < need)), samples, state.phase + 1)
@@ -78,23 +77,23 @@ class Sar:
         return self.want - jnp.sum(state.accepted)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """K arms are accepted, or all active ones are needed."""
+        """Ends the run when K arms are accepted, or when all active ones are needed."""
         need = self._need(state)
         return (need <= 0) | (need == jnp.sum(state.active))
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """The accepted arms; the active ones too, where all are needed."""
+        """Chooses the accepted arms, and the active ones too where all of them are needed."""
         filled = self._need(state) == jnp.sum(state.active)
         return {"chosen": state.accepted | (state.active & filled), "arm_pulls": state.samples.pulls}
 
 
 def phases(arms: int, budget: int) -> list[int]:
-    """n_1 ... n_(n-1): an arm's pulls up to each phase, 0 where the budget is no more than one pull an arm."""
+    """Returns n_1 ... n_(n-1), an arm's pulls up to each phase; they are 0 where the budget is at most n pulls."""
     if budget <= arms:
         return [0] * (arms - 1)
     with localcontext(Context(prec=_DIGITS)):
         logbar = Decimal(1) / 2 + sum((Decimal(1) / i for i in range(2, arms + 1)), Decimal(0))
-        # What is whole in truth may come out a little above it, by less than 10^-40.
+        # Rounding may put a quotient that is a whole number a little above it, by less than 10^-40.
         tight = Decimal(10) ** -40
         return [
             int((Decimal(budget - arms) / (logbar * left) - tight).to_integral_value("ROUND_CEILING"))
@@ -104,7 +103,7 @@ def phases(arms: int, budget: int) -> list[int]:
 
 @checked
 def sar(arms: Arms, want: Want, budget: Budget, *, ties: Ties = "random") -> Sar:
-    """SAR for ``want`` of ``arms`` arms with at most ``budget`` pulls.
+    """Makes SAR for ``want`` of ``arms`` arms with at most ``budget`` pulls.
 
     Args:
         arms, want, budget: n; K, at most n; and Q.

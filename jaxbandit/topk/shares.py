@@ -10,7 +10,7 @@ _DIGITS = Context(prec=50)
 
 
 def printed_beta() -> Decimal:
-    """beta of Algorithm 1, line 2: 3/4 e^0.2 = 0.9160...
+    """Returns beta of Algorithm 1, line 2: 3/4 e^0.2 = 0.9160...
 
     Example:
         >>> from jaxbandit import topk
@@ -21,8 +21,14 @@ def printed_beta() -> Decimal:
         return Decimal("0.75") * Decimal("0.2").exp()
 
 
+def exact_beta(beta: float | Decimal | str | None) -> Decimal:
+    """Returns beta as a decimal: a float as its shortest one, None (the word "printed" in ``given.Beta``) as
+    printed."""
+    return printed_beta() if beta is None else beta if isinstance(beta, Decimal) else Decimal(repr(beta))
+
+
 def inflated(arms: int, budget: int, beta: Decimal) -> Decimal:
-    """Q' of section 6, Q / (1 - beta^(ln n / ln (4/3))); Q for one arm."""
+    """Returns Q' of section 6, which is Q / (1 - beta^(ln n / ln (4/3))), or Q for one arm."""
     if arms == 1:
         return Decimal(budget)
     with localcontext(_DIGITS):
@@ -31,15 +37,14 @@ def inflated(arms: int, budget: int, beta: Decimal) -> Decimal:
 
 @functools.lru_cache(maxsize=4096)
 def optmai_shares(
-    arms: int, want: int, budget: int, beta: Decimal, inflate: bool, shares: str, last: str
+    arms: int, sought: int, budget: int, beta: Decimal, inflate: bool, shares: str, last: str
 ) -> tuple[int, ...]:
-    """The pulls of an active arm in each round that there may be, as many as it takes to get from ``arms`` to one (one
-    of no pulls for one arm). A run ends when the choice is made, which is not known before.
+    """Returns how often each active arm is pulled in round 0, 1, ..., for all rounds until one arm is left (for one
+    arm, one round of 0 pulls). A run may end earlier, when the choice is made.
 
-    ``shares`` says how Q/|S| becomes whole. "carry": all that the rounds up to this one were allotted and have not
-    spent, over |S|, rounded down, so that what is left goes to the next round; "floor": each round is rounded down by
-    itself and the rest is lost; "cumulative": an arm's pulls up to now are its real shares' sum, rounded down. The
-    other arguments are those of ``optmai``.
+    ``sought``: how many arms are looked for, K or n - K. ``shares`` says how Q/|S| becomes whole. "carry": a round gets
+    all that was allotted so far and not spent, over |S|, rounded down; "floor": each round is rounded down by itself;
+    "cumulative": an arm's pulls so far are the sum of its real shares, rounded down. See ``optmai`` for the rest.
     """
     found: list[int] = []
     size, spent, given, real = arms, 0, 0, Decimal(0)
@@ -47,7 +52,7 @@ def optmai_shares(
         allotted = inflated(arms, budget, beta) if inflate else Decimal(budget)
         while size > 1:
             number = len(found)
-            uniform = size < 4 * want and last == "uniform"
+            uniform = size < 4 * sought and last == "uniform"
             allotment = beta**number * (1 - beta) * allotted
             real += allotment / size
             if uniform:

@@ -1,8 +1,8 @@
-"""trained: rounds of equal budget, each shared among all arms in proportion to exp(score), with a score over what is
-known of an arm whose weights were found by simulation.
+"""trained: rounds of equal budget, each shared among all arms in proportion to exp(score). A score is computed from
+what is known of an arm, with weights that were found by simulation.
 
-No arm is given up: a score that is low enough gives it no pulls. After the last round the K largest means are chosen.
-The file is long because it also says what a score may use, and reads those that were trained.
+No arm is eliminated, but a score that is low enough gives an arm no pulls. After the last round the K largest means are
+chosen. The file is long because it also says what a score may use, and reads those that were trained.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _FINEST = 1023
 
 
 class State(NamedTuple):
-    """``total``: the sum of an arm's rewards; ``pulls``: how often it was pulled; ``round``: how many are over."""
+    """Holds the sum of each arm's rewards (``total``), how often it was pulled (``pulls``), and how many rounds are
+    over (``round``)."""
 
     total: Num[Array, " arms"]
     pulls: Int32[Array, " arms"]
@@ -56,7 +57,7 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Trained:
-    """The rule of a score, found by simulation and not from a paper; see ``trained``.
+    """Selects arms by a score that was found by simulation and is not from a paper; ``trained`` makes it.
 
     ``want``: K. ``weights``: those of one or several scores, of which this rule's is number ``which``. Static:
     ``statistics`` and ``hidden``, as in ``Score``.
@@ -80,11 +81,11 @@ class Trained:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing pulled."""
+        """Begins with no pulls and no rewards."""
         return State(view.nothing((view.arms,)), jnp.zeros(view.arms, jnp.int32), jnp.int32(0))
 
     def _score(self, view: View, state: State) -> Array:
-        """The score of each arm."""
+        """Returns the score of each arm, float32."""
         units = view.mean(state.total, state.pulls)
         order = jnp.sort(units)
         inside, outside = (order[jnp.clip(view.arms - self.want - k, 0, view.arms - 1)] for k in (0, 1))
@@ -107,39 +108,40 @@ class Trained:
         return score
 
     def ask(self, view: View, state: State) -> Pull:
-        """The round's pulls, all of them."""
+        """Shares the round's pulls among all arms, in proportion to exp(score)."""
         score = self._score(view, state)
         weight = 1 + (_FINEST * jnp.exp(score - jnp.max(score))).astype(jnp.int32)
         ahead = jnp.cumsum(weight)  # whole numbers, at most 2^29
         pulls = _up_to(view.budget, state.round + 1) - _up_to(view.budget, state.round)
         share = ahead.astype(jnp.float32) / ahead[-1].astype(jnp.float32)
-        # An arm's pulls are what the rounded shares of all arms up to it grow by: so they add up to the round's. The
-        # offset differs from round to round, or rounding would favour the same arms each time.
+        # Shares are added up over arms and then rounded, and an arm gets the difference, so that all pulls add up to
+        # the round's. The offset differs from round to round: otherwise rounding would favour the same arms each time.
         offset = (state.round * _GOLDEN % 1024).astype(jnp.float32) / 1024
         edge = jnp.minimum((pulls.astype(jnp.float32) * share + offset).astype(jnp.int32), pulls)
         times = jnp.diff(jnp.where(ahead == ahead[-1], pulls, edge), prepend=jnp.int32(0))
-        return Pull(jnp.arange(view.arms, dtype=jnp.int32), state.pulls, times, jnp.int32(view.arms))
+        arm = jnp.arange(view.arms, dtype=jnp.int32)
+        return Pull(arm, first=state.pulls, times=times, used=jnp.int32(view.arms))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """The rewards are added up."""
+        """Adds the rewards and counts the round."""
         return State(state.total + outcome.total, state.pulls + outcome.made, state.round + 1)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """All rounds are over."""
+        """Ends the run when all rounds are over."""
         return state.round >= ROUNDS
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """The K largest means, ties to the lower arm."""
+        """Chooses the K largest means; of equal means, the lower arm's comes first."""
         return {"chosen": largest(view.mean(state.total, state.pulls), self.want), "arm_pulls": state.pulls}
 
 
 def _up_to(budget: Array, rounds: Array) -> Array:
-    """The pulls of so many rounds, without a product above 2^31."""
+    """Returns the pulls of so many rounds, by products that stay below 2^31."""
     return budget // ROUNDS * rounds + budget % ROUNDS * rounds // ROUNDS
 
 
 def shipped() -> Score:
-    """The score that comes with the package: see ``docs/trained.md``.
+    """Returns the score that comes with the package (see ``docs/trained.md``).
 
     Example:
         >>> from jaxbandit import topk
@@ -150,7 +152,7 @@ def shipped() -> Score:
 
 
 def load(path: Path | str, field: str = "path") -> Score:
-    """The score in the file at ``path``, which ``jaxbandit train`` wrote; ``field``: what errors call that file.
+    """Reads the score in the file at ``path``, which ``jaxbandit train`` wrote; errors call that file ``field``.
 
     Raises:
         BadInput: see ``scores.read``.
@@ -167,7 +169,7 @@ def load(path: Path | str, field: str = "path") -> Score:
 
 
 def trained(want: int, score: Score) -> Trained:
-    """The rule of a score for ``want`` arms.
+    """Makes the rule of a score that chooses ``want`` arms.
 
     Raises:
         BadInput: for a score of another family.
@@ -181,7 +183,7 @@ def trained(want: int, score: Score) -> Trained:
 
 
 def policies(want: int, scores: Sequence[Score]) -> list[Trained]:
-    """The rules of scores of one shape. Their weights are one array, so that they are one program."""
+    """Makes the rules of several scores of one shape, which share an array of weights and so a compiled program."""
     first = scores[0]
     if first.family != "topk":
         raise BadInput("score.family", first.family, "a score of topk")

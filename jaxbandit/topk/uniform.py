@@ -1,4 +1,5 @@
-"""Uniform sampling: every arm equally often, then the K largest means (Zhou, Chen and Li 2014, section 6, Remark 4.2).
+"""Uniform sampling pulls every arm equally often and chooses the K largest means (Zhou, Chen and Li 2014, section 6 and
+Remark 4.2).
 
 It does not plan for its budget, so one run gives its answers at smaller budgets too (``simulate``'s checkpoints).
 """
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """``total``: the sum of an arm's rewards; ``pulls``: how often it was pulled; ``spent``: the budget whose pulls
-    were asked for."""
+    """Holds the sum of each arm's rewards (``total``), how often it was pulled (``pulls``), and the part of the budget
+    that is ``spent``."""
 
     total: Num[Array, " arms"]
     pulls: Int32[Array, " arms"]
@@ -34,8 +35,8 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Uniform:
-    """Uniform sampling (Zhou, Chen and Li 2014, section 6). ``want``: K; ``spread``: whether the Q mod n pulls that are
-    left over go to one arm each, else nobody gets them.
+    """Selects arms by uniform sampling (Zhou, Chen and Li 2014, section 6). ``want``: K; ``spread``: whether the Q mod
+    n pulls that are left over go to one arm each, else they are not made.
 
     Example:
         >>> import jax.numpy as jnp
@@ -54,36 +55,36 @@ class Uniform:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing pulled."""
+        """Begins with no pulls and no rewards."""
         return State(view.nothing((view.arms,)), jnp.zeros(view.arms, jnp.int32), jnp.int32(0))
 
     def _share(self, view: View, budget: Array) -> Array:
-        """Each arm's pulls within a budget."""
+        """Returns how often each arm is pulled within a budget."""
         arm = jnp.arange(view.arms, dtype=jnp.int32)
         return budget // view.arms + (self.spread & (arm < budget % view.arms)).astype(jnp.int32)
 
     def ask(self, view: View, state: State) -> Pull:
-        """All that is left to pull at once."""
+        """Pulls all arms at once as often as the budget allows; a budget that was raised asks for the difference."""
         arm = jnp.arange(view.arms, dtype=jnp.int32)
         times = self._share(view, view.budget) - self._share(view, state.spent)
-        return Pull(arm, state.pulls, times, jnp.int32(view.arms))
+        return Pull(arm, first=state.pulls, times=times, used=jnp.int32(view.arms))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """The rewards are added up."""
+        """Adds the rewards, and notes that the budget is spent."""
         return State(state.total + outcome.total, state.pulls + outcome.made, view.budget)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """Every arm was pulled its share."""
+        """Ends the run when every arm was pulled its share of the budget."""
         return state.spent >= view.budget
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """The K largest means, ties to the lower arm."""
+        """Chooses the K largest means; of equal means, the lower arm's comes first."""
         return {"chosen": largest(view.mean(state.total, state.pulls), self.want), "arm_pulls": state.pulls}
 
 
 @checked
 def uniform(want: Want, *, remainder: Remainder = "drop") -> Uniform:
-    """Uniform sampling for ``want`` arms.
+    """Makes uniform sampling that chooses ``want`` arms.
 
     Args:
         want: K.

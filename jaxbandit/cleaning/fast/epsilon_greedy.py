@@ -23,6 +23,7 @@ from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import scale, uniform
 from jaxbandit.random.stream import words
+from jaxbandit.xla.entries import at, put
 from jaxbandit.xla.fence import once
 
 CERTAIN, BETWEEN, ZERO, NOWHERE = map(np.int32, range(4))
@@ -51,17 +52,6 @@ class Known(NamedTuple):
         """gained / tried as the bits of a float32, whose order is that of the estimates."""
         ratio = self.gained.astype(jnp.float32) / jnp.maximum(self.tried, 1).astype(jnp.float32)
         return lax.bitcast_convert_type(ratio, jnp.int32)
-
-
-def _at(x: Array, place: Array) -> Array:
-    """``x[place]``, of a place that there is."""
-    found: Array = lax.dynamic_index_in_dim(x, place, keepdims=False, allow_negative_indices=False)
-    return found
-
-
-def _put(x: Array, value: Array, place: Array) -> Array:
-    """``x`` with another value in a place that there is."""
-    return lax.dynamic_update_slice(x, value[None], (place,), allow_negative_indices=False)
 
 
 def _row(rows: Array, place: Array) -> Known:
@@ -94,17 +84,17 @@ class Ties(NamedTuple):
 
     def highest(self, capacity: int, size: Array) -> Array:
         """How many of the ``size`` slots in use have the highest estimate."""
-        return _at(self.many, self.run * (2 * capacity) + self._top(capacity, size))
+        return at(self.many, self.run * (2 * capacity) + self._top(capacity, size))
 
     def find(self, capacity: int, size: Array, rank: Array, where: Array) -> Array:
         """The slot of a rank, from 0, among those that have the highest estimate; 0 where not ``where``."""
         base, top = self.run * (2 * capacity), self._top(capacity, size)
-        best = _at(self.best, base + top)
+        best = at(self.best, base + top)
 
         def lower(carry: tuple[Array, Array]) -> tuple[Array, Array]:
             node, rank = carry
             child = base + 2 * node
-            first = jnp.where(_at(self.best, child) == best, _at(self.many, child), 0)
+            first = jnp.where(at(self.best, child) == best, at(self.many, child), 0)
             right = rank >= first
             return 2 * node + right.astype(jnp.int32), rank - jnp.where(right, first, 0)
 
@@ -121,14 +111,14 @@ class Ties(NamedTuple):
         def upward(carry: _Way) -> _Way:
             # All reads come after the writes, or XLA would copy the arrays.
             best, many, node, width, high, ties, _ = carry
-            best, many = _put(best, high, base + node), _put(many, ties, base + node)
+            best, many = put(best, high, base + node), put(many, ties, base + node)
             other, above = node ^ 1, node >> 1
             used = other * width - capacity < size
-            rival = jnp.where(used, _at(best, base + other), 0)
+            rival = jnp.where(used, at(best, base + other), 0)
             ties = jnp.where(high >= rival, ties, 0)
-            ties = ties + jnp.where(used & (rival >= high), _at(many, base + other), 0)
+            ties = ties + jnp.where(used & (rival >= high), at(many, base + other), 0)
             high = jnp.maximum(high, rival)
-            same = (_at(best, base + above) == high) & (_at(many, base + above) == ties)
+            same = (at(best, base + above) == high) & (at(many, base + above) == ties)
             return best, many, above, 2 * width, high, ties, (node > top) & (new | ~same)
 
         ties = (estimate > 0).astype(jnp.int32)

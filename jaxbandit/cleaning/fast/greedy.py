@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.cleaning.fast.pool import PADDING, Entry, flat_row_at, select, with_flat_row
+from jaxbandit.cleaning.fast.pool import PADDING, Entry, flat_row_at, with_flat_row
 from jaxbandit.cleaning.fast.pulls import Visit
 from jaxbandit.cleaning.pulls import Outcome, Totals
 from jaxbandit.cleaning.records import PICK
@@ -20,6 +20,7 @@ from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import below
+from jaxbandit.xla.entries import select
 from jaxbandit.xla.fence import once
 
 

@@ -45,11 +45,6 @@ class Entry(NamedTuple):
         return Entry(self.entity, self.tried + outcome.cleans, self.gained + outcome.removed)
 
 
-def select(condition: Array, yes: Entry, no: Entry) -> Entry:
-    """One of two entries."""
-    return Entry(*(jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True)))
-
-
 def flat_row_at(rows: Array, slot: Array, width: int) -> Array:
     """The row in a slot, int32 (``width``,); any slot may be asked for, one in use gives what was written there.
 

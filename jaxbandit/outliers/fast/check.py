@@ -1,4 +1,5 @@
-"""The check of a pull of WRR: what follows from it, as far as float32 tells, by the sums that ``wrr.py`` walks with."""
+"""The check of a pull of WRR: whether it ends the arm's turn, as far as float32 tells, by the sums that ``wrr.py``
+keeps."""
 
 import functools
 from collections.abc import Callable
@@ -13,9 +14,9 @@ from jaxbandit.xla.fence import computed_once
 
 
 class Start(NamedTuple):
-    """What a walk has from where it begins: ``k`` and l(k), ``scale``; the mean of all means, ``middle``; the log term,
-    by which ``step`` it grows with each pull, and how far that may be off, ``doubt``; whether nothing but 0, or nothing
-    but 1, was drawn, ``even``; all pulls so far, ``total``; and the arm ``best`` of the state."""
+    """Holds constants of a batch from where it begins: ``k`` and l(k) (``scale``); the mean of all means (``middle``);
+    the log term, its growth with each pull (``step``) and the relative error of that (``doubt``); whether nothing but
+    0, or nothing but 1, was drawn (``even``); all pulls so far (``total``); and the arm ``best`` of the state."""
 
     k: Array
     scale: Array
@@ -29,7 +30,8 @@ class Start(NamedTuple):
 
 
 def features(kind: str, pulls: Array, ones: Array, middle: Array, log_term: Array) -> tuple[Array, ...]:
-    """Of an arm: mean less ``middle``, its square, and 1 / m, or radius squared and its products with the first two."""
+    """Returns what an arm adds to the sums: z = mean less ``middle``, z^2, and 1 / pulls for the bounded interval, or
+    else the squared radius q, q z and q z^2."""
     m, s = pulls.astype(jnp.float32), ones.astype(jnp.float32)
     each = 1 / m
     z = s * each - middle
@@ -41,14 +43,14 @@ def features(kind: str, pulls: Array, ones: Array, middle: Array, log_term: Arra
 
 @functools.lru_cache
 def checked(kind: str, sides: str, n: int) -> Callable[..., Array]:
-    """``_Check.after``, fenced, so that XLA makes one kernel of it."""
-    fenced: Callable[..., Array] = computed_once(_Check(kind, (1.0,) if sides == "above" else (1.0, -1.0), n).after)
-    return fenced
+    """Returns ``_Check.after`` for these intervals and ``n`` arms, computed once (docs/xla-cpu.md)."""
+    once: Callable[..., Array] = computed_once(_Check(kind, (1.0,) if sides == "above" else (1.0, -1.0), n).after)
+    return once
 
 
 class _Level(NamedTuple):
-    """The log term ``now``, its ``growth`` since the walk began, as a factor, and ``drift``: by which share of its size
-    a sum may be off."""
+    """Holds the log term ``now``, its ``growth`` since the batch began as a factor, and the relative error of a sum
+    (``drift``)."""
 
     now: Array
     growth: Array
@@ -57,19 +59,20 @@ class _Level(NamedTuple):
 
 @dataclass(frozen=True)
 class _Check:
-    """Of intervals of a ``kind`` and ``n`` arms, with a threshold above, and one below where ``signs`` has -1."""
+    """Checks pulls by intervals of a ``kind`` for ``n`` arms, with a threshold above, and one below where ``signs`` has
+    -1."""
 
     kind: str
     signs: tuple[float, ...]
     n: int
 
-    def after(self, *of: Array) -> Array:
-        """What follows from a pull: 2 where it ends its visit, and 4 where float32 does not tell whether it does, or
-        whether any arm is active. ``of``: see ``_Walk`` in ``wrr.py``."""
+    def after(self, *operands: Array) -> Array:
+        """Returns 2 where a pull ends its arm's turn, 4 where float32 does not tell that or whether any arm is active,
+        else 0. ``operands``: see ``_Batch._one`` in ``wrr.py``, which has them in this order."""
         n, sums = self.n, 3 if self.kind == "bounded" else 5
-        start = Start(*of[:9])
-        total, due, arm, pulls, ones, paid = of[9:15]
-        state, of_best, made = of[15 : 15 + sums], of[15 + sums : 15 + 2 * sums], of[-1]
+        start = Start(*operands[:9])
+        total, due, arm, pulls, ones, paid = operands[9:15]
+        state, of_best, made = operands[15 : 15 + sums], operands[15 + sums : 15 + 2 * sums], operands[-1]
         k, middle, log_term, doubt = start.k, start.middle, start.log_term, start.doubt
         so_far = (total - start.total + made + 1).astype(jnp.float32)
         now = log_term + start.step * so_far
@@ -105,7 +108,7 @@ class _Check:
             for mine, place in ((radius, new[0]), (radius_of_best, of_best[0]))
         )
         overlap_of_best = jnp.where(arm == start.best, overlap, overlap_of_best)
-        # Nothing but 0, or nothing but 1, so far: sums of squares are exactly 0, and all arms are active.
+        # Where nothing but 0, or nothing but 1, was drawn, sums of squares are exactly 0, and all arms are active.
         still = start.even & (square == 0)
         full = pulls + 1 >= due
         over = full | ((overlap <= 0) & ~still)
@@ -118,7 +121,7 @@ class _Check:
     def _bernoulli(
         self, start: Start, rest: list[Array], level: _Level, mu: Array, turn: Array
     ) -> tuple[list[Array], Array]:
-        """Of Bernoulli intervals: the radius of each threshold, and how far off these may be. ``turn``: 1 / sigma."""
+        """Returns the radius of each threshold by Bernoulli intervals, and their largest error; ``turn``: 1 / sigma."""
         printed, n = self.kind == "bernoulli", self.n
         # A radius squared grows by a factor from ``growth`` to its square.
         between = level.growth * (level.growth + 1) * jnp.float32(0.5)
@@ -137,7 +140,7 @@ class _Check:
 
 
 def _bernoulli(m: Array, s: Array, each: Array, log_term: Array) -> Array:
-    """A radius, squared, ``each`` being 1 / m: see ``Interval.radii``."""
+    """Returns a radius, squared (see ``Interval.radii``); ``each``: 1 / m."""
     share, half = 1 / (m + log_term), log_term * jnp.float32(0.5)
     found: Array = log_term * each * ((s + half) * share) * ((m - s + half) * share)
     return found

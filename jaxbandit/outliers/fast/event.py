@@ -1,4 +1,4 @@
-"""The first event of a leap of GOLD: the pull after which a community comes apart, or may have done so."""
+"""The first event of a batch of GOLD: the pull after which a community comes apart, or may have done so."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,29 +7,31 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.outliers.fast.log_terms import LogTerms
 from jaxbandit.outliers.fast.sweeps import (
     KEPT,
     LOST,
     PERHAPS,
     SWEEPS,
     State,
+    by_sweep,
     of_sweep,
     open_pairs,
     pulls_until,
     rank,
     so_far,
     turn_before,
-    walk,
 )
-from jaxbandit.outliers.fast.tables import Table
 from jaxbandit.outliers.gold import GOLD, NEVER, communities
 from jaxbandit.outliers.record import Seen, means_of
+from jaxbandit.xla.entries import select
 from jaxbandit.xla.fence import rarely
 
 
 class Found(NamedTuple):
-    """What a leap held. ``last``: the turn of the last pull that is made, -1 where it is none; ``fresh``: which arms it
-    made terminal; ``stuck``: whether the next pull must be evaluated alone; ``lost``: whether an open edge mattered."""
+    """Holds the outcome of a batch. ``last``: the turn of the last pull that is made, -1 for none; ``edges``,
+    ``labels``: see ``State``; ``fresh``: which arms became terminal; ``stuck``: whether the next pull must be evaluated
+    alone; ``lost``: whether an edge of unknown status mattered, so that the run must begin again."""
 
     last: Array
     edges: Array
@@ -40,34 +42,31 @@ class Found(NamedTuple):
 
 
 @rarely
-def resolve(rule: GOLD, table: Table, state: State, relied: Array, last: Array, outcome: Array) -> Found:
-    """What a leap holds, by each check."""
-    found: Found = lax.cond(state.close, _evaluate_closely, _evaluate, rule, table, state, relied, last, outcome)
+def resolve(rule: GOLD, log_terms: LogTerms, state: State, relied: Array, last: Array, outcome: Array) -> Found:
+    """Returns the outcome of a batch, whose last pull is at turn ``last``, by checks of single pulls."""
+    found: Found = lax.cond(state.close, _evaluate_closely, _evaluate, rule, log_terms, state, relied, last, outcome)
     return found
 
 
 class _Ends(NamedTuple):
-    """Of each arm in each sweep, (sweeps, n): its mean, b times its radius where the sweep begins, and by how much
-    that grows until its end."""
+    """Holds for each arm in each sweep, (sweeps, n): its mean, b times its radius where the sweep begins, and by how
+    much that grows until the sweep's end."""
 
     y: Array
     half: Array
     growth: Array
 
     def of(self, arm: Array) -> "_Ends":
-        """Of one arm: (sweeps, 1)."""
+        """Returns the columns of one arm: (sweeps, 1)."""
         return _Ends(*(lax.dynamic_slice_in_dim(x, arm, 1, axis=1) for x in self))
-
-
-def _pick(condition: Array, yes: _Ends, no: _Ends) -> _Ends:
-    return _Ends(*(jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Course:
-    """The intervals of all arms in the course of a leap: ``old`` before the pull of each sweep and ``new`` after it;
-    (sweeps, n): ``turn`` of that pull, and the half width at it, ``own``, out of reach where it is not made; ``share``
-    of a sweep that is over then, (n,); ``unsure``: the distance that float32 cannot be trusted below."""
+    """Holds the intervals of all arms in the course of a batch: ``old`` before the pull of each sweep and ``new`` after
+    it. ``turn``: of that pull, and ``own``: the half width at it, very large where it is not made (sweeps, n);
+    ``share``: the part of a sweep that is over then, (n,); ``unsure``: float32 cannot be trusted below this
+    distance."""
 
     old: _Ends
     new: _Ends
@@ -77,14 +76,14 @@ class _Course:
     unsure: Array
 
     def room(self) -> Array:
-        """By how much the intervals of two arms overlap at least, (n, n)."""
+        """Returns by how much the intervals of two arms overlap at least, (n, n)."""
         high = jnp.minimum(jnp.min(self.new.y + self.new.half, axis=0), (self.old.y + self.old.half)[0])
         low = jnp.maximum(jnp.max(self.new.y - self.new.half, axis=0), (self.old.y - self.old.half)[0])
         return jnp.minimum(high[:, None] - low[None, :], high[None, :] - low[:, None])
 
     def check(self, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        """All edges of the arm that has the most of them to check: those still to check, and the turns at which an
-        edge is possibly lost and certainly lost, (n, n)."""
+        """Checks all edges of the arm that has the most edges to check. Returns the edges that are left to check, and
+        the turns at which each edge is possibly lost and certainly lost, (n, n)."""
         left, possible, certain = carry
         old, new, own, share, turn = self.old, self.new, self.own, self.share, self.turn
         arms = jnp.arange(left.shape[0], dtype=jnp.int32)
@@ -94,7 +93,7 @@ class _Course:
         def mine(x: Array) -> Array:
             return lax.dynamic_slice_in_dim(x, arm, 1, axis=-1)
 
-        theirs, ours = _pick(arms < arm, new, old), _pick(arm < arms, new.of(arm), old.of(arm))
+        theirs, ours = select(arms < arm, new, old), select(arm < arms, new.of(arm), old.of(arm))
         at_ours = jnp.abs(mine(new.y) - theirs.y) - (mine(own) + theirs.half + mine(share) * theirs.growth)
         at_theirs = jnp.abs(new.y - ours.y) - (own + ours.half + share * ours.growth)
 
@@ -109,22 +108,22 @@ class _Course:
         return left, put(possible, when(-self.unsure)), put(certain, when(self.unsure))
 
 
-def _course(rule: GOLD, table: Table, state: State, last: Array, outcome: Array) -> _Course:
-    """The intervals in the course of a leap whose last pull is at turn ``last``."""
+def _course(rule: GOLD, log_terms: LogTerms, state: State, last: Array, outcome: Array) -> _Course:
+    """Returns the intervals in the course of a batch whose last pull is at turn ``last``."""
     n = state.members.shape[0]
     arms = jnp.arange(n, dtype=jnp.int32)
     sweep = jnp.arange(SWEEPS, dtype=jnp.int32)[:, None]
-    (pulls, ones), _ = walk(state, last, pulls_until(state, last), outcome)
+    (pulls, ones), _ = by_sweep(state, last, pulls_until(state, last), outcome)
     now = so_far(state)
     earlier = tuple(jnp.concatenate([one[None], many[:-1]]) for one, many in zip(now, (pulls, ones), strict=True))
-    # Radii are read at the ends of each sweep; between these they are nearly linear in T.
+    # Radii are computed at the ends of each sweep. In between, they are nearly linear in T.
     size, before = of_sweep(state)
     borders = jnp.maximum(state.seen.total - before + jnp.arange(SWEEPS + 1, dtype=jnp.int32) * size, 1)
-    log_term = jax.vmap(table.at)(borders)[:, None]
-    of, b = rule.of, rule.b.hi
+    log_term = jax.vmap(log_terms.at)(borders)[:, None]
+    interval, b = rule.interval, rule.b.hi
 
     def ends(pulls: Array, ones: Array) -> _Ends:
-        at_start, at_end = (b * of.radii(pulls, ones, x) for x in (log_term[:-1], log_term[1:]))
+        at_start, at_end = (b * interval.radii(pulls, ones, x) for x in (log_term[:-1], log_term[1:]))
         return _Ends(means_of(pulls, ones), at_start, at_end - at_start)
 
     old, new = ends(*earlier), ends(pulls, ones)
@@ -138,26 +137,26 @@ def _course(rule: GOLD, table: Table, state: State, last: Array, outcome: Array)
     return _Course(old, new, turn, own, share, unsure_below(widest) + widest * bend)
 
 
-def _evaluate(rule: GOLD, table: Table, state: State, relied: Array, last: Array, outcome: Array) -> Found:
-    """The checks of the edges that matter, as far as float32 tells."""
+def _evaluate(rule: GOLD, log_terms: LogTerms, state: State, relied: Array, last: Array, outcome: Array) -> Found:
+    """Checks the edges that matter, as far as float32 tells."""
     n = state.members.shape[0]
     arms = jnp.arange(n, dtype=jnp.int32)
-    course = _course(rule, table, state, last, outcome)
-    # The ends on the way tell which edges surely stay, and the parts that relied ones connect need no others.
+    course = _course(rule, log_terms, state, last, outcome)
+    # The ends of intervals in the course tell which edges surely stay. Parts that those connect need no other edges.
     room, free = course.room(), open_pairs(state)
     stays = relied & free
     parts = communities(stays)
     needed = (parts[:, None] != parts[None, :]) | state.strict
     unsettled = (room <= course.unsure) & ~stays & (state.edges != LOST) & free & (arms[:, None] != arms[None, :])
     left = unsettled & needed
-    # What is not checked is open from the start; what surely stays is not lost.
+    # An edge that is not checked is open from the start; one that surely stays is not lost.
     start = jnp.where(unsettled & ~needed, -1, NEVER), jnp.full((n, n), NEVER)
     _, possible, certain = lax.while_loop(lambda carry: jnp.any(carry[0]), course.check, (left, *start))
     return _first_event(rule, state, last, possible, certain)
 
 
 def _first_event(rule: GOLD, state: State, last: Array, possible: Array, certain: Array) -> Found:
-    """The first of the turns at which a community comes apart, or may have, by the turns of ``_Course.check``."""
+    """Returns the outcome at the first turn at which a community comes apart, or may have, by ``_Course.check``."""
     free = open_pairs(state)
     kept, perhaps = (state.edges == KEPT) & free, (state.edges != LOST) & free
     parting = _parting(jnp.where(kept, possible, -1), state.labels, state.scores == NEVER)
@@ -183,13 +182,15 @@ def _first_event(rule: GOLD, state: State, last: Array, possible: Array, certain
     return Found(jnp.where(some, event, last), edges, labels, fresh, stuck, jnp.bool_(False))
 
 
-def _evaluate_closely(rule: GOLD, table: Table, state: State, relied: Array, last: Array, outcome: Array) -> Found:
-    """The checks of one pull, exactly."""
+def _evaluate_closely(
+    rule: GOLD, log_terms: LogTerms, state: State, relied: Array, last: Array, outcome: Array
+) -> Found:
+    """Checks the edges of one pull, exactly where float32 is not sure."""
     arms = jnp.arange(state.members.shape[0], dtype=jnp.int32)
-    _, (pulls, ones) = walk(state, last, pulls_until(state, last), outcome)
-    arm, of = last % arms.shape[0], rule.of
+    _, (pulls, ones) = by_sweep(state, last, pulls_until(state, last), outcome)
+    arm, interval = last % arms.shape[0], rule.interval
     total = state.seen.total + 1
-    radii, y = rule.b.hi * of.radii(pulls, ones, table.at(total)), means_of(pulls, ones)
+    radii, y = rule.b.hi * interval.radii(pulls, ones, log_terms.at(total)), means_of(pulls, ones)
     rough = jnp.abs(y - y[arm]) - (radii + radii[arm])
     close = jnp.any(jnp.abs(rough) <= unsure_below(jnp.max(radii)))
     seen = Seen(pulls, ones, total)
@@ -203,15 +204,14 @@ def _evaluate_closely(rule: GOLD, table: Table, state: State, relied: Array, las
 
 
 def _parting(turns: Array, labels: Array, free: Array) -> Array:
-    """The turn at which a community of the arms ``free`` first comes apart, an edge being lost at its turn in
-    ``turns``, (n, n)."""
+    """Returns the turn at which a community of the arms ``free`` first comes apart, where each edge is lost at its turn
+    in ``turns``, (n, n)."""
     n = labels.shape[0]
     start = jnp.where(~free | (labels == jnp.arange(n, dtype=jnp.int32)), NEVER, -1)
 
     def spread(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         width, _ = carry
-        reached = jnp.max(jnp.minimum(turns, width[:, None]), axis=0)
-        wider = jnp.maximum(width, reached)
+        wider = jnp.maximum(width, jnp.max(jnp.minimum(turns, width[:, None]), axis=0))
         return wider, jnp.any(wider != width)
 
     width = lax.while_loop(lambda carry: carry[1], spread, (start, jnp.bool_(True)))[0]
@@ -219,12 +219,12 @@ def _parting(turns: Array, labels: Array, free: Array) -> Array:
 
 
 def _small(labels: Array, rule: GOLD, state: State) -> Array:
-    """Which arms become terminal with these communities."""
+    """Returns which arms become terminal with these communities."""
     size = jnp.sum(labels[:, None] == labels[None, :], axis=0, dtype=jnp.int32)
     return (state.scores == NEVER) & (size <= rule.largest)
 
 
 def unsure_below(widest: Array) -> Array:
-    """The distance that float32 cannot be trusted below: several times its error."""
+    """Returns the distance below which float32 cannot be trusted: several times its error."""
     least: Array = jnp.float32(2.0**-19) * (1 + widest + widest)
     return least

@@ -1,9 +1,10 @@
-"""IB in walks: ``tests/test_outlier_policies.py::test_ib_is_its_oracle`` ties it to ``jaxbandit.outliers.ib``.
+"""IB in batches of pulls: ``tests/test_outlier_policies.py::test_ib_is_its_oracle`` ties it to
+``jaxbandit.outliers.ib``.
 
-A pull depends on the one before, but nearly all pulls go to few arms. So an evaluation picks a few candidates, the best
-mean and the highest upper bounds, and a walk follows the rule among these alone. The others stay as they are, but for
-radii that grow with T: the walk ends where one of them might be pulled, where float32 does not tell which arm is next,
-where a search may be over, or where the rewards drawn for an arm are used up.
+A pull depends on the one before, but nearly all pulls go to few arms. So an evaluation picks a few *candidates*, the
+best mean and the highest upper bounds, and a batch follows the rule among these alone. The means of the other arms
+stay, and their radii grow with T. A batch ends where one of them might be pulled, where float32 does not tell which arm
+is next, where a search may be over, or where the rewards that were drawn for an arm are used up.
 """
 
 from collections.abc import Callable
@@ -16,34 +17,35 @@ from jax import Array, lax
 
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.outliers.double_float import in_float64
-from jaxbandit.outliers.fast.leap import low_bits, outliers, select
-from jaxbandit.outliers.fast.tables import Table, tabulated
+from jaxbandit.outliers.fast.leap import low_bits, outliers
+from jaxbandit.outliers.fast.log_terms import LogTerms, tabulated
 from jaxbandit.outliers.ib import IB, Move
 from jaxbandit.outliers.problem import MOST, Chosen, OutlierArms, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.random.counts import pinned
+from jaxbandit.xla.entries import select
 from jaxbandit.xla.fence import computed_once, rarely
 
 CANDIDATES = 8
-"""The arms in a walk. How often each was pulled takes 8 bits of an int32, of which there are two."""
-WALK = 40
-"""The most pulls in a walk."""
+"""The arms in a batch. The pulls of each take 8 bits in one of two int32 numbers."""
+MOST_PULLS = 40
+"""The most pulls in a batch."""
 
 _UNSURE = 2.0**-21
-"""The distance, in sums of a mean and radii as large, that float32 cannot be trusted below: several times its error."""
+"""The distance of sums of a mean and a radius below which float32 cannot be trusted: several times its error."""
 
 _TINY = 2.0**-48
 """The same for float64."""
 
 _EXACT = 2**26
-"""Up to so many pulls, means that are closer than ``_UNSURE`` are compared exactly: see ``_ahead``."""
+"""Up to so many pulls, means that are closer than ``_UNSURE`` are compared exactly (``_ahead``)."""
 
 _STOP, _OVER = CANDIDATES, 2**30
 
 
 class _Others(NamedTuple):
-    """Of the arms that are left but for the candidates: the best mean and the highest upper bound, 0 where there are
-    none; and no radius is above ``widest``. float32."""
+    """Bounds the arms that are left and are no candidates: the best ``mean``, the highest ``upper`` bound (0 where
+    there are none) and the ``widest`` radius, float32."""
 
     mean: Array
     upper: Array
@@ -51,8 +53,8 @@ class _Others(NamedTuple):
 
 
 class State(NamedTuple):
-    """``left``: the arms that were not removed, bool (n,); ``arms``: the candidates, the first is pulled next (int32,
-    -1 for none); ``others``; ``ended``: whether the rule has."""
+    """Holds the record, the arms that were not removed (``left``, bool (n,)), the candidates (``arms``, of which the
+    first is pulled next; int32, -1 for none), bounds of the ``others``, and whether the rule has ``ended``."""
 
     seen: Seen
     left: Array
@@ -63,33 +65,33 @@ class State(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class WalkingIB:
-    """``rule``; its log terms, ``table``; ``n`` (static): how many arms."""
+class IBInBatches:
+    """Runs a ``rule`` of IB in batches, with a table of its ``log_terms``; ``n`` (static): how many arms."""
 
     rule: IB
-    table: Table
+    log_terms: LogTerms
     n: int = field(metadata={"static": True})
 
     @property
     def execution(self) -> Execution:
-        """A step works on a few arrays of all arms."""
+        """Says that a step works on a few arrays of all arms."""
         return Execution(stride=16, in_cache=True, step_bytes=512 + 32 * self.n, masked=True, gain_ns=300)
 
     def init(self, view: View) -> State:
-        """The first arms."""
+        """Begins with the first arms as candidates, each to be pulled once."""
         none = _Others(*[jnp.float32(0)] * 3)
         return State(Seen.nothing(self.n), jnp.ones(self.n, bool), self._opening(jnp.int32(0)), none, jnp.bool_(False))
 
     def advance(self, view: View, state: State, sample: Callable[[Chosen], list[Array]]) -> State:
-        """Each arm once at first; then what CLUCB wants, among the candidates."""
+        """Pulls each arm once at first; then makes the pulls of a batch, and picks the candidates of the next one."""
         n, goes = self.n, ~self.done(view, state)
         arms, first = jnp.arange(n, dtype=jnp.int32), state.seen.total < n
         attempts = tuple(state.seen.pulls[jnp.maximum(arm, 0)] for arm in state.arms)
         drawn = [jnp.where(first, 1, _rewards(jnp.int32(slot))) for slot in range(CANDIDATES)]
         words = sample(Chosen(state.arms, attempts, tuple(jnp.where(goes, x, 0) for x in drawn)))
-        walked = self._walk(view, state, attempts, words)
+        made_of = self._pulls(view, state, attempts, words)
         counts = ones = jnp.zeros(n, jnp.int32)
-        for arm, made, word in zip(state.arms, walked, words, strict=True):
+        for arm, made, word in zip(state.arms, made_of, words, strict=True):
             made = jnp.where(first, (arm >= 0).astype(jnp.int32), made)
             here = arms == arm
             counts = jnp.where(here, made, counts)
@@ -98,8 +100,8 @@ class WalkingIB:
         opening = seen.total < n
         some = Seen(jnp.maximum(seen.pulls, 1), seen.ones, jnp.maximum(seen.total, 1))
         y = means_of(some.pulls, some.ones)
-        # Pinned, so that an upper bound is the same number wherever a program computes it: it is looked for again.
-        radii = pinned(_radii(self.rule.scale.hi, self.table.at(some.total), some.pulls))
+        # Pinned, so that an upper bound is the same number wherever it is computed: ``_screen`` finds arms by it.
+        radii = pinned(_radii(self.rule.scale.hi, self.log_terms.at(some.total), some.pulls))
         unclear, pair = self._screen(some, state.left, y, radii)
         move = Move(state.left, *pair, jnp.bool_(False))
         move = _closely(unclear & ~opening & goes, move, self.rule, some, state.left)
@@ -108,14 +110,14 @@ class WalkingIB:
         return select(goes, State(seen, move.left, following, others, move.ended), state)
 
     def _opening(self, total: Array) -> tuple[Array, ...]:
-        """The next arms that were not pulled."""
+        """Returns the next arms that were not pulled, as candidates."""
         return tuple(jnp.where(total + j < self.n, total + j, -1) for j in range(CANDIDATES))
 
-    def _walk(self, view: View, state: State, attempts: tuple[Array, ...], words: list[Array]) -> list[Array]:
-        """How often each candidate is pulled."""
+    def _pulls(self, view: View, state: State, attempts: tuple[Array, ...], words: list[Array]) -> list[Array]:
+        """Returns how often the batch pulls each candidate."""
         total = jnp.maximum(state.seen.total, 1)
-        log_term, scale = self.table.at(total), self.rule.scale.hi
-        many = jnp.where(total < _EXACT, jnp.minimum(WALK, total), 1)
+        log_term, scale = self.log_terms.at(total), self.rule.scale.hi
+        many = jnp.where(total < _EXACT, jnp.minimum(MOST_PULLS, total), 1)
         many = jnp.minimum(many, view.budget - state.seen.total)
         ones = [state.seen.ones[jnp.maximum(arm, 0)] for arm in state.arms]
         of_lane = (scale * scale, log_term, 1 / total.astype(jnp.float32), *state.others)
@@ -133,8 +135,8 @@ class WalkingIB:
         return [_made(low, high, j) for j in range(CANDIDATES)]
 
     def _screen(self, seen: Seen, left: Array, y: Array, radii: Array) -> tuple[Array, tuple[Array, Array]]:
-        """Whether float32 does not tell what to do, or a search is over; and, if neither, the arm to pull and the other
-        one of the pair."""
+        """Returns whether float32 does not tell what to do, or a search may be over; and, if neither, the arm to pull
+        and the other one of the pair."""
         arms = jnp.arange(self.n, dtype=jnp.int32)
 
         def first(where: Array) -> Array:
@@ -150,9 +152,9 @@ class WalkingIB:
         top = _highest(upper, others)
         rival = first(others & (upper == top))
         pulls, rival_pulls = seen.pulls[best], seen.pulls[rival]
-        near = others & ~_alike(seen, rival) & (upper >= top - _UNSURE * (1 + top))
+        near = others & ~_same_record(seen, rival) & (upper >= top - _UNSURE * (1 + top))
         second = first(near)
-        doubtful = jnp.any(near & ~_alike(seen, second)) | ~_above(self.rule, self.table, seen, rival, second)
+        doubtful = jnp.any(near & ~_same_record(seen, second)) | ~_above(self.rule, self.log_terms, seen, rival, second)
         unclear = unclear | (near[second] & doubtful)
         lower = y[best] - radii[best]
         over = top - lower <= _UNSURE * (1 + top)
@@ -160,27 +162,27 @@ class WalkingIB:
         return unclear | over | (top == 0), (jnp.where(chosen, best, rival), jnp.where(chosen, rival, best))
 
     def _candidates(self, seen: Seen, move: Move, y: Array, upper: Array) -> tuple[tuple[Array, ...], _Others]:
-        """The pair, and the arms with the highest upper bounds but for these."""
+        """Returns the pair and the other arms with the highest upper bounds as candidates, and bounds of the rest."""
         arms = jnp.arange(self.n, dtype=jnp.int32)
         mask = jnp.int32((1 << (self.n - 1).bit_length()) - 1)
         rest = move.left & (arms != move.arm) & (arms != move.other)
-        # Floats that are not negative are ordered as their bits are; the lowest of these are the arm.
+        # Floats that are not negative are ordered as their bits are; the lowest bits are replaced by the arm.
         key = jnp.where(rest, (lax.bitcast_convert_type(upper, jnp.int32) & ~mask) | arms, -1)
         chosen, last = [move.arm, move.other], jnp.int32(2**31 - 1)
         for _ in range(CANDIDATES - 2):
             last = jnp.max(jnp.where(key < last, key, -1))
             chosen.append(jnp.where(last >= 0, last & mask, -1))
         rest = rest & (key < last)
-        widest = _radii(self.rule.scale.hi, self.table.at(seen.total), jnp.min(seen.pulls))
+        widest = _radii(self.rule.scale.hi, self.log_terms.at(seen.total), jnp.min(seen.pulls))
         return tuple(chosen), _Others(_highest(y, rest), _highest(upper, rest), widest)
 
     def done(self, view: View, state: State) -> Array:
-        """The rule has ended, or the budget is spent."""
+        """Ends the run when the rule has ended, or the budget is spent."""
         return state.ended | (state.seen.total >= view.budget)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``record.answer``."""
-        return answer(state.seen, outliers(self.rule.of, state.seen, view.unit), state.ended)
+        """Answers which arms are estimated outliers, as ``IB`` does."""
+        return answer(state.seen, outliers(self.rule.interval, state.seen, view.unit), state.ended)
 
 
 def _radii(scale: Array, log_term: Array, pulls: Array) -> Array:
@@ -189,13 +191,13 @@ def _radii(scale: Array, log_term: Array, pulls: Array) -> Array:
 
 
 def _highest(x: Array, among: Array) -> Array:
-    """The largest of some numbers that are not negative, 0 of none: by their bits, as integers are reduced faster."""
+    """Returns the largest of some numbers that are not negative, or 0 of none, by their bits, as this is faster."""
     bits = lax.bitcast_convert_type(x, jnp.int32)
     return lax.bitcast_convert_type(jnp.max(jnp.where(among, bits, 0)), jnp.float32)
 
 
 def _rewards(slot: Array) -> Array:
-    """How many are drawn for a candidate: most pulls are of the first few."""
+    """Returns how many rewards are drawn for a candidate: most pulls are of the first few."""
     return jnp.where(slot < 2, MOST, jnp.where(slot < 4, MOST // 2, MOST // 4))
 
 
@@ -214,7 +216,7 @@ class _Candidate(NamedTuple):
 
 
 def _ahead(one: _Candidate, other: _Candidate) -> Array:
-    """Whether ``one`` has the better mean, or an equal one and the lower number.
+    """Returns whether ``one`` has the larger mean, or an equal one and the lower number.
 
     The difference of cross products is exact modulo 2^32, and below 2^31 where means are close.
     """
@@ -224,16 +226,16 @@ def _ahead(one: _Candidate, other: _Candidate) -> Array:
     return jnp.where(jnp.abs(gap) > _UNSURE, gap > 0, close)
 
 
-def _alike(seen: Seen, arm: Array) -> Array:
-    """Which arms had the same pulls and rewards as this one."""
+def _same_record(seen: Seen, arm: Array) -> Array:
+    """Returns which arms had as many pulls and rewards as this one."""
     return (seen.pulls == seen.pulls[arm]) & (seen.ones == seen.ones[arm])
 
 
 @in_float64
-def _above(rule: IB, table: Table, seen: Seen, one: Array, other: Array) -> Array:
-    """Whether the upper bound of ``one`` is surely above that of ``other``. They share a log term in float32, so little
-    of its error is left in their difference."""
-    log_term = table.at(seen.total).astype(jnp.float64)
+def _above(rule: IB, log_terms: LogTerms, seen: Seen, one: Array, other: Array) -> Array:
+    """Returns whether the upper bound of ``one`` is surely above that of ``other``. They share a log term in float32,
+    so that little of its error is left in their difference."""
+    log_term = log_terms.at(seen.total).astype(jnp.float64)
     pulls, ones = (jnp.stack([x[one], x[other]]) for x in (seen.pulls, seen.ones))
     y, radii = means_of(pulls, ones, jnp.float64), _radii(rule.scale.wide(), log_term, pulls)
     gap = radii[0] - radii[1]
@@ -242,17 +244,17 @@ def _above(rule: IB, table: Table, seen: Seen, one: Array, other: Array) -> Arra
 
 @computed_once
 @in_float64
-def _next(*of: Array) -> Array:
-    """The candidate that is pulled next, or ``_STOP``: int32. Fenced, so that XLA makes one kernel of it.
+def _next(*operands: Array) -> Array:
+    """Returns the candidate that is pulled next, or ``_STOP``: int32. It is computed once (docs/xla-cpu.md).
 
-    Means and radii of candidates are float64: the rule keeps the upper bounds of arms with like means within a pull of
-    each other, which after some 10^5 pulls float32 does not tell apart. The log term is of float32, but the same in all
-    radii, so that its error is a share of their differences.
+    Means and radii of candidates are float64: the rule keeps the upper bounds of arms with close means within a pull of
+    each other, which float32 does not tell apart after some 10^5 pulls. The log term is float32, but the same in all
+    radii, so that the error of their differences is a share of these.
     """
-    level, log_term, per_pull, mean, upper, widest = of[:6]
-    arms, pulls, ones, words = (of[6 + i * CANDIDATES : 6 + (i + 1) * CANDIDATES] for i in range(4))
-    low, high, number = of[6 + 4 * CANDIDATES :]
-    # The log term is 6 ln T, and a constant. ln(1 + x) = 2 artanh(x / (2 + x)), for x <= 1; XLA's own is slow.
+    level, log_term, per_pull, mean, upper, widest = operands[:6]
+    arms, pulls, ones, words = (operands[6 + i * CANDIDATES : 6 + (i + 1) * CANDIDATES] for i in range(4))
+    low, high, number = operands[6 + 4 * CANDIDATES :]
+    # The log term is 6 ln T and a constant. ln(1 + x) = 2 artanh(x / (2 + x)), for x <= 1, by its series.
     x = number.astype(jnp.float32) * per_pull
     z = x / (2 + x)
     zz = z * z
@@ -282,16 +284,16 @@ def _next(*of: Array) -> Array:
     clear = (best.mean - mean > _UNSURE) & (top - upper > unsure)
     clear = clear & (top - (best.mean - best.radius) > unsure)
     for one in found:
-        alike = (one.pulls == rival.pulls) & (one.ones == rival.ones)
+        same = (one.pulls == rival.pulls) & (one.ones == rival.ones)
         below = top - (one.mean + one.radius) > _UNSURE * jnp.abs(rival.radius - one.radius) + _TINY
-        clear = clear & (alike | (one.slot == best.slot) | below)
+        clear = clear & (same | (one.slot == best.slot) | below)
     chosen = select((best.pulls < rival.pulls) | ((best.pulls == rival.pulls) & (best.arm < rival.arm)), best, rival)
     return jnp.where(clear & (chosen.made < _rewards(chosen.slot)), chosen.slot, _STOP)
 
 
 @rarely
 def _closely(rule: IB, seen: Seen, left: Array) -> Move:
-    """What to do, exactly."""
+    """Returns what the rule itself does next, in float64."""
     return rule.move(seen, left, 1.0)
 
 
@@ -300,4 +302,4 @@ def _(rule: IB, problem: Any) -> Any:
     if not isinstance(problem, OutlierArms) or not problem.rewards.whole:
         return rule
     n = problem.source.arms
-    return WalkingIB(rule, tabulated(rule, n), n)
+    return IBInBatches(rule, tabulated(rule, n), n)

@@ -1,4 +1,5 @@
-"""Leaps: certified batches of pulls. Between two events nothing is decided, so these are drawn in bulk.
+"""Leaps: certified batches of pulls. An *event* is a pull after which a rule decides something. Pulls that surely hold
+no event are drawn in bulk.
 
 After e_i more pulls of each arm, and at any time before, every empirical mean lies in (1 - r) yhat + r [0, 1] with
 r = max e_i / (m_i + e_i). So whatever the rewards were,
@@ -6,17 +7,16 @@ r = max e_i / (m_i + e_i). So whatever the rewards were,
     theta_hat stays within (1 - r) theta_hat + r [min, max] of mean(x) + k std(x) over x in [0, 1]^n,
     |yhat_i - theta_hat| grows to at most (1 - r) |yhat_i - theta_hat| + r (1 + sqrt(1 + k^2)) / 2,
 
-as sigma is a seminorm; and a radius shrinks at most by the factor 1 - r, since delta' only falls. With
-x = r / (1 - r) = max e_i / m_i, a gap that is below a radius by some margin stays below it while x times what it can
-lose is below the margin. That is a certificate for a leap; where it gives none, one pull is made. The end of a leap is
-evaluated as the state after any pull is, so a leap changes no answer and no stopping time.
+as sigma is a seminorm; and a radius shrinks at most by the factor 1 - r, since delta' only falls. With x = r / (1 - r)
+= max e_i / m_i, a gap that is below a radius by some margin stays below it while x times what it can lose is below the
+margin. That is a certificate for a leap; where it gives none, one pull is made. The state after a leap is evaluated as
+after any pull, so that a leap changes no answer and no stopping time.
 
-Evaluations are in float32, and trusted where they are clear. Where they are not, the rule's own decide.
+Evaluations are in float32, and trusted where they are clear. Otherwise the rule's own evaluation in float64 decides.
 """
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -24,44 +24,37 @@ from jaxbandit.outliers.intervals import Estimates, Interval
 from jaxbandit.outliers.record import Seen
 from jaxbandit.xla.fence import rarely
 
-S = TypeVar("S")
-
 
 def clear(n: int, k: Array, sigma: Array) -> Array:
-    """From which distance on float32 tells a mean from the threshold, radii counted in: several times its error.
+    """Returns the distance from which on float32 tells a mean from the threshold, radii included: several times its
+    error.
 
-    Means are summed in units of 2^-bits; what that does to sigma grows with 1 / sigma.
+    Means are summed in units of 2^-bits; the error of sigma from that grows with 1 / sigma.
     """
     unit = 2.0 ** -(30 - (n - 1).bit_length())
     least: Array = 2.0**-20 + (2 + k) * jnp.float32(unit) * (1 + 1 / jnp.maximum(sigma, jnp.float32(1e-3)))
     return least
 
 
-def select(condition: Array, yes: S, no: S) -> S:
-    """One of two states."""
-    chosen: S = jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
-    return chosen
-
-
 def low_bits(count: Array) -> Array:
-    """A mask of the lowest ``count`` bits, 0 to 32: uint32."""
+    """Returns a mask of the lowest ``count`` bits, 0 to 32: uint32."""
     some = (jnp.uint32(1) << jnp.minimum(count, 31).astype(jnp.uint32)) - 1
     return jnp.where(count >= 32, jnp.uint32(0xFFFFFFFF), some)
 
 
 def cyclic(n: int, cursor: Array) -> Array:
-    """The place of each arm, 0 to n - 1, in the order that begins at ``cursor``: int32, shape (n,)."""
+    """Returns the place of each arm, 0 to n - 1, in the order that begins at ``cursor``: int32, shape (n,)."""
     after = jnp.arange(n, dtype=jnp.int32) - cursor
     return jnp.where(after < 0, after + n, after)
 
 
 class Statistics(NamedTuple):
-    """What a leaping k-sigma rule knows of its state. float32.
+    """Holds what a k-sigma rule in batches evaluates of its state, in float32.
 
-    ``at``: the estimates; ``unsure``: the distance that float32 cannot be trusted below; ``least``: the fewest pulls of
-    an arm; ``widest``: no arm's radius is above it; ``growth``: by how much an active arm's overlap can shrink, times
-    x, by what becomes of the means; ``turn``: the part of it that the threshold's radius has; ``spread``: by how much
-    the threshold can move, over the root mean square of the moves of the means.
+    ``at``: the estimates; ``unsure``: below this distance float32 cannot be trusted; ``least``: the fewest pulls of an
+    arm; ``widest``: no arm's radius is above it; ``growth``: an active arm's overlap shrinks by at most ``growth`` x
+    as the means move; ``turn``: the part of ``growth`` that is the threshold's radius; ``spread``: the threshold moves
+    by at most ``spread`` times the root mean square of the moves of the means.
     """
 
     at: Estimates
@@ -73,17 +66,17 @@ class Statistics(NamedTuple):
     spread: Array
 
 
-def evaluate(of: Interval, seen: Seen, log_term: Array, unit: float) -> Statistics:
-    """The statistics after any pull but the first n."""
-    assert of.k is not None
-    n, k = seen.pulls.shape[-1], jnp.asarray(of.k.hi)
-    at = of.estimates(seen, log_term, unit)
+def evaluate(interval: Interval, seen: Seen, log_term: Array, unit: float) -> Statistics:
+    """Evaluates the state after any pull but the first n."""
+    assert interval.k is not None
+    n, k = seen.pulls.shape[-1], jnp.asarray(interval.k.hi)
+    at = interval.estimates(seen, log_term, unit)
     least = jnp.maximum(jnp.min(seen.pulls), 1).astype(jnp.float32)
     widest = jnp.sqrt(log_term / (4 * least))
     safe = jnp.where(at.sigma > 0, at.sigma, 1)
-    if of.rule == "robust" or of.name == "bounded":
+    if interval.rule == "robust" or interval.name == "bounded":
         turn = jnp.zeros_like(least)
-    elif of.name == "bernoulli":
+    elif interval.name == "bernoulli":
         # sqrt(sigma) may grow to sqrt(sigma + r / 2).
         turn = at.theta_radius * (1 + 1 / (4 * safe))
     else:
@@ -92,20 +85,20 @@ def evaluate(of: Interval, seen: Seen, log_term: Array, unit: float) -> Statisti
     turn = jnp.where(at.sigma > 0, turn, 0)
     unsure = clear(n, k, at.sigma)
     growth = (1 + jnp.sqrt(1 + k * k)) / 2 + turn
-    if of.rule == "robust":
+    if interval.rule == "robust":
         # The median of (1 - r) yhat + r x moves by r at most from (1 - r) times the old one, and so does MAD.
         growth, unsure = 1 + jnp.float32(1.4827) * k, unsure * (2 + 3 * k)
     # The median and MAD may move with any mean, however few arms are pulled.
-    spread = (1 + 3 * k) * jnp.sqrt(jnp.float32(n)) if of.rule == "robust" else jnp.sqrt(1 + k * k)
+    spread = (1 + 3 * k) * jnp.sqrt(jnp.float32(n)) if interval.rule == "robust" else jnp.sqrt(1 + k * k)
     return Statistics(at, unsure, least, widest, growth, turn, spread)
 
 
 def within_sweep(now: Statistics, sure: Array, most: Array, place: Array, moves: Array) -> Array:
-    """Of the next arms in turn, how many can surely be pulled before an overlap ``sure`` of one arm is used up: int32.
+    """Returns how many of the next arms can surely be pulled before an overlap ``sure`` of one arm is used up: int32.
 
-    Each mean moves by at most ``most``, and the threshold by ``now.spread`` times the arms' root mean square move.
-    ``place``: how many arms come before the one whose overlap it is; ``moves``: what its own pulls may take, times
-    ``most``.
+    Each mean moves by at most ``most``, and the threshold by ``now.spread`` times the root mean square of these moves.
+    ``place``: how many arms come before the arm with the overlap; ``moves``: its own pull may use up ``moves`` times
+    ``most`` of it.
     """
     n = now.at.overlap.shape[-1]
     spread = now.spread
@@ -116,22 +109,23 @@ def within_sweep(now: Statistics, sure: Array, most: Array, place: Array, moves:
     return jnp.maximum(jnp.minimum(before, place), after)
 
 
-def active(of: Interval, seen: Seen, now: Statistics, unit: float, matters: Array) -> Array:
-    """Which arms are active (Eq. 2), bool (n,): right where float32 is sure, and everywhere where ``matters``."""
-    careful = rarely(lambda of, seen: of.active(seen, unit))
-    found: Array = careful(matters, now.at.overlap > 0, of, seen)
+def active(interval: Interval, seen: Seen, now: Statistics, unit: float, matters: Array) -> Array:
+    """Returns which arms are active (equation 2), bool (n,): where float32 is not sure, exactly if it ``matters``."""
+    careful = rarely(lambda interval, seen: interval.active(seen, unit))
+    found: Array = careful(matters, now.at.overlap > 0, interval, seen)
     return found
 
 
-def outliers(of: Interval, seen: Seen, unit: float, matters: Array | bool = True) -> Array:
-    """The set of Eq. 3: bool (n,), right where it ``matters``. None where all means are equal."""
-    now = evaluate(of, seen, jnp.float32(1), unit)
+def outliers(interval: Interval, seen: Seen, unit: float, matters: Array | bool = True) -> Array:
+    """Returns the estimated outliers (equation 3), bool (n,): where float32 is not sure, exactly if it ``matters``."""
+    now = evaluate(interval, seen, jnp.float32(1), unit)
     close = jnp.any(jnp.abs(now.at.excess) <= now.unsure) & (now.at.sigma > 0) & matters
-    careful = rarely(lambda of, seen: of.outliers(seen, unit))
-    found: Array = careful(close, (now.at.excess > 0) & (now.at.sigma > 0), of, seen)
+    careful = rarely(lambda interval, seen: interval.outliers(seen, unit))
+    found: Array = careful(close, (now.at.excess > 0) & (now.at.sigma > 0), interval, seen)
     return found
 
 
 def whole(x: Array) -> Array:
-    """The integer part of ``x`` >= 0 as int32, at most 2^24, taken a little low so that rounding certifies nothing."""
+    """Returns the integer part of ``x`` >= 0 as int32, at most 2^24, a little low so that rounding certifies
+    nothing."""
     return jnp.minimum(x * jnp.float32(1 - 1e-5), jnp.float32(2**24)).astype(jnp.int32)

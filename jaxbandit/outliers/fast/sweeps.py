@@ -1,4 +1,5 @@
-"""The sweeps of a leap of GOLD. Its pulls are ordered by their *turn*: sweep * n + arm, the present sweep being 0."""
+"""The sweeps of a batch of GOLD. Its pulls are ordered by their *turn*, which is sweep * n + arm, where the present
+sweep is 0."""
 
 from typing import NamedTuple
 
@@ -10,16 +11,17 @@ from jaxbandit.outliers.gold import NEVER
 from jaxbandit.outliers.record import Seen
 
 SWEEPS = 32
-"""The most sweeps in a leap."""
+"""The most sweeps in a batch."""
 LOST, PERHAPS, KEPT = range(3)
-"""What is known of an edge."""
+"""The status of an edge: lost, possibly kept, or kept."""
 
 
 class State(NamedTuple):
-    """``edges``: int8, (n, n), ``LOST``, ``PERHAPS`` or ``KEPT``; ``labels``: the lowest arm of each arm's community
-    among those not terminal, (n,); ``members``: the arms of this sweep (bool); ``cursor``: the first that may still be
-    pulled in it; ``scores``: (n,), ``NEVER`` at first; ``strict``: whether no edge is left open; ``close``: whether the
-    next pull is evaluated alone; ``ended``: whether there are enough terminal arms."""
+    """Holds a run of GOLD between batches. ``edges``: int8, (n, n), ``LOST``, ``PERHAPS`` or ``KEPT``; ``labels``: the
+    lowest arm of each arm's community among the arms that are not terminal, (n,); ``members``: the arms of this sweep
+    (bool); ``cursor``: the first arm that may still be pulled in it; ``scores``: (n,), ``NEVER`` at first. Bools: no
+    edge may stay ``PERHAPS`` (``strict``), the next pull is evaluated alone (``close``), there are enough terminal arms
+    (``ended``)."""
 
     seen: Seen
     edges: Array
@@ -33,7 +35,7 @@ class State(NamedTuple):
 
 
 def rank(members: Array) -> Array:
-    """How many members have a lower number: int32, (n,)."""
+    """Returns how many members have a lower number than each arm: int32, (n,)."""
     padded = jnp.pad(members, (0, -members.shape[0] % 32)).reshape(-1, 32).astype(jnp.uint32)
     groups = jnp.sum(padded << jnp.arange(32, dtype=jnp.uint32), axis=-1, dtype=jnp.uint32)
     places = jnp.arange(members.shape[0], dtype=jnp.int32)
@@ -43,20 +45,21 @@ def rank(members: Array) -> Array:
 
 
 def of_sweep(state: State) -> tuple[Array, Array]:
-    """How many arms a sweep has, and how many of them were pulled in this one."""
+    """Returns how many arms a sweep has, and how many of them were already pulled in this one."""
     arms = jnp.arange(state.members.shape[0], dtype=jnp.int32)
     size = jnp.sum(state.members, dtype=jnp.int32)
     return size, jnp.sum(state.members & (arms < state.cursor), dtype=jnp.int32)
 
 
 def open_pairs(state: State) -> Array:
-    """The pairs of arms that are not terminal: bool, (n, n)."""
+    """Returns the pairs of arms that are not terminal: bool, (n, n)."""
     free = state.scores == NEVER
     return free[:, None] & free[None, :]
 
 
 def pulls_until(state: State, last: Array) -> Array:
-    """Pulls of each arm until the turn ``last``: int32, (n,), or (sweeps, n) where ``last`` is (sweeps, 1)."""
+    """Returns the pulls of each arm until the turn ``last``: int32, (n,), or (sweeps, n) where ``last`` is (sweeps,
+    1)."""
     n = state.members.shape[0]
     arms = jnp.arange(n, dtype=jnp.int32)
     made = last // n + (arms <= last % n).astype(jnp.int32) - (arms < state.cursor).astype(jnp.int32)
@@ -64,12 +67,14 @@ def pulls_until(state: State, last: Array) -> Array:
 
 
 def so_far(state: State) -> tuple[Array, Array]:
-    """Pulls, 1 where there are none, and successes: (n,)."""
+    """Returns the pulls of each arm (1 where there are none) and its successes, before the batch: (n,)."""
     return jnp.maximum(state.seen.pulls, 1), state.seen.ones
 
 
-def walk(state: State, last: Array, counts: Array, outcome: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Pulls and successes after each sweep of a leap, (sweeps, n), and at its end, (n,)."""
+def by_sweep(
+    state: State, last: Array, counts: Array, outcome: Array
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Returns pulls and successes after each sweep of a batch, (sweeps, n), and at its end, (n,)."""
     n = state.members.shape[0]
     turns = jnp.arange(1, SWEEPS + 1, dtype=jnp.int32)[:, None] * n - 1
 
@@ -81,7 +86,7 @@ def walk(state: State, last: Array, counts: Array, outcome: Array) -> tuple[tupl
 
 
 def turn_before(state: State, turn: Array) -> Array:
-    """The last turn of a pull before ``turn`` that is not made yet, -1 where there is none."""
+    """Returns the last turn before ``turn`` whose pull is not made yet, -1 where there is none."""
     n = state.members.shape[0]
     arms = jnp.arange(n, dtype=jnp.int32)
     sweep, arm = turn // n, turn % n

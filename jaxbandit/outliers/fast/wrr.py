@@ -1,11 +1,15 @@
-"""WRR in walks: ``tests/test_outlier_policies.py::test_wrr_is_its_oracle`` ties it to ``jaxbandit.outliers.wrr``.
+"""WRR in batches of pulls: ``tests/test_outlier_policies.py::test_wrr_is_its_oracle`` ties it to
+``jaxbandit.outliers.wrr``.
 
-Which arm is pulled next depends on the last pull, but little of that needs an evaluation of all arms. A pull changes a
-few sums over arms by what its own arm adds to them, and from these follow mu, sigma, the threshold's radius and whether
-the arm is active. So a walk makes pulls one by one, each of them in a time that does not depend on n. Sums drift, and
-radii that grow with T are not added up anew: a walk ends at a pull after which it is not clear whether its arm, or any
-arm, is active. The evaluation at its end decides that. Medians are no sums: with the robust rule each pull is
-evaluated.
+Which arm is pulled next depends on the last pull, but seldom on an evaluation of all arms. A pull changes a few sums
+over arms by what its own arm adds to them. From these sums follow mu, sigma, the threshold's radius and whether the arm
+is active. So a batch makes pulls one by one, each in a time that does not depend on n. Rounding changes the sums a
+little, and radii that grow with T are not added up anew. So a batch ends at a pull after which it is not clear whether
+its arm, or any arm, is active; the evaluation after the batch decides that. Medians are no sums: with the robust rule
+each pull is evaluated.
+
+A *visit* is the pulls of an arm in one of its turns. Pulls are recorded as bits in words, and added to the record of
+each arm after some words.
 """
 
 from collections.abc import Callable
@@ -18,38 +22,41 @@ from jax import Array, lax
 
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.outliers.fast.check import Start, checked, features
-from jaxbandit.outliers.fast.leap import active, cyclic, evaluate, low_bits, outliers, select
-from jaxbandit.outliers.fast.tables import Table, tabulated
+from jaxbandit.outliers.fast.leap import active, cyclic, evaluate, low_bits, outliers
+from jaxbandit.outliers.fast.log_terms import LogTerms, tabulated
 from jaxbandit.outliers.intervals import width_of_threshold
 from jaxbandit.outliers.problem import Once, OutlierArms, Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.wrr import WRR, Counter
 from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.entries import gathered, select
 from jaxbandit.xla.fence import as_one_kernel, computed_once
 
 
 class State(NamedTuple):
-    """``cursor``: the turn (0 to n - 1, in the order of a round) of the arm that is pulled next; ``counter``: of the
-    arms not yet visited in this round, the one at ``cursor`` included; ``best``: the arm that was most active at the
-    last evaluation, which decides nothing; ``active``: whether any arm is."""
+    """Holds a run between batches. ``cursor``: the place in the round (0 to n - 1) of the arm that is pulled next;
+    ``counter``: c_i at the beginning of this round, the same for all arms; ``best``: the arm with the largest overlap
+    at the last evaluation, which is checked after each pull (which arm it is decides nothing); and whether any arm is
+    active."""
 
     seen: Seen
     cursor: Array
     counter: Counter
     best: Array
-    active: Array
+    any_active: Array
 
 
 _GOES, _RESTS, _UNCLEAR = range(3)
 _WORD = 32
 _WORDS = 8
-"""A walk is at most so many words of pulls, a bit each."""
+"""A batch is at most so many words of pulls, a bit each."""
 
 
-class _Way(NamedTuple):
-    """A walk. ``way``: of the three above; ``left``: pulls that may be made. Of the arm at ``cursor``, or ``visits``
-    later: pulls ``m`` and ``ones``. In this word: ``made`` pulls, a bit each; ``hits``: those that paid,
-    ``ends``: those that ended a visit. ``sums``: over all arms, see ``check.features``; ``best``: those of one arm."""
+class _Progress(NamedTuple):
+    """Holds a batch while it is made. ``mode``: one of the three above; ``left``: pulls that may still be made;
+    ``visits``: visits since ``cursor``; ``m``, ``ones``: pulls and rewards of the arm that is visited. In this word,
+    ``made`` pulls, a bit each: ``hits`` are those with a reward of 1, ``ends`` those that ended a visit. ``sums``: see
+    ``check.features``; ``best``: what the arm ``best`` adds to them."""
 
     seen: Seen
     cursor: Array
@@ -63,193 +70,193 @@ class _Way(NamedTuple):
     made: Array
     sums: tuple[Array, ...]
     best: tuple[Array, ...]
-    way: Array
+    mode: Array
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class WalkingWRR:
-    """``rule``; its log terms, ``table``; ``n`` (static): how many arms."""
+class WRRInBatches:
+    """Runs a ``rule`` of WRR in batches, with a table of its ``log_terms``; ``n`` (static): how many arms."""
 
     rule: WRR
-    table: Table
+    log_terms: LogTerms
     n: int = field(metadata={"static": True})
 
     @property
     def words(self) -> int:
-        """Words of pulls between two records: in so many pulls no arm is visited twice, but for few arms."""
+        """Returns the words between two records, so few that no arm is visited twice (one word where arms are few)."""
         return max(1, min(self.n // _WORD, _WORDS))
 
     @property
     def execution(self) -> Execution:
-        """Where arms are few, 64 lanes or more share a kernel."""
+        """Says how large a step's arrays are: for few arms so small that 64 lanes or more go together."""
         return Execution(stride=4, in_cache=True, step_bytes=min(4096 + 60 * self.n, 1 << 14), masked=True, gain_ns=1)
 
     def init(self, view: View) -> State:
-        """Each arm once."""
+        """Begins before the first pull of each arm, with all counters at 0."""
         zero = jnp.int32(0)
         return State(Seen.nothing(self.n), zero, Counter(zero, zero), zero, jnp.bool_(True))
 
     def advance(self, view: View, state: State, sample: Callable[[Any], Array]) -> State:
-        """Walks as far as is clear, evaluates, and decides about the last pull where it was not."""
-        n, of, goes = self.n, self.rule.of, ~self.done(view, state)
+        """Makes pulls as far as it is clear what they decide, evaluates, and decides about the last one by that."""
+        n, interval, goes = self.n, self.rule.interval, ~self.done(view, state)
         first = state.seen.total == 0
         arms = jnp.arange(n, dtype=jnp.int32)
-        way = self._walk(view, state, sample)
+        batch = self._pulled(view, state, sample)
         once = jnp.broadcast_to(first.astype(jnp.int32), (n,))
-        seen = select(first, state.seen.add(once, sample(Once(once, state.seen.pulls))), way.seen)
-        now = evaluate(of, seen, self.table.at(jnp.maximum(seen.total, 1)), view.unit)
+        seen = select(first, state.seen.add(once, sample(Once(once, state.seen.pulls))), batch.seen)
+        now = evaluate(interval, seen, self.log_terms.at(jnp.maximum(seen.total, 1)), view.unit)
         overlap = now.at.overlap
         best = jnp.max(overlap)
-        here = arms == self.arm_of(way.cursor)
+        here = arms == self.arm_of(batch.cursor)
         own = jnp.sum(jnp.where(here, overlap, 0))
-        unclear = ((way.way == _UNCLEAR) | first) & goes
+        unclear = ((batch.mode == _UNCLEAR) | first) & goes
         close = (jnp.abs(best) <= now.unsure) | (jnp.abs(own) <= now.unsure)
-        on = active(of, seen, now, view.unit, close & unclear)
-        due = way.counter.after(1, self.rule.share).ceiling()
+        on = active(interval, seen, now, view.unit, close & unclear)
+        due = batch.counter.after(1, self.rule.rho).ceiling()
         ended = unclear & ~first & ~jnp.any(here & on & (seen.pulls < due))
-        cursor, counter = self.onward(way.cursor, way.counter, ended.astype(jnp.int32))
-        # Floats that are not negative are ordered as their bits are; the lowest of these are the arm.
+        cursor, counter = self.onward(batch.cursor, batch.counter, ended.astype(jnp.int32))
+        # Floats that are not negative are ordered as their bits are; the lowest bits are replaced by the arm.
         mask = jnp.int32((1 << (n - 1).bit_length()) - 1)
         strongest = jnp.max((lax.bitcast_convert_type(jnp.maximum(overlap, 0), jnp.int32) & ~mask) | arms) & mask
         return select(goes, State(seen, cursor, counter, strongest, ~unclear | jnp.any(on)), state)
 
     def arm_of(self, turn: Array) -> Array:
-        """The arm whose turn it is: 0 to 3 n - 1."""
+        """Returns the arm whose turn it is at a place in the round, 0 to 3 n - 1; arm 1 comes first."""
         arm = 1 + turn
         for _ in range(3):
             arm = jnp.where(arm >= self.n, arm - self.n, arm)
         return arm
 
     def onward(self, cursor: Array, counter: Counter, visits: Array) -> tuple[Array, Counter]:
-        """Up to n visits later."""
+        """Returns the cursor and the counter up to n visits later; a new round adds rho to the counter."""
         cursor = cursor + visits
         again = cursor >= self.n
-        return jnp.where(again, cursor - self.n, cursor), select(again, counter.after(1, self.rule.share), counter)
+        return jnp.where(again, cursor - self.n, cursor), select(again, counter.after(1, self.rule.rho), counter)
 
-    def _walk(self, view: View, state: State, sample: Callable[[Any], Array]) -> _Way:
-        """Pulls as far as it is clear what is pulled next."""
-        n, of = self.n, self.rule.of
-        assert of.k is not None
-        k, seen = of.k.hi, state.seen
+    def _pulled(self, view: View, state: State, sample: Callable[[Any], Array]) -> _Progress:
+        """Makes pulls as far as it is clear what is pulled next."""
+        n, interval = self.n, self.rule.interval
+        assert interval.k is not None
+        k, seen = interval.k.hi, state.seen
         pulls, total = jnp.maximum(seen.pulls, 1), jnp.maximum(seen.total, 1)
         y = seen.ones.astype(jnp.float32) / pulls.astype(jnp.float32)
         middle = jnp.sum(y) / n
-        # Log terms are read at both ends of a walk, which is not to double T.
+        # The log term is linear between both ends of a batch, nearly, as a batch at most doubles T.
         span = jnp.minimum(_WORD * _WORDS, total)
-        log_term, last = self.table.at(total), self.table.at(total + span)
-        trusted = jnp.bool_(of.rule == "k-sigma")
+        log_term, last = self.log_terms.at(total), self.log_terms.at(total + span)
+        trusted = jnp.bool_(interval.rule == "k-sigma")
         left = jnp.where(trusted, jnp.minimum(view.budget - seen.total, span), 1)
         left = jnp.where(~self.done(view, state) & (seen.total > 0), left, 0)
-        parts = features(of.name, pulls, seen.ones, middle, log_term)
+        parts = features(interval.name, pulls, seen.ones, middle, log_term)
         sums = tuple(jnp.sum(x) for x in parts)
         best = tuple(x[state.best] for x in parts)
         even = jnp.all(seen.ones == 0) | jnp.all(seen.ones == pulls)
         step = (last - log_term) / span.astype(jnp.float32)
         doubt = jnp.square(span.astype(jnp.float32) / total.astype(jnp.float32)) / (2 * log_term)
         doubt = jnp.where(trusted, doubt, jnp.float32(1e9))
-        scale = width_of_threshold(n, k, of.delta.hi, jnp)
+        scale = width_of_threshold(n, k, interval.delta.hi, jnp)
         start = Start(k, scale, middle, log_term, step, doubt, even, total, state.best)
         zero, none = jnp.int32(0), jnp.uint32(0)
-        way = _Way(
+        batch = _Progress(
             seen._replace(pulls=pulls), state.cursor, state.counter, left, zero, zero, zero, none, none, zero,
             sums, best, jnp.where(left > 0, _GOES, _RESTS),
         )  # fmt: skip
-        return _Walk(self, sample, start).to_its_end(way)
+        return _Batch(self, sample, start).to_its_end(batch)
 
     def done(self, view: View, state: State) -> Array:
-        """No arm is active, or the budget is spent."""
-        return ~state.active | (state.seen.total >= view.budget)
+        """Ends the run when no arm is active, or the budget is spent."""
+        return ~state.any_active | (state.seen.total >= view.budget)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``record.answer``."""
-        return answer(state.seen, outliers(self.rule.of, state.seen, view.unit), ~state.active)
+        """Answers which arms are estimated outliers, as ``WRR`` does."""
+        return answer(state.seen, outliers(self.rule.interval, state.seen, view.unit), ~state.any_active)
 
 
 @dataclass(frozen=True, eq=False)
-class _Walk:
-    """A walk by ``policy`` from ``start``: words of pulls, and after some of them their record is put into ``seen``."""
+class _Batch:
+    """Makes the pulls of a batch by ``policy`` from ``start``, word by word; some words later it adds them to
+    ``seen``."""
 
-    policy: WalkingWRR
+    policy: WRRInBatches
     sample: Callable[[Any], Array]
     start: Start
 
-    def to_its_end(self, way: _Way) -> _Way:
-        """After all pulls, in one kernel."""
-        way = as_one_kernel(lambda: lax.while_loop(self._more, self._some, (jnp.int32(0), way)))[1]
-        return way
+    def to_its_end(self, batch: _Progress) -> _Progress:
+        """Makes all pulls of the batch, and returns what they led to."""
+        batch = as_one_kernel(lambda: lax.while_loop(self._more, self._some, (jnp.int32(0), batch)))[1]
+        return batch
 
-    def _more(self, carry: tuple[Array, _Way]) -> Array:
-        number, way = carry
-        return (number < _WORDS // self.policy.words) & _any((way.way != _UNCLEAR) & (way.left > 0))
+    def _more(self, carry: tuple[Array, _Progress]) -> Array:
+        number, batch = carry
+        return (number < _WORDS // self.policy.words) & _any((batch.mode != _UNCLEAR) & (batch.left > 0))
 
-    def _some(self, carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
-        """Words up to the next record."""
-        number, way = carry
+    def _some(self, carry: tuple[Array, _Progress]) -> tuple[Array, _Progress]:
+        """Makes the words up to the next record, and adds them to the record."""
+        number, batch = carry
         policy = self.policy
-        arm, seen = policy.arm_of(way.cursor), way.seen
-        m, ones = (_at(x, arm) for x in (seen.pulls, seen.ones))
-        mode = jnp.where(way.way == _UNCLEAR, _UNCLEAR, jnp.where(way.left > 0, _GOES, _RESTS))
-        way = way._replace(visits=jnp.int32(0), m=m, ones=ones, way=mode)
+        arm, seen = policy.arm_of(batch.cursor), batch.seen
+        m, ones = (gathered(x, arm) for x in (seen.pulls, seen.ones))
+        mode = jnp.where(batch.mode == _UNCLEAR, _UNCLEAR, jnp.where(batch.left > 0, _GOES, _RESTS))
+        batch = batch._replace(visits=jnp.int32(0), m=m, ones=ones, mode=mode)
         blank = jnp.zeros((policy.words, 3), jnp.uint32)
-        way, record = lax.fori_loop(0, policy.words, self._word, (way, blank))
+        batch, record = lax.fori_loop(0, policy.words, self._word, (batch, blank))
         place = cyclic(policy.n, arm)
         upto = _upto(record, place)
         each = upto - jnp.where(place == 0, 0, jnp.roll(upto, 1))
-        seen = way.seen._replace(pulls=seen.pulls + (each >> 16), ones=seen.ones + (each & 0xFFFF))
-        cursor, counter = policy.onward(way.cursor, way.counter, way.visits)
-        return number + 1, way._replace(seen=seen, cursor=cursor, counter=counter)
+        seen = batch.seen._replace(pulls=seen.pulls + (each >> 16), ones=seen.ones + (each & 0xFFFF))
+        cursor, counter = policy.onward(batch.cursor, batch.counter, batch.visits)
+        return number + 1, batch._replace(seen=seen, cursor=cursor, counter=counter)
 
-    def _word(self, number: Array, carry: tuple[_Way, Array]) -> tuple[_Way, Array]:
-        way, record = carry
-        way = lax.while_loop(lambda c: (c[0] < _WORD) & _any(c[1].way == _GOES), self._one, (jnp.int32(0), way))[1]
-        made, none = way.made, jnp.uint32(0)
-        record = record.at[number].set(jnp.stack([way.ends, way.hits, made.astype(jnp.uint32)]))
-        return way._replace(
-            seen=way.seen._replace(total=way.seen.total + made), left=way.left - made,
-            visits=way.visits + _set_bits(way.ends), hits=none, ends=none, made=jnp.int32(0),
+    def _word(self, number: Array, carry: tuple[_Progress, Array]) -> tuple[_Progress, Array]:
+        batch, record = carry
+        batch = lax.while_loop(lambda c: (c[0] < _WORD) & _any(c[1].mode == _GOES), self._one, (jnp.int32(0), batch))[1]
+        made, none = batch.made, jnp.uint32(0)
+        record = record.at[number].set(jnp.stack([batch.ends, batch.hits, made.astype(jnp.uint32)]))
+        return batch._replace(
+            seen=batch.seen._replace(total=batch.seen.total + made), left=batch.left - made,
+            visits=batch.visits + _set_bits(batch.ends), hits=none, ends=none, made=jnp.int32(0),
         ), record  # fmt: skip
 
-    def _one(self, carry: tuple[Array, _Way]) -> tuple[Array, _Way]:
-        """Pull ``number`` of a word."""
-        number, way = carry
+    def _one(self, carry: tuple[Array, _Progress]) -> tuple[Array, _Progress]:
+        """Makes pull ``number`` of a word, and checks what it decides."""
+        number, batch = carry
         start, policy = self.start, self.policy
-        n, of, share = policy.n, policy.rule.of, policy.rule.share
-        due = tuple(way.counter.after(rounds, share).ceiling() for rounds in (1, 2))
-        visits = way.visits + _set_bits(way.ends)
-        turn = way.cursor + visits
+        n, interval, rho = policy.n, policy.rule.interval, policy.rule.rho
+        due = tuple(batch.counter.after(rounds, rho).ceiling() for rounds in (1, 2))
+        visits = batch.visits + _set_bits(batch.ends)
+        turn = batch.cursor + visits
         here = jnp.where(turn >= n, due[1], due[0])
         arm, later = policy.arm_of(turn), policy.arm_of(turn + 1)
-        paid = self.sample(Pull(arm, way.m))
-        check = checked(of.name, of.sides, n)
-        code = check(*start, way.seen.total, here, arm, way.m, way.ones, paid, *way.sums, *way.best, way.made)
-        goes = way.way == _GOES
+        paid = self.sample(Pull(arm, batch.m))
+        check = checked(interval.name, interval.sides, n)
+        code = check(
+            *start, batch.seen.total, here, arm, batch.m, batch.ones, paid, *batch.sums, *batch.best, batch.made
+        )
+        goes = batch.mode == _GOES
         over = goes & ((code & 2) > 0)
-        m, ones = way.m + 1, way.ones + paid
-        old, new = (features(of.name, *x, start.middle, start.log_term) for x in ((way.m, way.ones), (m, ones)))
+        m, ones = batch.m + 1, batch.ones + paid
+        old, new = (
+            features(interval.name, *x, start.middle, start.log_term) for x in ((batch.m, batch.ones), (m, ones))
+        )
         bit = jnp.uint32(1) << number.astype(jnp.uint32)
-        made = way.made + goes.astype(jnp.int32)
-        last = (made >= way.left) | (over & (visits + 1 >= n))
+        made = batch.made + goes.astype(jnp.int32)
+        last = (made >= batch.left) | (over & (visits + 1 >= n))
         mode = jnp.where((code & 4) > 0, _UNCLEAR, jnp.where(last, _RESTS, _GOES))
-        return number + 1, way._replace(
-            m=jnp.where(over, _at(way.seen.pulls, later), m),
-            ones=jnp.where(over, _at(way.seen.ones, later), ones),
-            hits=jnp.where(goes & (paid > 0), way.hits | bit, way.hits),
-            ends=jnp.where(over, way.ends | bit, way.ends),
+        return number + 1, batch._replace(
+            m=jnp.where(over, gathered(batch.seen.pulls, later), m),
+            ones=jnp.where(over, gathered(batch.seen.ones, later), ones),
+            hits=jnp.where(goes & (paid > 0), batch.hits | bit, batch.hits),
+            ends=jnp.where(over, batch.ends | bit, batch.ends),
             made=made,
-            sums=tuple(jnp.where(goes, s + (b - a), s) for s, a, b in zip(way.sums, old, new, strict=True)),
-            best=tuple(jnp.where(goes & (arm == start.best), b, x) for x, b in zip(way.best, new, strict=True)),
-            way=jnp.where(goes, mode, way.way),
+            sums=tuple(jnp.where(goes, s + (b - a), s) for s, a, b in zip(batch.sums, old, new, strict=True)),
+            best=tuple(jnp.where(goes & (arm == start.best), b, x) for x, b in zip(batch.best, new, strict=True)),
+            mode=jnp.where(goes, mode, batch.mode),
         )
 
 
-def _at(x: Array, arm: Array) -> Array:
-    """``x[arm]``, of an arm that there is."""
-    return x.at[arm].get(mode="promise_in_bounds")
-
-
 def _any(lane: Array) -> Array:
-    """Whether it is so in any lane."""
+    """Returns whether this holds in any lane."""
     found: Array = over_lanes(lane.astype(jnp.int32)) > 0
     return found
 
@@ -260,7 +267,7 @@ def _set_bits(bits: Array) -> Array:
 
 @computed_once
 def _upto(record: Array, place: Array) -> Array:
-    """How many pulls were made up to the end of visit number ``place``, times 2^16, and how many of them paid.
+    """Returns how many pulls were made up to the end of visit number ``place``, times 2^16, plus their rewards.
 
     ``record``: words of the ends of visits, of rewards, and how many pulls they have, shape (..., words, 3).
     """
@@ -286,4 +293,4 @@ def _(rule: WRR, problem: Any) -> Any:
     if not isinstance(problem, OutlierArms) or not problem.rewards.whole:
         return rule
     n = problem.source.arms
-    return WalkingWRR(rule, tabulated(rule.of, n), n)
+    return WRRInBatches(rule, tabulated(rule.interval, n), n)

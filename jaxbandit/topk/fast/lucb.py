@@ -1,8 +1,8 @@
-"""LUCB as a walk among blocks of arms (``blocks.py``), of about as many turns as there are rounds.
+"""LUCB among blocks of arms (``blocks.py``), by about as many *turns* as there are rounds.
 
 A turn pulls the two arms of a round, or evaluates two blocks anew, or has two arms swap sides of the cut. A round
-changes two means, one on either side of the cut. Before, all means above the cut were at least those below; so what
-changes is at most that the least above and the greatest below swap sides, and no round ranks the arms anew.
+changes two means, one on either side of the cut. Before it, no mean above the cut was smaller than one below it. So at
+most the least mean above and the greatest below swap sides after it, and no round ranks the arms anew.
 
 ``test_fast_lucb_equals_the_rule`` (tests/test_topk_policies.py) ties it to ``topk/lucb.py``.
 """
@@ -19,9 +19,10 @@ from jaxbandit.arms.problem import Arms, Outcome, Single, View
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import exploration, stops, width
-from jaxbandit.topk.fast.blocks import EMPTY, NONE, ROW, Blocks, Slots, at, compared, empty, evaluated, put_both
+from jaxbandit.topk.fast.blocks import EMPTY, NONE, ROW, Blocks, Slots, compared, empty, evaluated
 from jaxbandit.topk.lucb import Lucb
 from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.entries import at, put_where, select
 from jaxbandit.xla.fence import lane_by_lane
 from jaxbandit.xla.prefix import best, places
 
@@ -33,11 +34,11 @@ _Pair = tuple[list[Array], list[Array], Array]
 
 
 class State(NamedTuple):
-    """``place``: the slot of each arm (int32, shape (arms + 1,)). ``turn``: what is next, to pull the arms in the slots
-    ``weak`` and ``strong``, to evaluate their blocks, or to have them swap sides. ``round``: its number, from 1, 0
-    before; ``rate``: its exploration rate, and ``after``: that of the next one. ``spent``: pulls asked for.
-    ``stopped``: the bounds are close enough (bool); ``dry``: the last pulls gave nothing (bool); ``stuck``: both pulls
-    of a round did (bool)."""
+    """Holds a run of LUCB between turns. ``place``: the slot of each arm (int32, shape (arms + 1,)). ``turn``: what is
+    next, to pull the arms in the slots ``weak`` and ``strong``, to evaluate their blocks, or to have them swap sides.
+    ``round``: its number from 1, or 0 before; ``rate``, ``after``: its exploration rate and that of the next round;
+    ``spent``: pulls asked for. Bools: the bounds are close enough (``stopped``), the last pulls gave no rewards
+    (``dry``), no pull of a round did (``stuck``)."""
 
     slots: Slots
     place: Array
@@ -57,8 +58,8 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LucbByTurns:
-    """A rule of LUCB by turns. ``block`` (static): arms in a block, a power of two; ``turns`` (static): the most that a
-    step makes. Neither changes anything but the time that a run takes."""
+    """Runs a rule of LUCB by turns. ``block`` (static): arms in a block, a power of two; ``turns`` (static): the most
+    turns in a step. Both change the time that a run takes and nothing else."""
 
     rule: Lucb
     block: int = field(metadata={"static": True})
@@ -67,7 +68,7 @@ class LucbByTurns:
     execution = Execution(stride=4, in_cache=True, masked=True, gain_ns=10)
 
     def init(self, view: View) -> State:
-        """Nothing pulled. Before the first round, arms stand in slots of their numbers."""
+        """Begins with no pulls. Before the first round, each arm is in the slot of its number."""
         many = -(-view.arms // self.block) + 1
         slot = jnp.arange(many * self.block, dtype=jnp.int32)
         row = ROW[self.rule.divergence]
@@ -81,17 +82,16 @@ class LucbByTurns:
         )  # fmt: skip
 
     def advance(self, view: View, state: State, sample: _Sample) -> State:
-        """Each arm once; then turns, as many as a step makes."""
+        """Pulls each arm once; then makes turns, as many as a step has."""
         opening = (state.round == 0) & ~self.done(view, state)
 
         def opened(state: State) -> State:
             own = self._opened(view, state, sample)
-            found: State = jax.tree.map(lambda new, old: jnp.where(opening, new, old), own, state)
-            return found
+            return select(opening, own, state)
 
         state = lax.cond(over_lanes(opening.astype(jnp.int32)) > 0, opened, lambda same: same, state)
 
-        def walk(state: State) -> State:
+        def several(state: State) -> State:
             def going(state: State) -> Array:
                 return (state.round > 0) & ~self.done(view, state)
 
@@ -106,11 +106,11 @@ class LucbByTurns:
             found: State = lax.while_loop(more, one, (jnp.int32(0), state))[1]
             return found
 
-        walked: State = lane_by_lane(walk)(state)
-        return walked
+        after: State = lane_by_lane(several)(state)
+        return after
 
     def _rest(self) -> Array:
-        """The first slot of those that are not of the top."""
+        """Returns the first slot behind the blocks of the top."""
         blocks = (self.rule.want + (self.block - 1)) // self.block
         return blocks * self.block
 
@@ -119,7 +119,7 @@ class LucbByTurns:
         return exploration(rule.divergence, rule.k1 * arms / rule.delta, rule.alpha, round_)
 
     def _opened(self, view: View, state: State, sample: _Sample) -> State:
-        """The first pulls; when all arms have theirs, the K largest means are the top."""
+        """Makes the first pulls; when each arm has one, the arms with the K largest means are the top."""
         arms, upto = jnp.arange(view.arms, dtype=jnp.int32), jnp.minimum(view.budget, view.arms)
         outcome = sample(Single(arms, jnp.zeros_like(arms)))
         fresh = (arms >= state.spent) & (arms < upto)
@@ -144,8 +144,8 @@ class LucbByTurns:
         )  # fmt: skip
 
     def _turn(self, view: View, state: State, sample: _Sample, going: Array) -> State:
-        """A pull of two arms, or an evaluation of two blocks, or a swap of two arms, and what is next; where not
-        ``going``, what is written is what was there."""
+        """Makes a turn, which is a pull of two arms, an evaluation of two blocks or a swap, and decides the next
+        one; where not ``going``, it changes nothing."""
         weak, strong, gave = self._acted(view, state, sample)
         before, pulls, state = state, state.turn == _PULL, self._clocked(view, state, gave)
         over = (state.spent - view.arms) & 1 == 0
@@ -156,8 +156,8 @@ class LucbByTurns:
             return Slots(arm, total, made, mean if top else UNITS - mean, width(self.rule.divergence, made))
 
         new = zip(renewed(*weak, top=True), renewed(*strong, top=False), strict=True)
-        slots = Slots(*(put_both(x, pair, where, going) for x, pair in zip(state.slots, new, strict=True)))
-        place = put_both(state.place, where, (weak[0], strong[0]), going)
+        slots = Slots(*(put_where(x, pair, where, going) for x, pair in zip(state.slots, new, strict=True)))
+        place = put_where(state.place, where, (weak[0], strong[0]), going)
         block = [slot >> (self.block.bit_length() - 1) for slot in where]
         found = [
             evaluated(self.rule.divergence, self.block, slots, place, at_, sign, state.rate, state.round)
@@ -165,7 +165,7 @@ class LucbByTurns:
         ]
         blocks = Blocks(
             *(
-                put_both(x, pair, tuple(block), going)
+                put_where(x, pair, tuple(block), going)
                 for x, pair in zip(state.blocks, zip(*found, strict=True), strict=True)
             )
         )
@@ -176,8 +176,8 @@ class LucbByTurns:
         )  # fmt: skip
 
     def _acted(self, view: View, state: State, sample: _Sample) -> _Pair:
-        """The weak and the strong arm as the turn leaves them. What is written hangs together with all that was read
-        before it: else XLA copies arrays."""
+        """Returns the weak and the strong arm after the turn. All that is written depends on all that was read, or
+        arrays would be copied (docs/xla-cpu.md)."""
         slots, takes = state.slots, self.rule.takes(view, state.spent)
 
         def same() -> _Pair:
@@ -202,7 +202,7 @@ class LucbByTurns:
         return pair
 
     def _clocked(self, view: View, state: State, gave: Array) -> State:
-        """The round, its rate and the pulls spent, after a turn that gave so many rewards."""
+        """Updates the round, its rate and the pulls spent, after a turn that gave so many rewards."""
         left, cut = view.budget - state.spent, (state.spent - view.arms) & 1 == 1
         pulls = state.turn == _PULL
         spent = state.spent + jnp.where(pulls, jnp.where(cut, 1, jnp.minimum(left, 2)), 0)
@@ -216,7 +216,7 @@ class LucbByTurns:
         )  # fmt: skip
 
     def _next(self, state: State, kept: Array) -> State:
-        """What is next, unless it is ``kept``: the second pull of a round."""
+        """Decides the next turn, unless the last one is ``kept`` for the second pull of a round."""
         rest, place = self._rest(), state.place
         sides = compared(self.rule.divergence, state.blocks, rest // self.block, state.rate, state.round)
         weak, strong, last, early = (at(place, arm) for arm in (*sides.first, sides.last, sides.early))
@@ -232,11 +232,11 @@ class LucbByTurns:
         )  # fmt: skip
 
     def done(self, view: View, state: State) -> Array:
-        """See ``Lucb``; not before the last pull's blocks are evaluated."""
+        """Ends the run where ``Lucb`` does, but not before the blocks of the last pull are evaluated."""
         return (state.turn == _PULL) & (self.rule.over(view, state.spent, state.round) | state.stopped | state.stuck)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Lucb``."""
+        """Chooses the K largest means, as ``Lucb`` does, without a sort."""
         place = state.place[: view.arms]
         total, made = state.slots.total[place], state.slots.made[place]
         chosen, _ = best(view.mean(total, made), self.rule.want, jnp.ones(view.arms, bool))
@@ -249,5 +249,6 @@ def _(rule: Lucb, problem: Any) -> LucbByTurns | Lucb:
         return rule
     if rule.divergence != "kl":
         return LucbByTurns(rule, 128)
-    # A turn takes two blocks' bounds, by search each, and looks at all blocks: least at about the root of n / 2.
+    # A turn computes the bounds of two blocks, each by a search, and compares all blocks: about the root of n / 2 is
+    # the fastest size.
     return LucbByTurns(rule, max(16, 1 << (((problem.means.arms // 2).bit_length() - 1) // 2)))

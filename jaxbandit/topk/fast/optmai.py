@@ -1,4 +1,4 @@
-"""OptMAI as a schedule of rounds, whose active arms are as many as are known before the run.
+"""OptMAI as a schedule of rounds: how many arms are active in each is known before the run.
 
 ``test_fast_rounds_equal_the_rules`` (tests/test_topk_policies.py) ties it to ``topk/optmai.py``.
 """
@@ -15,10 +15,10 @@ from jaxbandit.topk.optmai import OptMAI
 
 
 def rounds_of(rule: OptMAI, arms: int) -> list[tuple[int, int, int, bool]]:
-    """(size, share, keep, gaps) of each round; see ``Schedule``."""
+    """Returns the columns (size, share, keep, gaps) of ``Schedule`` for each round of OptMAI."""
     rounds, size = [], arms
     for share in np.asarray(rule.share).tolist():
-        by_gap = size < 4 * int(rule.want)
+        by_gap = size < 4 * int(rule.sought)
         keep = 0 if by_gap and rule.last == "uniform" else size - -(-size // 4)
         rounds.append((size, share, keep, by_gap))
         size = keep
@@ -33,4 +33,4 @@ def _(rule: OptMAI, problem: Any) -> Rounds | OptMAI:
     accept = rule.accept if rule.last == "ar" else "rank"
     sign = jnp.where(rule.worst, jnp.int32(-1), jnp.int32(1))
     few = are_few(rounds, problem.rewards)
-    return Rounds(schedule(rounds, len(rounds)), rule.want, sign, rule.reuse, accept, rule.ties, few)
+    return Rounds(schedule(rounds, len(rounds)), rule.sought, sign, rule.reuse, accept, rule.ties, few)

@@ -1,9 +1,9 @@
-"""What makes rules in rounds fast: OptMAI, SAR and sequential halving, whose numbers of active arms and of pulls are
-known before the run. ``Schedule`` holds them, and one policy runs them all (``Rounds``).
+"""Faster rules in rounds: OptMAI, SAR and sequential halving. Their numbers of active arms and of pulls are known
+before the run. ``Schedule`` holds these, and one policy runs all three rules (``Rounds``).
 
-A run is one step of the engine (``Rounds.advance``). Active arms stand at the front of the arrays, and a round goes
-over that part alone, block after block: it is compiled once, whatever the number of arms. Arms that went are only
-marked until there are many, which then go to the back. Selection is by bisection, without a sort.
+A run is one step of the engine (``Rounds.advance``). Active arms are at the front of the arrays, and a round works on
+that part alone, block after block: it is compiled once, whatever the number of arms. Arms that left are only marked
+until there are many of them, and are then moved to the back. Selection is by bisection, without a sort.
 """
 
 from collections.abc import Callable
@@ -31,15 +31,15 @@ _REJECTED = -(1 << 31)
 _ACCEPTED = _REJECTED | (1 << 20)
 _NOBODY = -1
 _PADDING = 16
-"""Entries behind the blocks, so that the first parts of all lanes' rows do not share cache sets."""
+"""Entries behind the blocks, so that rows are not a power of two long (docs/xla-cpu.md)."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Schedule:
-    """The rounds of a run, int32 of shape (rounds,): ``size``, the active arms; ``share``, the pulls of each; ``keep``,
-    how many stay active; ``gaps``, 1 where those of the largest empirical gap go, accepted or rejected, and 0 where
-    those of the smallest means go, rejected.
+    """Holds the rounds of a run, int32 of shape (rounds,): how many arms are active (``size``), the pulls of each
+    (``share``), and how many stay active (``keep``). ``gaps`` is 1 where the arms with the largest empirical gaps
+    leave, accepted or rejected, and 0 where the arms with the smallest means leave, rejected.
     """
 
     size: Array
@@ -49,23 +49,24 @@ class Schedule:
 
 
 def schedule(rounds: list[tuple[int, int, int, bool]], room: int) -> Schedule:
-    """``rounds`` of (size, share, keep, gaps), with ``room`` for as many, so that few lengths are compiled for."""
+    """Makes a schedule of ``rounds`` (size, share, keep, gaps), with ``room`` for more, so that few lengths are
+    compiled for."""
     table = np.zeros((max(room, len(rounds), 1), 4), np.int32)
     table[: len(rounds)] = np.reshape(rounds, (-1, 4))
     return Schedule(*map(jnp.asarray, table.T))
 
 
 def are_few(rounds: list[tuple[int, int, int, bool]], rewards: Rewards) -> bool:
-    """Whether no round has more pulls of an arm than ``Rewards.total`` draws: the program is a third smaller then."""
+    """Returns whether no round has more pulls of an arm than ``Rewards.total`` draws: the program is smaller then."""
     return rewards.most is not None and max((share for _, share, _, _ in rounds), default=0) <= rewards.most
 
 
 class State(NamedTuple):
-    """``order``: the active arms in front (int32, shape (m,)); the numbers of those that went are negative, their bit
-    20 set if they were accepted, and -1 is no arm. ``total``: the rewards that an arm is judged by. ``given``: an arm's
-    pulls up to now, ``held``: those that ``total`` is of: scalars where pulls are even, else of shape (m,). ``round``:
-    rounds gone by; ``active``, ``need``: arms that are active, and that are still to be accepted. All int32 but
-    ``total``."""
+    """Holds a run between rounds. ``order``: the arms, active ones in front (int32, shape (m,)); the number of an arm
+    that left is negative, with bit 20 set if it was accepted, and -1 is no arm. ``total``: the sum of the rewards that
+    an arm is judged by, and ``held``: how many they are; ``given``: all its pulls (both scalars where pulls are even,
+    else of shape (m,)). ``round``: how many are over; ``active``, ``need``: arms that are active, and arms that are
+    still to be accepted. All are int32 but ``total``."""
 
     order: Array
     total: Array
@@ -79,12 +80,12 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Rounds:
-    """``want``: K; ``sign``: -1 to look for the K worst, and choose the others (both int32); ``reuse``: judge by all
-    rewards, else by those of the last round that had any (bool).
+    """Runs a rule that has a schedule. ``want``: how many arms are sought; ``sign``: -1 to seek the worst arms and
+    choose the others (both int32); ``reuse``: judge by all rewards, else by those of the last round with pulls (bool).
 
-    ``accept`` (static): an arm that goes by its gap is accepted if its "rank" is at most K', the number still to be
-    accepted; "kth": if its mean is at least the K'-th largest; "printed": at least the next one. ``ties`` (static): as
-    ``tie_order`` has it. ``few`` (static): see ``Pull``.
+    ``accept`` (static): an arm that leaves by its gap is accepted if its "rank" is at most K', the number still to be
+    accepted; "kth": if its mean is at least the K'-th largest; "printed": at least the next one. ``ties`` (static): see
+    ``tie_order``. ``few`` (static): see ``Pull``.
     """
 
     schedule: Schedule
@@ -99,12 +100,12 @@ class Rounds:
 
     @property
     def execution(self) -> Execution:
-        """All steps are made at once, on a part of the arrays most of the time."""
+        """Says that all steps are made at once, on a part of the arrays most of the time."""
         many = jnp.size(self.schedule.share) > 1000  # as many rounds as arms, each for a few pulls
         return Execution(stride=1, in_cache=2, masked=True, gain_ns=150 if many else 35)
 
     def init(self, view: View) -> State:
-        """All arms active, nothing pulled."""
+        """Begins with all arms active and no pulls."""
         block = _block(view.arms)
         size = -(-view.arms // block) * block + _PADDING
         place = jnp.arange(size, dtype=jnp.int32)
@@ -115,14 +116,14 @@ class Rounds:
         )  # fmt: skip
 
     def advance(self, view: View, state: State, sample: Callable[[Pull], Outcome]) -> State:
-        """All rounds of a run."""
+        """Makes all rounds of a run in one step."""
         block = _block(view.arms)
 
         def going(some: State) -> Array:
             return ~self.done(view, some)
 
         def enough(state: State) -> Array:
-            """Blocks for the active arms of all lanes; 0 once all runs are over."""
+            """Returns how many blocks hold the active arms of all lanes; 0 once all runs are over."""
             most: Array = over_lanes(jnp.where(going(state), (state.active + block - 1) // block, 0))
             return most
 
@@ -139,24 +140,24 @@ class Rounds:
         return lax.while_loop(lambda carry: enough(carry[1]) > 0, stage, start)[1]
 
     def _now(self, state: State) -> Schedule:
-        """The round's row."""
+        """Returns the round's row of the schedule."""
         at = jnp.minimum(state.round, self.schedule.size.shape[0] - 1)
         columns = self.schedule
         return Schedule(columns.size[at], columns.share[at], columns.keep[at], columns.gaps[at])
 
     def ask(self, view: View, state: State) -> Pull:
-        """The round's share for every active arm."""
+        """Pulls every active arm as often as the round's share says."""
         return self._pull(state.order, state.given, self._made(view, state))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Judge the active arms; some go. A round whose share is 0 judges too."""
+        """Judges the active arms, some of which leave, also after a round whose share is 0."""
         made = self._made(view, state)
         total, given, held = self._told(view, state, pull.arm, outcome, made)
         state = state._replace(total=total, given=given, held=held)
         return self._judged(view, state, jnp.int32(state.order.shape[0] - _PADDING))
 
     def _made(self, view: View, state: State) -> Array:
-        """The round's pulls of each active arm."""
+        """Returns the round's pulls of each active arm."""
         return jnp.where(self.done(view, state), 0, self._now(state).share)
 
     def _pull(self, order: Array, given: Array, made: Array) -> Pull:
@@ -165,7 +166,7 @@ class Rounds:
     def _told(
         self, view: View, state: State, order: Array, outcome: Outcome, made: Array
     ) -> tuple[Array, Array, Array]:
-        """Totals, and the pulls up to now and those that totals are of, of arms that ``state`` has alone."""
+        """Returns ``total``, ``given`` and ``held`` after an outcome, for the arms that ``state`` holds."""
         made = made if view.even else outcome.made
         fresh = made > 0
         total = outcome.total + jnp.where(self.reuse, state.total, jnp.zeros_like(state.total))
@@ -173,7 +174,7 @@ class Rounds:
         return jnp.where((order >= 0) & fresh, total, state.total), state.given + made, held
 
     def _pulled(self, view: View, state: State, sample: Callable[[Pull], Outcome], width: Array) -> State:
-        """After the round's share of pulls of every active arm among the first ``width``."""
+        """Makes the round's pulls of the active arms among the first ``width``."""
         made, block = self._made(view, state), _block(view.arms)
 
         def part(_: Array, carry: None, cut: list[Array]) -> tuple[None, list[Array]]:
@@ -191,7 +192,7 @@ class Rounds:
         return state._replace(total=arrays[0], given=arrays[1], held=arrays[2])
 
     def _judged(self, view: View, state: State, width: Array) -> State:
-        """After the round's judgement: of the first ``width`` arms, some go."""
+        """Judges the first ``width`` arms at the end of a round: some of them leave."""
         block, row, going = _block(view.arms), self._now(state), ~self.done(view, state)
         by_gap = going & (row.gaps == 1)
         read = [state.order, state.total, *([] if view.even else [state.held])]
@@ -205,7 +206,7 @@ class Rounds:
 
         def arms_of(place: Array, order: Array, total: Array, *own: Array) -> _Arms:
             held = own[0] if own else state.held
-            score = self.sign * view.mean(total, held, alike=view.even)
+            score = self.sign * view.mean(total, held, equal_counts=view.even)
             return _Arms(place, order, score, going & (order >= 0), by_gap)
 
         def select(number: Array, cuts: Cut) -> Cut:
@@ -240,14 +241,14 @@ class Rounds:
         )  # fmt: skip
 
     def _loss(self, arms: "_Arms", cuts: Cut) -> Array:
-        """The empirical gap, of which the largest go; or the mean, of which the largest stay."""
+        """Returns the empirical gaps, of which the largest leave; or the means, of which the largest stay."""
         gap = jnp.maximum(arms.score - cuts.after[0], cuts.least[0] - arms.score)
         return jnp.where(arms.by_gap, gap, arms.score)
 
     def _tie(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
-        """The order of those that have the last gap of all that go."""
+        """Returns a random order of the arms whose gap is the smallest one that leaves."""
         last = arms.there & (self._loss(arms, cuts) == cuts.least[1])
-        # In a branch, so that they are drawn once, and where arms go by their gaps alone.
+        # They are drawn in a branch, so once, and only where arms leave by their gaps.
         drawn = lax.cond(
             over_lanes(arms.by_gap.astype(jnp.int32)) > 0,
             lambda: random_numbers(view, arms.order & _NUMBER), lambda: jnp.zeros_like(arms.order),
@@ -255,7 +256,7 @@ class Rounds:
         return jnp.where(last, drawn, NONE)
 
     def _gone(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
-        """Whether arms go: bool."""
+        """Returns which of the arms leave in this round: bool."""
         loss = self._loss(arms, cuts)
         picked = cuts.has(1, loss, arms.place)
         if self.ties == "random":
@@ -264,15 +265,15 @@ class Rounds:
         return arms.there & (picked == arms.by_gap)
 
     def _fit(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
-        """The gap of those that go and have a mean that is large enough to be accepted."""
+        """Returns the gaps of the arms that leave with a mean that is large enough to be accepted."""
         fits = self._gone(view, arms, cuts) & arms.by_gap
         fits = fits & (arms.score >= (cuts.least[0] if self.accept == "kth" else cuts.after[0]))
         return jnp.where(fits, self._loss(arms, cuts), NONE)
 
     def _packed(self, view: View, state: State, width: Array) -> State:
-        """With the active ones of the first ``width`` arms in front, and the others of them behind."""
+        """Moves the active ones of the first ``width`` arms to the front, and the others of them behind these."""
         block, going = _block(view.arms), ~self.done(view, state)
-        # Read from the old arrays, as XLA would copy those that it writes to.
+        # All is read from the old arrays, or those that are written would be copied (docs/xla-cpu.md).
         old = [state.order, state.total, *([] if view.even else [state.given, state.held])]
 
         def turn(number: Array, carry: tuple[Array, list[Array]]) -> tuple[Array, list[Array]]:
@@ -291,11 +292,11 @@ class Rounds:
         return state._replace(order=arrays[0], total=arrays[1], given=given, held=held)
 
     def done(self, view: View, state: State) -> Array:
-        """K arms are accepted, or as many are active as are wanted."""
+        """Ends the run when K arms are accepted, or when all active ones are needed."""
         return (state.need <= 0) | (state.need == state.active)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """The choice, and how often arms were pulled."""
+        """Answers which arms are chosen, and how often arms were pulled (as percentiles where pulls are even)."""
         arm, gone = jnp.where(state.order == _NOBODY, view.arms, state.order & _NUMBER), state.order < 0
         accepted = jnp.where(gone, (state.order & _ACCEPTED) == _ACCEPTED, state.need == state.active)
         nothing = jnp.zeros(view.arms, bool)
@@ -312,9 +313,9 @@ class Rounds:
 
 
 class _Arms(NamedTuple):
-    """Arms in a round: their places in the arrays, their numbers, their means, oriented so that the largest are
-    wanted (int32 all); whether they are ``there``, active in a round that is judged; and whether some of them go
-    ``by_gap`` (bool, for all of them)."""
+    """Holds arms in a round: their places in the arrays, their numbers, and their means, negated where the worst arms
+    are sought (int32); whether they are active in a round that is judged (``there``), and whether the round takes arms
+    out ``by_gap`` (bool)."""
 
     place: Array
     order: Array
@@ -324,5 +325,5 @@ class _Arms(NamedTuple):
 
 
 def _block(arms: int) -> int:
-    """How many arms are judged at once: parts of an array that are large enough for a loop over them to cost little."""
+    """Returns how many arms are judged at once: large enough parts of an array for a loop over them to cost little."""
     return -(-arms // (8 * BLOCK)) * BLOCK if arms > BLOCK else -(-arms // 8) * 8

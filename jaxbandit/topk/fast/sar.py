@@ -1,9 +1,9 @@
 """SAR in as many rounds as it has phases that pull.
 
-Most phases have n_k = n_(k-1) and pull nothing. Between two pulls the means stand still, and taking an arm away does
-not move the boundary between the arms still wanted and the others: both sides lose members and the number wanted with
-them. So b phases without a pull between them take away the b arms of the largest gaps, all at once, which is exact,
-and the rounds are as many as there are distinct n_k.
+Most phases have n_k = n_(k-1) and pull nothing. Between two pulls the means do not change. Taking an arm out does not
+move the cut between the arms that are still wanted and the others, as an accepted arm lowers the number wanted. So b
+phases without a pull between them take out the b arms with the largest gaps, all at once and exactly. The rounds are as
+many as there are different n_k.
 
 ``test_fast_rounds_equal_the_rules`` (tests/test_topk_policies.py) ties it to ``topk/sar.py``.
 """
@@ -20,7 +20,7 @@ from jaxbandit.topk.sar import Sar
 
 
 def rounds_of(rule: Sar, arms: int) -> list[tuple[int, int, int, bool]]:
-    """(size, share, keep, gaps) of each round; see ``Schedule``."""
+    """Returns the columns (size, share, keep, gaps) of ``Schedule`` for each phase that pulls."""
     share = np.asarray(rule.share)
     starts = [0, *(np.flatnonzero(share[1:]) + 1).tolist()]
     ends = [*starts[1:], max(arms - 1, 1)]

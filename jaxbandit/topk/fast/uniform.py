@@ -1,4 +1,4 @@
-"""Uniform sampling on a batch: a run is one step, and its choice and its percentiles are found without a sort.
+"""Uniform sampling whose choice and percentiles are found without a sort. A run is one step.
 
 ``test_fast_uniform_equals_the_rule`` (tests/test_topk_policies.py) ties it to ``topk/uniform.py``.
 """
@@ -19,13 +19,13 @@ from jaxbandit.xla.prefix import added, best
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Once(Uniform):
-    """Uniform sampling whose run is one step."""
+class UniformInBatches(Uniform):
+    """Makes all pulls of uniform sampling in one step, and finds its choice without a sort."""
 
     execution = Execution(stride=1, in_cache=True, gain_ns=5)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Uniform``."""
+        """Chooses as ``Uniform`` does; where pulls are even it gives their percentiles and not each arm's pulls."""
         chosen, _ = best(view.mean(state.total, state.pulls), self.want, jnp.ones(view.arms, bool))
         if not view.even:
             return {"chosen": chosen, "arm_pulls": state.pulls}
@@ -36,4 +36,4 @@ class Once(Uniform):
 
 @accelerated.register
 def _(rule: Uniform, problem: Any) -> Uniform:
-    return Once(rule.want, rule.spread) if isinstance(problem, Arms) else rule
+    return UniformInBatches(rule.want, rule.spread) if isinstance(problem, Arms) else rule

@@ -1,0 +1,16 @@
+"""Types of the arguments of functions that make outlier rules, with their ranges (see ``parameters.Key``)."""
+
+from typing import Annotated
+
+from jaxbandit.outliers.truth import EPS, RHO
+from jaxbandit.parameters import Key
+from jaxbandit.parsers import between, flag, one_of, whole
+from jaxbandit.space import Range
+
+Arms = Annotated[int, Key(whole(1, 4096))]
+PullRatio = Annotated[float, Key(between(1, 1e6, least_too=True), search=Range(1, 50, log=True))]
+Scale = Annotated[float, Key(between(0, 100), search=Range(0.05, 5, log=True), on_request=True)]
+Eps = Annotated[float, Key(EPS, search=Range(0.1, 10, log=True), on_request=True)]
+NormalShare = Annotated[float, Key(RHO, search=Range(0.51, 0.99), on_request=True)]
+Size = Annotated[str, Key(one_of("at-most", "below"), on_request=True)]
+Flag = Annotated[bool, Key(flag)]

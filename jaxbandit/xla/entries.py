@@ -1,0 +1,50 @@
+"""Single entries of arrays, and the choice between two states: what loops of fast policies read and write."""
+
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxbandit.xla.batch import whole
+
+S = TypeVar("S")
+
+
+def select(condition: Array, yes: S, no: S) -> S:
+    """Returns one of two pytrees of the same structure, entry by entry where the condition is an array."""
+    chosen: S = jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+    return chosen
+
+
+def at(x: Array, place: Array) -> Array:
+    """Returns ``x[place]`` of a place that there is, as a slice: for loops that go lane by lane."""
+    found: Array = lax.dynamic_index_in_dim(x, place, keepdims=False, allow_negative_indices=False)
+    return found
+
+
+def put(x: Array, value: Array, place: Array) -> Array:
+    """Returns ``x`` with another value in a place that there is, as a slice: for loops that go lane by lane."""
+    return lax.dynamic_update_slice(x, value[None], (place,), allow_negative_indices=False)
+
+
+def gathered(x: Array, place: Array) -> Array:
+    """Returns ``x[place]`` of places that there are, as a gather: for many lanes, or many places, at once."""
+    return x.at[place].get(mode="promise_in_bounds")
+
+
+@jax.custom_batching.custom_vmap
+def put_where(x: Array, values: tuple[Array, ...], places: tuple[Array, ...], where: Array) -> Array:
+    """Returns ``x`` with ``values`` in as many ``places`` that there are; of lanes side by side, ``x`` itself in those
+    where not ``where`` (bool). A lane alone makes no step when it is over, so it need not look."""
+    for value, place in zip(values, places, strict=True):
+        x = put(x, value, place)
+    return x
+
+
+@put_where.def_vmap
+def _(size: int, batched: Any, *operands: Any) -> tuple[Array, bool]:
+    """Makes one scatter, which leaves out the lanes that write nothing, so that nothing is read for them."""
+    x, values, places, where = whole(size, batched, list(operands))
+    place = jnp.where(where[:, None], jnp.stack(places, 1), x.shape[1])
+    return x.at[jnp.arange(size)[:, None], place].set(jnp.stack(values, 1), mode="drop"), True
