@@ -12,8 +12,8 @@ import numpy as np
 from scipy import stats
 
 from jaxbandit.engine import simulate
-from jaxbandit.extraction.crux import crux
 from jaxbandit.extraction.domains import people_like
+from jaxbandit.extraction.options import crux
 from jaxbandit.extraction.problem import extraction
 
 BUDGETS = (20, 50, 100)

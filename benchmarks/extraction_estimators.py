@@ -11,8 +11,8 @@ from scipy import stats
 
 from jaxbandit.engine import simulate
 from jaxbandit.extraction.answers import MODELS
-from jaxbandit.extraction.crux import crux
 from jaxbandit.extraction.domains import people_like
+from jaxbandit.extraction.options import crux
 from jaxbandit.extraction.problem import extraction
 
 BUDGETS = (50, 100)

@@ -124,14 +124,14 @@ def drawn(key: Stream, f: Array, sizes: Array, copies: int) -> Array:
 
 
 def few_resampled(
-    key: Stream, f: Array, sizes: Array, pair: tuple[Array, Array], elsewhere: Array, copies: int
+    key: Stream, f: Array, sizes: Array, pair: tuple[Array, Array], outside: Array, copies: int
 ) -> tuple[Totals, Array, Array]:
     """The totals of ``drawn`` resamples, and what exclude lists take out of them.
 
     Args:
         key, f, sizes, copies: as in ``resampled``.
         pair: uint32 (l / 2, copies, samples) each, the words of a list's draws 0, 2, 4 ... and 1, 3, 5 ....
-        elsewhere: int32 (samples,), further entities that a list may have.
+        outside: int32 (samples,), further entities that a list may have.
 
     Returns:
         The totals, int32 (copies, samples); int32 (l or one more, copies, samples), how often each entity of a list
@@ -158,13 +158,13 @@ def few_resampled(
         squares += lax.population_count(one & other) << (i + j + (i != j))
     n = jnp.broadcast_to(jnp.sum(f * sizes, axis=1), none.shape)
     whole = Totals(n, many, fenced(lax.population_count(present & ~large)), none, fenced(squares - n))
-    pool = many + elsewhere
+    pool = many + outside
     halves = [fenced(scale(some, jnp.maximum(pool - 2 * jnp.arange(some.shape[0])[:, None, None] - part, 0)))
               for part, some in enumerate(pair)]  # fmt: skip
     ranks = jnp.stack(halves, axis=1).reshape(2 * halves[0].shape[0], *pool.shape)
 
     def listed(left: Array, rank: Array) -> tuple[Array, Array]:
-        """One entity more of each list; those elsewhere have the last ranks."""
+        """One entity more of each list; those outside have the last ranks."""
         place = fenced(_nth_bit(left, rank))
         held = rank < lax.population_count(left)
         times = functools.reduce(jnp.add, [((digit >> place) & 1) << i for i, digit in enumerate(digits)])
@@ -199,7 +199,7 @@ def delta_variance(
     estimate: Callable[[Totals, ArrayLike], Array],
     m: ArrayLike,
     length: ArrayLike,
-    elsewhere: ArrayLike,
+    outside: ArrayLike,
     unseen: ArrayLike,
 ) -> Array:
     """The limit of the bootstrap variance for many resamples of many answers, by the delta method.
@@ -216,7 +216,7 @@ def delta_variance(
         estimate: of the gain, one of ``estimators.OF_TOTALS``.
         m: further answers; ``length``: entities excluded; ``unseen``: the gain of a sample that is excluded as a whole;
             each a number for each configuration, (C, 1).
-        elsewhere: int32 (samples,), further entities that an exclude list may have.
+        outside: int32 (samples,), further entities that an exclude list may have.
 
     Returns:
         float32 (C, samples).
@@ -252,7 +252,7 @@ def delta_variance(
     )
     covariance -= with_n[:, None] * with_n[None] / n
     listed = jnp.asarray(length, jnp.float32)
-    pool = jnp.maximum(distinct + elsewhere, listed + 1)
+    pool = jnp.maximum(distinct + outside, listed + 1)
     kept = 1 - listed / pool
     gain, back = jax.vjp(lambda t: estimate(Totals(t[0], t[1], t[2], t[0], t[3]), m), kept * mean[:, None])
     (slope,) = back(jnp.ones_like(gain))
@@ -264,5 +264,5 @@ def delta_variance(
     # Where something is listed, the pool has more than one; else, as of a node with one entity, the term is 0.
     variance += listed * kept * pool / jnp.maximum(pool - 1, 1) * jnp.maximum(of_list, 0)
     spread_of_distinct = jnp.sqrt(jnp.maximum(covariance[1, 1], 1e-6))
-    short = jnp.where(listed > 0, ndtr((listed + 0.5 - distinct - elsewhere) / spread_of_distinct), 0)
+    short = jnp.where(listed > 0, ndtr((listed + 0.5 - distinct - outside) / spread_of_distinct), 0)
     return (1 - short) * (jnp.maximum(variance, 0) + short * (unseen - gain) ** 2)

@@ -11,15 +11,15 @@ from jaxbandit.extraction.readings import Readings
 from jaxbandit.extraction.retrieved import Retrieved
 
 
-def listable(readings: Readings, got: Retrieved, distinct: Array) -> Array:
+def listable(readings: Readings, retrieved: Retrieved, distinct: Array) -> Array:
     """How many entities a list of each node could have, int32 (S,); ``distinct``: those retrieved there."""
-    return jnp.broadcast_to(got.size, distinct.shape) if readings.exclude_from == "all" else distinct
+    return jnp.broadcast_to(retrieved.size, distinct.shape) if readings.exclude_from == "all" else distinct
 
 
-def costs(readings: Readings, view: View, got: Retrieved, distinct: Array, specificity: Array) -> Array:
+def costs(readings: Readings, view: View, retrieved: Retrieved, distinct: Array, specificity: Array) -> Array:
     """c(q), int32 (C, S)."""
     if readings.short_list == "actual":
-        lengths = jnp.minimum(view.lengths[:, None], listable(readings, got, distinct))
+        lengths = jnp.minimum(view.lengths[:, None], listable(readings, retrieved, distinct))
         return view.shorter[jnp.arange(lengths.shape[0])[:, None], lengths, specificity]
     cost = jnp.zeros((view.cost.shape[0], specificity.shape[0]), jnp.int32)
     for s in range(view.cost.shape[1]):
@@ -27,12 +27,12 @@ def costs(readings: Readings, view: View, got: Retrieved, distinct: Array, speci
     return cost
 
 
-def affordable(readings: Readings, view: View, got: Retrieved, distinct: Array, cost: Array) -> Array:
+def affordable(readings: Readings, view: View, retrieved: Retrieved, distinct: Array, cost: Array) -> Array:
     """bool (C, S): which queries what is left of the budget allows, if they are active."""
-    left = view.budget - got.spent
+    left = view.budget - retrieved.spent
     allowed = cost <= left if readings.affordable == "at most" else cost < left
     if readings.short_list == "unavailable":
-        allowed &= view.lengths[:, None] <= listable(readings, got, distinct)
+        allowed &= view.lengths[:, None] <= listable(readings, retrieved, distinct)
     return allowed & (left > 0)
 
 
@@ -44,11 +44,11 @@ def price(readings: Readings, view: View, pull: Pull) -> Array:
     return view.shorter[pull.configuration, jnp.sum(pull.exclude >= 0, dtype=jnp.int32), specificity]
 
 
-def ends_node(readings: Readings, view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> Array:
+def ends_node(readings: Readings, view: View, retrieved: Retrieved, pull: Pull, outcome: Outcome) -> Array:
     """bool: whether the answer is empty, so that nothing more is expected at the node and below."""
     empty = pull.asked & ~jnp.any(outcome.entity >= 0)
     if readings.empty == "unless-covered":
-        any_, covered = got.held(view, pull.node, pull.exclude)
+        any_, covered = retrieved.held(view, pull.node, pull.exclude)
         return empty & ~(any_ & covered)
     return empty & (readings.empty == "always")
 

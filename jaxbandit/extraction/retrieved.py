@@ -68,10 +68,10 @@ class Retrieved(NamedTuple):
         >>> problem, key = extraction.extraction(people, 10, configurations=[(5, 0), (10, 2)]), random.stream(0, 0)
         >>> instance = problem.draw(key)
         >>> view = problem.view(key, instance)
-        >>> got = extraction.Retrieved.nothing(view)
-        >>> query = got.query(view, node=jnp.int32(1), configuration=jnp.int32(0))  # five entities of art: it has two
-        >>> got = got.after(view, query, problem.pull(key, instance, query))
-        >>> int(got.size), int(got.spent) / view.units, got.under(view, jnp.int32(2)).any().item()
+        >>> bought = extraction.Retrieved.nothing(view)
+        >>> query = bought.query(view, node=jnp.int32(1), configuration=jnp.int32(0))  # five of art: it has two
+        >>> bought = bought.after(view, query, problem.pull(key, instance, query))
+        >>> int(bought.size), int(bought.spent) / view.units, bought.under(view, jnp.int32(2)).any().item()
         (2, 1.25, False)
     """
 
@@ -128,20 +128,20 @@ class Retrieved(NamedTuple):
         }
 
 
-def _row(got: Retrieved, entity: Array) -> Array:
+def _row(retrieved: Retrieved, entity: Array) -> Array:
     """1 + the row that each of some entities has, 0 where it has none: int32.
 
     By blocks of the rows in use, in sums that stay apart to the end: one over so long an axis would be slow.
     """
-    rows = got.entity.shape[0]
+    rows = retrieved.entity.shape[0]
     width = 32 if rows % 32 == 0 else 16
     block = next(b for b in (4 * width, width) if rows % b == 0)
-    used = over_lanes(got.size)
+    used = over_lanes(retrieved.size)
 
     def more(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         start, found = carry
         for first in range(0, block, width):
-            known = lax.dynamic_slice_in_dim(got.entity, start + first, width)
+            known = lax.dynamic_slice_in_dim(retrieved.entity, start + first, width)
             number = start + first + jnp.arange(1, width + 1, dtype=jnp.int32)
             found = found + jnp.where(entity[:, None] == known, number, 0)
         return start + block, found
@@ -158,38 +158,40 @@ class News(NamedTuple):
     before: Array
 
 
-def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome, price: Array | None = None) -> tuple[Retrieved, News]:
+def add(
+    view: View, retrieved: Retrieved, pull: Pull, outcome: Outcome, price: Array | None = None
+) -> tuple[Retrieved, News]:
     """After an answer; as it was where nothing was asked. ``price``: what it cost, if not as its configuration does."""
-    rows = got.entity.shape[0]
+    rows = retrieved.entity.shape[0]
     there = (outcome.entity >= 0) & pull.asked
-    place = _row(got, jnp.where(there, outcome.entity, _NOBODY))
+    place = _row(retrieved, jnp.where(there, outcome.entity, _NOBODY))
     known = place > 0
-    before = jnp.where(known, got.times[jnp.maximum(place - 1, 0)], 0)
+    before = jnp.where(known, retrieved.times[jnp.maximum(place - 1, 0)], 0)
     fresh = there & ~known
     order = jnp.arange(fresh.shape[0])
     rank = jnp.sum(fresh[None, :] & (order[None, :] < order[:, None]), axis=1, dtype=jnp.int32)
-    place = jnp.where(known, place - 1, got.size + rank)
+    place = jnp.where(known, place - 1, retrieved.size + rank)
     fits = place < rows
     place = jnp.where(there & fits, place, rows)
     asked = pull.asked.astype(jnp.int32)
-    mine = jnp.arange(got.used.shape[0]) == pull.configuration
+    mine = jnp.arange(retrieved.used.shape[0]) == pull.configuration
     if price is None:
         price = view.cost[pull.configuration, jnp.asarray(view.poset.specificity)[pull.node]]
-    got = Retrieved(
-        got.entity.at[place].set(outcome.entity, mode="drop"),
-        got.leaf.at[place].set(outcome.leaf, mode="drop"),
-        got.times.at[place].add(1, mode="drop"),
-        got.position.at[:, place].set(jnp.asarray(view.poset.spans)[outcome.leaf, :, 0].T, mode="drop"),
-        got.size + jnp.sum(fresh & fits, dtype=jnp.int32),
-        got.spent + asked * price,
-        got.queries + asked,
-        got.used + jnp.where(mine, asked, 0),
-        jnp.where(jnp.any(fresh & ~fits), OVERFLOW, got.code),
+    retrieved = Retrieved(
+        retrieved.entity.at[place].set(outcome.entity, mode="drop"),
+        retrieved.leaf.at[place].set(outcome.leaf, mode="drop"),
+        retrieved.times.at[place].add(1, mode="drop"),
+        retrieved.position.at[:, place].set(jnp.asarray(view.poset.spans)[outcome.leaf, :, 0].T, mode="drop"),
+        retrieved.size + jnp.sum(fresh & fits, dtype=jnp.int32),
+        retrieved.spent + asked * price,
+        retrieved.queries + asked,
+        retrieved.used + jnp.where(mine, asked, 0),
+        jnp.where(jnp.any(fresh & ~fits), OVERFLOW, retrieved.code),
     )
-    return got, News(there & fits, jnp.where(there, outcome.leaf, 0), before)
+    return retrieved, News(there & fits, jnp.where(there, outcome.leaf, 0), before)
 
 
-def exclude_lists(view: View, got: Retrieved, node: Array, from_all: bool = False) -> Array:
+def exclude_lists(view: View, retrieved: Retrieved, node: Array, from_all: bool = False) -> Array:
     """The lists that the next query could have at some nodes: entities retrieved there, in a uniformly random order.
 
     ``from_all`` (static): all entities retrieved, there or not.
@@ -197,19 +199,19 @@ def exclude_lists(view: View, got: Retrieved, node: Array, from_all: bool = Fals
     In the order of their words at (ISSUE, queries asked), each entity having its own. So the first l are a uniform
     choice of l. int32 (nodes, l_max), -1 where there is no more. ``node``: int32 (nodes,).
     """
-    word = words(substream(view.choices, ISSUE, got.queries), 0, got.entity)[0]
+    word = words(substream(view.choices, ISSUE, retrieved.queries), 0, retrieved.entity)[0]
     # The sign bit flipped, so that int32 orders them; the largest int32 is left to those that are not there.
     key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
-    held = jnp.broadcast_to(got.entity >= 0, (node.shape[0], key.shape[0]))
+    held = jnp.broadcast_to(retrieved.entity >= 0, (node.shape[0], key.shape[0]))
     if not from_all:
-        held = jnp.any(node[:, None, None] == ancestors(view.poset, got.leaf), axis=2)
+        held = jnp.any(node[:, None, None] == ancestors(view.poset, retrieved.leaf), axis=2)
     key = jnp.where(held, key, 2**31 - 1)
 
     def least(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         key, chosen = state
         at = jnp.argmin(key, axis=1)[:, None]
         there = jnp.take_along_axis(key, at, axis=1) < 2**31 - 1
-        entity = jnp.where(there[:, 0], got.entity[at[:, 0]], -1)
+        entity = jnp.where(there[:, 0], retrieved.entity[at[:, 0]], -1)
         return jnp.where(jnp.arange(key.shape[1]) == at, 2**31 - 1, key), chosen.at[:, number].set(entity)
 
     start = (key, jnp.full((node.shape[0], view.l_max), -1, jnp.int32))
@@ -217,7 +219,7 @@ def exclude_lists(view: View, got: Retrieved, node: Array, from_all: bool = Fals
     return found
 
 
-def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_all: bool = False) -> Array:
+def exclude_list(view: View, retrieved: Retrieved, node: Array, length: Array, from_all: bool = False) -> Array:
     """E of the next query: ``length`` of the entities retrieved at the node, uniformly, or all where there are fewer.
 
     int32 (l_max,), -1 where there is none; see ``exclude_lists``.
@@ -226,15 +228,15 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_al
         return jnp.zeros(0, jnp.int32)
 
     def drawn(_: None) -> Array:
-        held = got.entity >= 0 if from_all else got.under(view, node)
+        held = retrieved.entity >= 0 if from_all else retrieved.under(view, node)
         known = marked(held)
         pairs = (view.l_max + 1) // 2
-        key = substream(view.choices, ISSUE, got.queries)
+        key = substream(view.choices, ISSUE, retrieved.queries)
         key = Stream(*once(jnp.stack(key)))
         pair = words(key, 0, jnp.arange(pairs))
         rank = once(jnp.stack(ranks_without_replacement(pair, view.l_max, known.total)))
         number = jnp.arange(view.l_max)
-        return jnp.where((number < length) & (number < known.total), got.entity[nth(known, rank)], -1)
+        return jnp.where((number < length) & (number < known.total), retrieved.entity[nth(known, rank)], -1)
 
     nothing = jnp.full(view.l_max, -1, jnp.int32)
     chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: nothing, None)
