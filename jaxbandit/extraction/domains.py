@@ -17,7 +17,7 @@ LARGEST_TYPES = (18_735, 15_580)
 
 _COUNTRY, _STATE, _CITY, _DAY, _TYPE = 1.0, 1.43, 1.85, 0.48, 1.1
 """Exponents of the power laws that share events out, and (next line) how often a city's event is of the type of an
-earlier one there. Fitted to the published node populations; ``benchmarks/domains.py`` says how close they come."""
+earlier one there. They are fitted to the published node populations: ``benchmarks/papers/domains.py`` compares."""
 _SAME_TYPE = 0.8
 
 PEOPLE, OCCUPATIONS, PORTALS = 1_245, 4, 5
