@@ -65,7 +65,7 @@ class Setting:
             )  # fmt: skip
 
     def problem(self) -> Extraction:
-        """What lanes are run against."""
+        """Returns the problem that lanes are run against."""
         return self._problem
 
 
@@ -145,7 +145,7 @@ PROBLEMS = (
             Parameter("attributes", _columns, "the columns of the attributes, whose cells are paths (US/Oregon/Salem)",
                       swept=False),
             Parameter("entity", text, "the column of the entities' names", None, swept=False),
-            Parameter("popularity", text, "the column of their popularities; all alike where left out", None,
+            Parameter("popularity", text, "the column of their popularities; all the same where left out", None,
                       swept=False),
             Parameter("trees", _trees, "of some attributes, a table of (child, parent)", (), swept=False),
             Parameter("separator", text, "of the parts of a path", "/", swept=False),
