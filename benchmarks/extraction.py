@@ -26,8 +26,8 @@ from benchmarks import numba_extraction, numpy_extraction
 from benchmarks.common import Row, facts, parser, save, table
 from jaxbandit import simulate
 from jaxbandit.extraction import Domain, extraction
-from jaxbandit.extraction.crux import crux
 from jaxbandit.extraction.domains import eventbrite_like, people_like
+from jaxbandit.extraction.options import crux
 
 BUDGET, ERRORS, NUMBA_ASKED = 100, 4.0, 2.0
 CASES: dict[str, tuple[Callable[[], Domain], str, float, tuple[int, int, int]]] = {

@@ -17,7 +17,7 @@ from jaxbandit.registry import whole
 
 
 class State(NamedTuple):
-    got: extraction.Retrieved  # what was bought
+    retrieved: extraction.Retrieved  # what was bought
     hope: Array  # of each node: new entities that its next query may bring; -1 where no node above was asked
 
 
@@ -37,24 +37,24 @@ class LastGain:
 
     def ask(self, view: extraction.View, state: State) -> extraction.Pull:
         price = view.cost[self.configuration, jnp.asarray(view.poset.specificity)]  # in units, by node
-        affordable = price <= view.budget - state.got.spent
+        affordable = price <= view.budget - state.retrieved.spent
         node = jnp.argmax(jnp.where(affordable, 1000 * state.hope // price, -1000)).astype(jnp.int32)
-        return state.got.query(view, node, self.configuration)
+        return state.retrieved.query(view, node, self.configuration)
 
     def tell(self, view: extraction.View, state: State, pull: extraction.Pull, outcome: extraction.Outcome) -> State:
-        got = state.got.after(view, pull, outcome)
-        gain = got.size - state.got.size
+        retrieved = state.retrieved.after(view, pull, outcome)
+        gain = retrieved.size - state.retrieved.size
         start, child = jnp.asarray(view.poset.child_start), jnp.asarray(view.poset.child)
         place = jnp.arange(child.shape[0])
         below = (place >= start[pull.node]) & (place < start[pull.node + 1]) & (state.hope[child] < 0)
         hope = state.hope.at[pull.node].set(gain).at[child].max(jnp.where(below, gain, -1))
-        return State(got, jnp.where(pull.asked, hope, state.hope))
+        return State(retrieved, jnp.where(pull.asked, hope, state.hope))
 
     def done(self, view: extraction.View, state: State) -> Array:
         return ~self.ask(view, state).asked
 
     def answer(self, view: extraction.View, state: State) -> dict[str, Array]:
-        return state.got.answer()
+        return state.retrieved.answer()
 
 
 @register_policy("extraction")

@@ -233,14 +233,14 @@ def test_few_answers_are_resampled_in_bits_as_in_columns():
     own = stream(np.uint32(3), np.arange(len(samples), dtype=np.uint32))
     rng = np.random.default_rng(2)
     pair = [jnp.asarray(rng.integers(0, 2**32, (3, 16, len(samples)), dtype=np.uint32)) for _ in range(2)]
-    elsewhere = jnp.asarray(rng.integers(0, 3, len(samples)), jnp.int32)
-    totals, listed, pool = jax.jit(few_resampled, static_argnums=5)(own, f, sizes, pair, elsewhere, 16)
+    outside = jnp.asarray(rng.integers(0, 3, len(samples)), jnp.int32)
+    totals, listed, pool = jax.jit(few_resampled, static_argnums=5)(own, f, sizes, pair, outside, 16)
     again, fits = jax.jit(resampled, static_argnums=(3, 4))(own, f, sizes, 16, FEW)
     assert fits.all()
     for name, values in est.totals(again)._asdict().items():
         if name != "f2":  # of no use to an estimator of totals
             assert np.array_equal(values.T, getattr(totals, name)), name
-    assert np.array_equal(pool, totals.distinct + elsewhere)
+    assert np.array_equal(pool, totals.distinct + outside)
     for row, copy in itertools.product(range(len(samples)), range(16)):
         times = Counter(np.repeat(np.arange(1, FEW + 1), again[row, copy]).tolist())
         taken = Counter(int(i) for i in listed[:, copy, row] if i > 0)

@@ -12,10 +12,10 @@ from jaxbandit.contract import Contract
 from jaxbandit.engine import simulate
 from jaxbandit.extraction import Domain, Tree, domain, extraction
 from jaxbandit.extraction.bfs import bfs
-from jaxbandit.extraction.crux import crux, root_chao
 from jaxbandit.extraction.fast import slots
 from jaxbandit.extraction.fast.crux import SlottedCrux, slotted
 from jaxbandit.extraction.gs_exact import gs_exact
+from jaxbandit.extraction.options import crux, root_chao
 from jaxbandit.extraction.rand import rand
 from jaxbandit.grammar import accelerated
 from jaxbandit.random import stream

@@ -15,11 +15,11 @@ from jaxbandit.errors import BadInput
 from jaxbandit.extraction import queries
 from jaxbandit.extraction.bfs import bfs
 from jaxbandit.extraction.bootstrap import FEW, drawn, resampled
-from jaxbandit.extraction.crux import crux
 from jaxbandit.extraction.domains import people_like
 from jaxbandit.extraction.estimators import OF_TOTALS
 from jaxbandit.extraction.fast.crux import slotted
 from jaxbandit.extraction.gs_exact import gs_exact
+from jaxbandit.extraction.options import crux
 from jaxbandit.extraction.poset import Tree, domain
 from jaxbandit.extraction.problem import extraction
 from jaxbandit.extraction.rand import rand
@@ -170,7 +170,7 @@ class Script:
             number = draw.round - 1
             if number not in self.issued:
                 nodes = np.arange(len(self.small.poset.nodes), dtype=np.int32)
-                self.issued[number] = np.asarray(issued(self.problem, self.key, state.got, nodes))
+                self.issued[number] = np.asarray(issued(self.problem, self.key, state.retrieved, nodes))
             return self.issued[number][self.small.poset.place[draw.node], :size].tolist()
         if draw.purpose == "issue":
             return [int(e) for e in self.pulls[draw.round - 1].exclude if e >= 0]
@@ -178,7 +178,7 @@ class Script:
         here = self.held(draw)
         if draw.purpose == "estimate":
             state = self.states[self.since[node, draw.n]]
-            count = dict(zip(state.got.entity.tolist(), state.got.times.tolist(), strict=True))
+            count = dict(zip(state.retrieved.entity.tolist(), state.retrieved.times.tolist(), strict=True))
             order = {e: count[e] for e in here}
         else:
             assert draw.purpose == "bootstrap-exclude"
@@ -206,7 +206,7 @@ class Script:
 
     def held(self, draw: oracle.Draw) -> list[int]:
         """The entities retrieved at a node when it had draw.n answers, ascending."""
-        got = self.states[self.since[self.small.poset.place[draw.node], draw.n]].got
+        got = self.states[self.since[self.small.poset.place[draw.node], draw.n]].retrieved
         return sorted(set(got.entity.tolist()) & set(self.small.poset.population(draw.node)))
 
     def counts(self, draw: oracle.Draw) -> list[int]:
@@ -280,7 +280,7 @@ def agree(script: Script, trace: oracle.Trace) -> None:
     assert [q.node for q in trace.queries] == [script.node(int(p.node)) for p in script.pulls]
     configurations = [CONFIGURATIONS[int(p.configuration)] for p in script.pulls]
     assert [(q.k, q.length) for q in trace.queries] == configurations
-    last = script.states[-1].got
+    last = script.states[-1].retrieved
     assert last.queries == len(trace.queries)
     assert last.entity[: last.size].tolist() == trace.entities
     assert Fraction(int(last.spent), script.small.units) == trace.spent
@@ -441,9 +441,9 @@ def test_bfs_equals_its_oracle(configuration, dear):
 def test_capacities_are_a_result_code_and_the_budget_holds():
     """Too few slots or columns leave something out and say so; enough of them do not; no run overspends."""
     problem = extraction(Domain(0).domain, 30, configurations=CONFIGURATIONS)
-    for code, room in ((1, {"nodes": 1, "columns": 3}), (0, {})):
-        rule = crux(removal="none", bootstrap=0, exclude_draws=1, nodes=room.get("nodes", 3072))
-        found = simulate(problem, slotted(rule, problem, room.get("columns", 0)), runs=8, seed=1)
+    for code, room in ((1, {"slots": 1, "columns": 3}), (0, {})):
+        rule = crux(removal="none", bootstrap=0, exclude_draws=1)
+        found = simulate(problem, slotted(rule, problem, **room), runs=8, seed=1)
         assert found["code"].max() == code
         assert found["nodes"].max() <= 16 or not room
         assert (found["spent"] <= int(problem.budget)).all()
@@ -489,11 +489,9 @@ def test_what_a_user_may_get_wrong():
         {"estimator": "chao"},
         {"removal": "some"},
         {"prior": -1},
-        {"nodes": 0},
         {"unseen": "two"},
         {"variance": "floor"},
         {"bootstrap": -1},
-        {"lists": 3},
     ):
         with pytest.raises(BadInput, match=rf"^{next(iter(wrong))} = "):
             crux(**wrong)

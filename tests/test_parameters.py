@@ -109,7 +109,7 @@ def test_what_is_checked() -> None:
         (lambda: outliers.gold(OF, 5, rho=0.9), "rho"),
         (lambda: outliers.gold(OF, 50, size="all"), "size"),
         (lambda: extraction.crux(variance_floor=-1), "variance_floor"),
-        (lambda: extraction.crux(nodes=0), "nodes"),
+        (lambda: extraction.crux(removal="some"), "removal"),
         (lambda: extraction.bfs((1,)), "configuration"),  # type: ignore[arg-type]
         (lambda: extraction.bfs(dear="avoid"), "dear"),
         (lambda: extraction.rand(dear="skip"), "dear"),

@@ -15,30 +15,33 @@ import numpy as np
 import pytest
 from jax.extend.core import Literal
 
-from jaxbandit import cleaning
+from jaxbandit import cleaning, extraction
 from jaxbandit.arms.models import Model
 from jaxbandit.arms.problem import given
 from jaxbandit.arms.rewards import Bernoulli
 from jaxbandit.cleaning import family as cleaning_family
 from jaxbandit.cleaning.problem import View
+from jaxbandit.extraction import family as extraction_family
 from jaxbandit.grammar import accelerated
 from jaxbandit.laws import Beta
 from jaxbandit.outliers import family as outliers_family
 from jaxbandit.outliers.truth import Definition, source
-from jaxbandit.random import stream
+from jaxbandit.random import Stream, stream
 from jaxbandit.registry import parse
 from jaxbandit.topk import family as topk_family
 
-INFORMED = {"known-sc"}
-"""Policies that may see the truth, and say so in the type of their pulls."""
+INFORMED = {"known-sc", "gs-exact"}
+"""Policies that may see the truth, and say so in the type of their pulls, or in their class."""
 
 
 class Case(NamedTuple):
-    """A policy on a problem. ``hidden``: what is the truth of (problem, run's key, instance), as parts of paths."""
+    """A policy on a problem. ``hidden``: what is the truth of (problem, run's key, instance), as parts of paths;
+    ``sealed``: what is not shown as it is, but something public is derived from it."""
 
     problem: Any
     policy: Any
     hidden: tuple[str, ...]
+    sealed: tuple[str, ...] = ()
 
 
 def of_cleaning(kind: str, policy: str) -> Case:
@@ -67,6 +70,22 @@ def of_outliers(_: str, policy: str) -> Case:
     return Case(setting.problem(), built(outliers_family.FAMILY, setting, policy), hidden)
 
 
+@functools.cache
+def people() -> Any:
+    """Few entities in two trees, with the tables of the true gain."""
+    rng = np.random.default_rng(5)
+    parents = [0, 0, 0, 0], [0, 0, 0, 1, 1]
+    trees = tuple(extraction.Tree(np.array(parent, np.int32), ("",) * len(parent)) for parent in parents)
+    places = np.stack([rng.choice([1, 2, 3], 40), rng.choice([2, 3, 4], 40)], axis=1)
+    domain = extraction.domain(trees, places, rng.uniform(1, 10, 40))
+    return extraction_family.Setting(domain, 3.0, "proportional", "linear", ((2, 0), (3, 2)), True, None)
+
+
+def of_extraction(_: str, policy: str) -> Case:
+    hidden = "crowd", "inclusion", "instance"
+    return Case(people().problem(), built(extraction_family.FAMILY, people(), policy), hidden, sealed=("key",))
+
+
 def built(family: Any, setting: Any, policy: str) -> Any:
     kind = family.policies[policy]
     return kind.build(setting, **parse("policy", kind.parameters, {}))[0]
@@ -76,6 +95,7 @@ FAMILIES: dict[str, tuple[Any, Callable[[str, str], Case], tuple[str, ...]]] = {
     "cleaning": (cleaning_family.FAMILY, of_cleaning, ("paired", "not paired", "known table")),
     "topk": (topk_family.FAMILY, of_topk, ("",)),
     "outliers": (outliers_family.FAMILY, of_outliers, ("",)),
+    "extraction": (extraction_family.FAMILY, of_extraction, ("",)),
 }
 CASES = [
     pytest.param(make, kind, policy, id=f"{name} {kind} {policy}")
@@ -118,11 +138,13 @@ def leaks(case: Case, policy: Any) -> list[str]:
     key = stream(np.uint32(7), np.uint32(5))
     run = {"problem": problem, "key": key, "instance": jax.eval_shape(problem.draw, key)}
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(run)[0]]
-    hidden = [any(f".{name}" in path or f"['{name}']" in path for name in case.hidden) for path in paths]
+    hidden, sealed = ([any(f".{n}" in path or f"['{n}']" in path for n in names) for path in paths]
+                      for names in (case.hidden, case.sealed))  # fmt: skip
+    concealed = [one or other for one, other in zip(hidden, sealed, strict=True)]
     found: list[str] = []
 
     def step(run: dict[str, Any]) -> list[Any]:
-        truth = {id(leaf): path for path, leaf, own in zip(paths, jax.tree.leaves(run), hidden, strict=True) if own}
+        truth = {id(leaf): path for path, leaf, own in zip(paths, jax.tree.leaves(run), concealed, strict=True) if own}
         problem, key, instance = run["problem"], run["key"], run["instance"]
         view = problem.view(key, instance)
         state = policy.init(view)
@@ -133,7 +155,7 @@ def leaks(case: Case, policy: Any) -> list[str]:
             outcome = problem.pull(key, instance, before[-1])
             after = [outcome, policy.tell(view, state, before[-1], outcome)]
         for part in parts_of([policy, *before, *after]):
-            if isinstance(part, type(problem) | type(instance)):
+            if isinstance(part, type(problem) | type(instance)) and not isinstance(part, Stream):
                 found.append(f"a {type(part).__name__}")
             if id(part) in truth:
                 found.append(truth[id(part)])
@@ -181,6 +203,22 @@ def test_what_is_found(held: str, monkeypatch: pytest.MonkeyPatch) -> None:
             "closure": lambda: instance, "partial": functools.partial(self.concealed, instance),
             "default": lambda key=key: key, "p": self.concealed(instance, np.arange(3)),
         }  # fmt: skip
+        object.__setattr__(shown, "extra", extra[held])
+        return shown
+
+    monkeypatch.setattr(type(case.problem), "view", view)
+    assert leaks(case, case.policy) != []
+
+
+@pytest.mark.parametrize("held", ["crowd", "key", "answers", "popularity"])
+def test_what_is_found_of_extraction(held: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The crowd, the run's key, the key of the answers, and something that is computed from popularities."""
+    case = of_extraction("", "rand")
+    original = type(case.problem).view
+
+    def view(self: Any, key: Any, instance: Any) -> Any:
+        shown = original(self, key, instance)
+        extra = {"crowd": self.crowd, "key": key, "answers": instance, "popularity": self.crowd.clock.sum()}
         object.__setattr__(shown, "extra", extra[held])
         return shown
 

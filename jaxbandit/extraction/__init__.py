@@ -2,8 +2,9 @@
 
 from jaxbandit.extraction import fast
 from jaxbandit.extraction.bfs import Bfs, bfs
-from jaxbandit.extraction.crux import Crux, crux, root_chao
+from jaxbandit.extraction.crux import Crux
 from jaxbandit.extraction.gs_exact import GsExact, gs_exact
+from jaxbandit.extraction.options import crux, root_chao
 from jaxbandit.extraction.poset import Domain, Poset, Tree, domain
 from jaxbandit.extraction.problem import Extraction, InformedView, Outcome, Pull, View, extraction
 from jaxbandit.extraction.rand import Rand, rand

@@ -5,7 +5,7 @@ of rate w, and the first k are returned; or, the same law, entities are drawn pr
 
 ``k-largest``: those with the k largest of uniform x w. Minus its logarithm is an exponential time of rate 1 that begins
 at -log w. So again the first k clocks are returned; or: at any time, all clocks that have begun ring at rate 1, any
-of them alike, and repeats are dropped.
+of them with the same probability, and repeats are dropped.
 
 A small node's clocks are all drawn. In a large node, ``Crowd.slots`` draws are made, each by a binary search; where too
 few of them are new, the clocks of all that are left are drawn, which is seldom and costs O(population).
@@ -42,16 +42,16 @@ class Crowd:
     """The hidden truth that answers come from. Entities of popularity 0 are never returned, and are not in it.
 
     ``member``: the entities of node v from ``start[v]`` on, in descending popularity. Under ``proportional``: a word
-    draws the member i of its node, counted from 0, if it reaches i of the node's entries of ``reach``. Under
+    draws the member i of its node, counted from 0, if it reaches i of the node's ``thresholds``. Under
     ``k-largest``: when the node's clocks that began have run for a total time of t ``units`` (int, static), as many
-    have begun as there are entries up to t. ``clock``: the mean of an entity's clock, or the time of its begin.
+    have begun as there are thresholds up to t. ``clock``: the mean of an entity's clock, or the time of its begin.
     ``leaf``: where an entity sits. ``slots``, ``depth`` (static): how many draws a query makes, and the steps of a
     search.
     """
 
     start: Int32[Array, " nodes+1"]
     member: Int32[Array, " members"]
-    reach: UInt32[Array, " members"]
+    thresholds: UInt32[Array, " members"]
     clock: Float32[Array, " entities"]
     leaf: Int32[Array, " entities"]
     model: str = field(metadata={"static": True})
@@ -61,7 +61,7 @@ class Crowd:
 
 
 def crowd(domain: Domain, model: str, most: int) -> Crowd:
-    """The crowd of a domain; ``most``: the largest k + l of a query.
+    """Makes the crowd of a domain under an answer model; ``most``: the largest k + l of a query.
 
     Raises:
         BadInput: for a model that does not exist.
@@ -85,7 +85,7 @@ def crowd(domain: Domain, model: str, most: int) -> Crowd:
     if model == "proportional":
         share = weight[entity] / np.bincount(node, weight[entity])[node]
         until = np.cumsum(share)
-        reach = (until - (until - share)[start[node]]) * 2.0**32
+        thresholds = (until - (until - share)[start[node]]) * 2.0**32
         clock = 1 / np.where(weight > 0, weight / max(weight.max(), 1e-300), 1)
     else:
         clock = -np.log(np.where(weight > 0, weight / max(weight.max(), 1e-300), 1))
@@ -93,11 +93,11 @@ def crowd(domain: Domain, model: str, most: int) -> Crowd:
         within = np.arange(len(entity)) - start[node]
         ran = np.minimum(np.diff(begin, prepend=0) * within, 2.0**10)
         ran = np.cumsum(np.where(within > 0, ran, 0))
-        reach = (ran - ran[start[node]]) * units
+        thresholds = (ran - ran[start[node]]) * units
     return Crowd(
         jnp.asarray(start, jnp.int32),
         jnp.asarray(entity, jnp.int32),
-        jnp.asarray(np.minimum(np.rint(reach), 2.0**32 - 1).astype(np.uint32)),
+        jnp.asarray(np.minimum(np.rint(thresholds), 2.0**32 - 1).astype(np.uint32)),
         jnp.asarray(clock, jnp.float32),
         jnp.asarray(domain.leaf, jnp.int32),
         model,
@@ -116,7 +116,7 @@ def answer(
     most: int,
     on_tape: bool,
 ) -> Int32[Array, " most"]:
-    """The entities that a query returns, -1 from where there are no more.
+    """Returns the entities that answer a query, -1 from where there are no more.
 
     Args:
         crowd: who answers.
@@ -142,7 +142,7 @@ def answer(
         begun = _reached(crowd, begin, size, ran)
         place = scale(other, begun)
         last = begin + jnp.maximum(begun[-1] - 1, 0)
-        rest = (ran[-1] - crowd.reach[last]).astype(jnp.float32) / jnp.float32(crowd.units)
+        rest = (ran[-1] - crowd.thresholds[last]).astype(jnp.float32) / jnp.float32(crowd.units)
         since = crowd.clock[crowd.member[last]] + rest / jnp.maximum(begun[-1], 1).astype(jnp.float32)
     entity = crowd.member[begin + jnp.maximum(jnp.where(small, jnp.minimum(slot, size - 1), place), 0)]
     ring = jnp.where(small, _ring(crowd, word, entity, jnp.float32(-jnp.inf)), slot.astype(jnp.float32))
@@ -156,11 +156,11 @@ def answer(
 
 
 def _reached(crowd: Crowd, begin: Array, size: Array, value: Array) -> Array:
-    """How many of the ``size`` entries of ``reach`` from ``begin`` on are at most ``value``: int32, its shape."""
+    """How many of the ``size`` thresholds from ``begin`` on are at most ``value``: int32, its shape."""
     found = jnp.zeros(value.shape, jnp.int32)
     for bit in reversed(range(crowd.depth)):
         further = found + (1 << bit)
-        entry = crowd.reach[begin + jnp.minimum(further, size) - 1]
+        entry = crowd.thresholds[begin + jnp.minimum(further, size) - 1]
         found = jnp.where((further <= size) & (entry <= value), further, found)
     return found
 

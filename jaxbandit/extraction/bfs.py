@@ -30,21 +30,24 @@ DEAR = ("stop", "skip")
 
 
 class State(NamedTuple):
-    """``got``; ``queue``: the nodes in their order, -1 from where there are no more; ``queued``: which nodes are in it;
-    ``next``: the first place that is not over; ``void``: the nodes at and below those that gave an empty answer that
-    counts."""
+    """What a run keeps between queries.
 
-    got: Retrieved
+    ``retrieved``; ``queue``: the nodes in their order, -1 from where there are no more; ``queued``: which nodes are in
+    it; ``next``: the place in it of the node to ask next; ``pruned``: the nodes that gave an empty answer that counts,
+    and those below them.
+    """
+
+    retrieved: Retrieved
     queue: Int32[Array, " nodes"]
     queued: Bool[Array, " nodes"]
     next: Int32[Array, ""]
-    void: Bool[Array, " nodes"]
+    pruned: Bool[Array, " nodes"]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Bfs:
-    """BFS, a baseline of Rekatsinas, Deshpande and Parameswaran 2019: see ``bfs``. All is static.
+    """BFS, a baseline of Rekatsinas, Deshpande and Parameswaran 2019: see ``bfs``. All fields are static.
 
     Example:
         >>> import numpy as np
@@ -63,12 +66,12 @@ class Bfs:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """The root is next."""
+        """Puts the root in the queue, as its first and only node."""
         root = jnp.arange(view.nodes) == 0
         return State(Retrieved.nothing(view), jnp.where(root, 0, -1), root, jnp.int32(0), root & False)
 
     def configurations(self, view: View, node: Int32[Array, " some"]) -> Int32[Array, " some"]:
-        """What each node is asked with, int32: the configuration that is given, or one that is drawn for it.
+        """Returns what each node is asked with, int32: the configuration that is given, or one that is drawn for it.
 
         Raises:
             BadInput: for one that cannot be asked.
@@ -77,43 +80,48 @@ class Bfs:
             return integers(view.choices, PICK, node, jnp.int32(len(view.configurations)))
         return jnp.full(node.shape, number_of(view.configurations, *self.configuration), jnp.int32)
 
-    def ask(self, view: View, state: State) -> Pull:
-        """The next node of the queue."""
+    def _next(self, view: View, state: State) -> tuple[Array, Array, Array]:
+        """The next node, its configuration, and whether the budget allows it."""
         node = jnp.maximum(state.queue, 0)
         configuration = self.configurations(view, node)
         cost = view.cost[configuration, jnp.asarray(view.poset.specificity)[node]]
-        cheap = cost <= view.budget - state.got.spent
-        open_ = (jnp.arange(view.nodes) >= state.next) & (state.queue >= 0) & ~state.void[node]
-        first = jnp.argmax(open_ & cheap if self.dear == "skip" else open_)
-        asked = open_[first] & cheap[first]
-        length = jnp.where(asked, view.lengths[configuration[first]], 0)
-        exclude = exclude_list(view, state.got, node[first], length)
-        return Pull(node[first], configuration[first], exclude, state.got.queries, asked)
+        affordable = cost <= view.budget - state.retrieved.spent
+        waiting = (jnp.arange(view.nodes) >= state.next) & (state.queue >= 0) & ~state.pruned[node]
+        first = jnp.argmax(waiting & affordable if self.dear == "skip" else waiting)
+        return node[first], configuration[first], waiting[first] & affordable[first]
+
+    def ask(self, view: View, state: State) -> Pull:
+        """Asks the next node of the queue that is not pruned."""
+        node, configuration, asked = self._next(view, state)
+        length = jnp.where(asked, view.lengths[configuration], 0)
+        exclude = exclude_list(view, state.retrieved, node, length)
+        return Pull(node, configuration, exclude, state.retrieved.queries, asked)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """The node's children join the queue, or it is empty."""
-        found = jnp.any(outcome.entity >= 0)
-        known, covered = state.got.held(view, pull.node, pull.exclude)
-        empty = (jnp.arange(view.nodes) == pull.node) & pull.asked & ~found & ~(known & covered)
+        """Counts the answer; the node's children join the queue, or, if it was empty, what is below is pruned."""
+        answered = jnp.any(outcome.entity >= 0)
+        known, covered = state.retrieved.held(view, pull.node, pull.exclude)
+        empty = (jnp.arange(view.nodes) == pull.node) & pull.asked & ~answered & ~(known & covered)
         start, child = jnp.asarray(view.poset.child_start), jnp.asarray(view.poset.child)
-        place = jnp.arange(child.shape[0])
-        joins = (place >= start[pull.node]) & (place < start[pull.node + 1]) & ~state.queued[child] & found & pull.asked
-        to = jnp.sum(state.queued) + jnp.cumsum(joins) - 1
+        number = jnp.arange(child.shape[0])
+        mine = (number >= start[pull.node]) & (number < start[pull.node + 1])
+        joins = mine & ~state.queued[child] & answered & pull.asked
+        place = jnp.sum(state.queued) + jnp.cumsum(joins) - 1
         return State(
-            got=add(view, state.got, pull, outcome)[0],
-            queue=state.queue.at[jnp.where(joins, to, view.nodes)].set(child, mode="drop"),
+            retrieved=add(view, state.retrieved, pull, outcome)[0],
+            queue=state.queue.at[jnp.where(joins, place, view.nodes)].set(child, mode="drop"),
             queued=state.queued.at[child].max(joins),
             next=jnp.where(pull.asked, 1 + jnp.argmax(state.queue == pull.node), state.next).astype(jnp.int32),
-            void=state.void | view.poset.is_below(empty),
+            pruned=state.pruned | view.poset.is_below(empty),
         )
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """The queue is at its end, or what comes next is too dear."""
-        return ~self.ask(view, state).asked
+        """Says that a run is over at the end of the queue, or where the budget does not allow what comes next."""
+        return ~self._next(view, state)[2]
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Retrieved.answer``."""
-        return state.got.answer()
+        """Reports what was retrieved and spent: see ``Retrieved.answer``."""
+        return state.retrieved.answer()
 
 
 def _pair(name: str, value: Any) -> tuple[int, int]:
@@ -130,7 +138,7 @@ def bfs(
     *,
     dear: Annotated[str, Key(one_of(*DEAR))] = "stop",
 ) -> Bfs:
-    """BFS: each node once, breadth first.
+    """BFS asks each node once, breadth first, and nothing below a node whose answer was empty.
 
     Args:
         configuration: the pair [k, l] to ask, drawn at each node where it is left out.

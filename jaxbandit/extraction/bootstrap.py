@@ -24,7 +24,7 @@ from jaxbandit.random.draws import LARGEST, scale
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.fence import as_one_kernel
-from jaxbandit.xla.fence import once_in_blocks as fenced
+from jaxbandit.xla.fence import once_in_blocks as once
 
 _DRAWS, _ENTITIES = 32, 64
 """Draws and entities that are compared at a time."""
@@ -34,14 +34,14 @@ FEW = 31
 
 
 def before(f: Array) -> Array:
-    """How many entities are in the columns before each one: int32, of the shape of ``f`` (..., V)."""
+    """Counts the entities in the columns before each one: int32, of the shape of ``f`` (..., V)."""
     column = jnp.arange(f.shape[-1])
     earlier = (column[:, None] < column[None, :]).astype(jnp.float32)
     return (f.astype(jnp.float32) @ earlier).astype(jnp.int32)
 
 
 def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) -> tuple[Array, Array]:
-    """Bootstrap samples of some samples, as frequency counts.
+    """Draws bootstrap samples of some samples, as frequency counts.
 
     Args:
         key: of each sample, (samples,). The draws of its copy c are the words (n, index) with index = c, copies + c,
@@ -58,7 +58,7 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
     sizes = jnp.broadcast_to(sizes, f.shape)
     n, distinct = jnp.sum(f * sizes, axis=1), jnp.sum(f, axis=1)
     longest, most = over_lanes(jnp.max(n, initial=0)), over_lanes(jnp.max(distinct, initial=0))
-    below = fenced(before(f))
+    below = once(before(f))
     bounds = Stream(key.high[:, None, None], key.low[:, None, None])
     copy = jnp.arange(copies, dtype=jnp.int32)
     size = jnp.arange(1, columns + 1, dtype=jnp.int32)
@@ -73,7 +73,7 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
             mine = (within >= 0) & (within < f[:, v, None])
             times += jnp.where(mine, sizes[:, v, None], 0)
             start += sizes[:, v, None] * jnp.clip(within, 0, f[:, v, None])
-        times, start = fenced(times), fenced(start)
+        times, start = once(times), once(start)
 
         def draws(carry: tuple[Array, Array]) -> tuple[Array, Array]:
             done, count = carry
@@ -81,7 +81,7 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
             index = (number[::2] // 2) * copies + copy
             pair = jnp.stack(words(bounds, n[:, None, None], index), axis=2)
             place = scale(pair.reshape(f.shape[0], _DRAWS, copies), n[:, None, None])
-            place = fenced(jnp.where(number < n[:, None, None], place, LARGEST))
+            place = once(jnp.where(number < n[:, None, None], place, LARGEST))
             for i in range(_DRAWS):
                 # Unsigned, so that what lies before an entity's answers is far beyond them.
                 inside = (place[:, i, :, None] - start[:, None, :]).astype(jnp.uint32) < times[:, None, :].astype(
@@ -102,8 +102,8 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
 
 
 def drawn(key: Stream, f: Array, sizes: Array, copies: int) -> Array:
-    """Bootstrap samples of some samples of at most ``FEW`` answers, draw by draw: the same as those of ``resampled``,
-    where the arguments are explained.
+    """Draws bootstrap samples of samples of at most ``FEW`` answers, draw by draw: those of ``resampled``, which
+    explains the arguments.
 
     Returns:
         int32 (FEW, copies, samples): the entity that each draw falls to, by its rank in the order of the columns;
@@ -119,19 +119,19 @@ def drawn(key: Stream, f: Array, sizes: Array, copies: int) -> Array:
     for part, word in enumerate(words(key, n, index)):
         number = 2 * jnp.arange(index.shape[0], dtype=jnp.int32)[:, None, None] + part
         rank = lax.population_count(first & ((2 << scale(word, n)) - 1)) - 1
-        halves.append(fenced(jnp.where(number < n, rank, FEW)))
+        halves.append(once(jnp.where(number < n, rank, FEW)))
     return jnp.stack(halves, axis=1).reshape(-1, copies, f.shape[0])[:FEW]
 
 
 def few_resampled(
-    key: Stream, f: Array, sizes: Array, pair: tuple[Array, Array], elsewhere: Array, copies: int
+    key: Stream, f: Array, sizes: Array, pair: tuple[Array, Array], outside: Array, copies: int
 ) -> tuple[Totals, Array, Array]:
-    """The totals of ``drawn`` resamples, and what exclude lists take out of them.
+    """Computes the totals of ``drawn`` resamples, and what exclude lists take out of them.
 
     Args:
         key, f, sizes, copies: as in ``resampled``.
         pair: uint32 (l / 2, copies, samples) each, the words of a list's draws 0, 2, 4 ... and 1, 3, 5 ....
-        elsewhere: int32 (samples,), further entities that a list may have.
+        outside: int32 (samples,), further entities that a list may have.
 
     Returns:
         The totals, int32 (copies, samples); int32 (l or one more, copies, samples), how often each entity of a list
@@ -152,20 +152,20 @@ def few_resampled(
     none = jnp.zeros(entity.shape[1:], jnp.int32)
     digits = as_one_kernel(lambda: lax.fori_loop(0, FEW, counted, (none,) * FEW.bit_length()))
     present, large = functools.reduce(jnp.bitwise_or, digits), functools.reduce(jnp.bitwise_or, digits[1:])
-    left, many = fenced(present), fenced(lax.population_count(present))
+    left, many = once(present), once(lax.population_count(present))
     squares = jnp.zeros_like(none)
     for (i, one), (j, other) in itertools.combinations_with_replacement(enumerate(digits), 2):
         squares += lax.population_count(one & other) << (i + j + (i != j))
     n = jnp.broadcast_to(jnp.sum(f * sizes, axis=1), none.shape)
-    whole = Totals(n, many, fenced(lax.population_count(present & ~large)), none, fenced(squares - n))
-    pool = many + elsewhere
-    halves = [fenced(scale(some, jnp.maximum(pool - 2 * jnp.arange(some.shape[0])[:, None, None] - part, 0)))
+    whole = Totals(n, many, once(lax.population_count(present & ~large)), none, once(squares - n))
+    pool = many + outside
+    halves = [once(scale(some, jnp.maximum(pool - 2 * jnp.arange(some.shape[0])[:, None, None] - part, 0)))
               for part, some in enumerate(pair)]  # fmt: skip
     ranks = jnp.stack(halves, axis=1).reshape(2 * halves[0].shape[0], *pool.shape)
 
     def listed(left: Array, rank: Array) -> tuple[Array, Array]:
-        """One entity more of each list; those elsewhere have the last ranks."""
-        place = fenced(_nth_bit(left, rank))
+        """One entity more of each list; those outside have the last ranks."""
+        place = once(_nth_bit(left, rank))
         held = rank < lax.population_count(left)
         times = functools.reduce(jnp.add, [((digit >> place) & 1) << i for i, digit in enumerate(digits)])
         return jnp.where(held, left & ~(1 << place), left), jnp.where(held, times, 0)
@@ -184,7 +184,7 @@ def _nth_bit(mask: Array, rank: Array) -> Array:
 
 
 def spread(gains: Array) -> tuple[Array, Array]:
-    """The mean of gains over the first axis, and their variance: the mean squared distance from it."""
+    """Returns the mean of gains over the first axis, and their variance: the mean squared distance from it."""
     mean = jnp.sum(gains, axis=0) / gains.shape[0]
     return mean, jnp.sum((gains - mean) ** 2, axis=0) / gains.shape[0]
 
@@ -199,10 +199,10 @@ def delta_variance(
     estimate: Callable[[Totals, ArrayLike], Array],
     m: ArrayLike,
     length: ArrayLike,
-    elsewhere: ArrayLike,
+    outside: ArrayLike,
     unseen: ArrayLike,
 ) -> Array:
-    """The limit of the bootstrap variance for many resamples of many answers, by the delta method.
+    """Computes the limit of the bootstrap variance for many resamples of many answers, by the delta method.
 
     In a resample the counts of the entities are Poisson variables whose means are the counts in the sample, given that
     they sum to n. So the totals of a resample have known means and covariances, and the variance of a gain is their
@@ -216,7 +216,7 @@ def delta_variance(
         estimate: of the gain, one of ``estimators.OF_TOTALS``.
         m: further answers; ``length``: entities excluded; ``unseen``: the gain of a sample that is excluded as a whole;
             each a number for each configuration, (C, 1).
-        elsewhere: int32 (samples,), further entities that an exclude list may have.
+        outside: int32 (samples,), further entities that an exclude list may have.
 
     Returns:
         float32 (C, samples).
@@ -224,10 +224,10 @@ def delta_variance(
     i = sizes.astype(jnp.float32)
     # No resample is without an entity that was seen often: its share would be lost below the least float32.
     none = jnp.where(i > _OFTEN, 0, jnp.exp(-i))
-    once = i * none
+    single = i * none
     n, i2, i3, i4, zero, one, i_one, i2_one, zero_zero, zero_one, one_one = (
         jnp.sum(f * x, axis=-1)
-        for x in (i, i**2, i**3, i**4, none, once, i * once, i**2 * once, none**2, none * once, once**2)
+        for x in (i, i**2, i**3, i**4, none, single, i * single, i**2 * single, none**2, none * single, single**2)
     )
     distinct = jnp.sum(f, axis=-1) - zero
     # Of n, D, f1 and the sum of x (x - 1) over the entities' counts x: means, second moments summed over the entities,
@@ -252,7 +252,7 @@ def delta_variance(
     )
     covariance -= with_n[:, None] * with_n[None] / n
     listed = jnp.asarray(length, jnp.float32)
-    pool = jnp.maximum(distinct + elsewhere, listed + 1)
+    pool = jnp.maximum(distinct + outside, listed + 1)
     kept = 1 - listed / pool
     gain, back = jax.vjp(lambda t: estimate(Totals(t[0], t[1], t[2], t[0], t[3]), m), kept * mean[:, None])
     (slope,) = back(jnp.ones_like(gain))
@@ -264,5 +264,5 @@ def delta_variance(
     # Where something is listed, the pool has more than one; else, as of a node with one entity, the term is 0.
     variance += listed * kept * pool / jnp.maximum(pool - 1, 1) * jnp.maximum(of_list, 0)
     spread_of_distinct = jnp.sqrt(jnp.maximum(covariance[1, 1], 1e-6))
-    short = jnp.where(listed > 0, ndtr((listed + 0.5 - distinct - elsewhere) / spread_of_distinct), 0)
+    short = jnp.where(listed > 0, ndtr((listed + 0.5 - distinct - outside) / spread_of_distinct), 0)
     return (1 - short) * (jnp.maximum(variance, 0) + short * (unseen - gain) ** 2)

@@ -23,17 +23,17 @@ _STEP_L = {0: Fraction(0), 2: Fraction(10, 100), 5: Fraction(50, 100), 10: Fract
 
 
 def linear(k: int, length: int, s: int, s_max: int) -> Fraction:
-    """k / 20 + 5 l / 10 + s / s_max."""
+    """Returns the paper's linear cost of a query, k / 20 + 5 l / 10 + s / s_max."""
     return Fraction(k, _K_MAX) + 5 * Fraction(length, _L_MAX) + Fraction(s, s_max)
 
 
 def step(k: int, length: int, s: int, s_max: int) -> Fraction:
-    """By steps of k (to 5, 10, 20) and of l (0, to 2, 5, 10); s costs nothing."""
+    """Returns the paper's cost by steps of k (to 5, 10, 20) and of l (0, to 2, 5, 10); s costs nothing."""
     return _STEP_K[min(j for j in _STEP_K if j >= k)] + _STEP_L[min(j for j in _STEP_L if j >= length)]
 
 
 def checked(configurations: Sequence[Sequence[int]]) -> Configurations:
-    """``configurations`` if they can be asked: each once, k from 1 to 20 and l from 0 to 10.
+    """Returns ``configurations`` if they can be asked: each once, k from 1 to 20 and l from 0 to 10.
 
     Raises:
         BadInput: if they cannot.
@@ -48,7 +48,7 @@ def checked(configurations: Sequence[Sequence[int]]) -> Configurations:
 
 
 def number_of(configurations: Configurations, k: int, length: int) -> int:
-    """Which of the configurations (k, l) is.
+    """Returns the place of (k, l) among the configurations that may be asked.
 
     Raises:
         BadInput: if it is none of them.
@@ -59,7 +59,7 @@ def number_of(configurations: Configurations, k: int, length: int) -> int:
 
 
 def table(model: str, configurations: Configurations, s_max: int) -> tuple[int, NDArray[np.int32]]:
-    """How many units a cost of 1 is, and what each configuration costs with j entities excluded at each specificity.
+    """Tabulates, in units, what each configuration costs with j entities excluded at each specificity.
 
     Returns:
         The units, and int32 of shape (configurations, l_max + 1, s_max + 1), in units. Where j is above l, the cost is

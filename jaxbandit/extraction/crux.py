@@ -7,13 +7,13 @@ sqrt(v_q log(t) / n_q) with n_q the times q was asked and v_q the gain's varianc
 queries of its node's children become active, and those are removed whose r + sigma is below the largest r - sigma
 (Algorithm 2). A query never asked counts as asked once in sigma. Here r, v_q and sigma are computed anew in each
 round, at all nodes: see ``estimates.py``, and ``queries.py`` for sigma and the cost c. Where the text leaves something
-open, each way to read it is an option (``readings.py``). The file is long because both algorithms work on one state.
+open, each way to read it is an option (``options.py``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,28 +21,28 @@ from jax import Array
 
 from jaxbandit.contract import brief
 from jaxbandit.extraction import queries
-from jaxbandit.extraction.estimates import Estimates, Samples
+from jaxbandit.extraction.estimates import GainEstimates, Samples
 from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.extraction.readings import Readings
-from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, ancestors, exclude_list
-from jaxbandit.parameters import Key, checked
-from jaxbandit.parsers import real, whole
-from jaxbandit.space import Range
+from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, exclude_list
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
 
 
 class State(NamedTuple):
-    """``got``: what was retrieved; ``active``: the set Q; ``entered``: the root and the children of nodes asked;
-    ``times_asked``: n_q; ``barren``: the nodes that an empty answer has ended; ``samples``: of all nodes; ``r``,
-    ``variance``: r(q) and v_q."""
+    """What the algorithm keeps from round to round.
 
-    got: Retrieved
+    ``retrieved``: the entities U, and what was spent; ``active``: the set Q; ``entered``: the root and the children of
+    nodes asked; ``times_asked``: n_q; ``ended``: the nodes that gave an empty answer, where it means that nothing is
+    left; ``samples``: the running sample of each node; ``r``, ``variance``: r(q) and v_q.
+    """
+
+    retrieved: Retrieved
     active: Bool[Array, "configurations nodes"]
     entered: Bool[Array, " nodes"]
     times_asked: Int32[Array, "configurations nodes"]
-    barren: Bool[Array, " nodes"]
+    ended: Bool[Array, " nodes"]
     samples: Samples
     r: Float32[Array, "configurations nodes"]
     variance: Float32[Array, "configurations nodes"]
@@ -53,7 +53,7 @@ class State(NamedTuple):
 class Crux:
     """CRUX (Rekatsinas, Deshpande and Parameswaran 2019, Algorithms 1 and 2); see ``crux``.
 
-    ``pools``: whether ``prior`` is above 0. Static all but ``variance_floor`` and ``prior``.
+    ``pools``: whether ``prior`` is above 0. All fields are static, except for ``variance_floor`` and ``prior``.
 
     Example:
         >>> from jaxbandit import extraction
@@ -67,134 +67,93 @@ class Crux:
     pools: bool = field(metadata={"static": True})
     readings: Readings = field(metadata={"static": True})
     grow: bool = field(metadata={"static": True})
-    nodes: int = field(metadata={"static": True})
 
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Algorithm 1, lines 3 to 6: the root's queries, with nothing known."""
-        estimates = Estimates(self.readings, view.configurations)
-        samples = Samples.nothing(view.nodes, view.room.queries, estimates.pairs)
+        """Makes the root's queries active, with nothing retrieved (Algorithm 1, lines 3 to 6)."""
+        estimates = GainEstimates(self.readings, view.configurations)
         shape = len(view.configurations), view.nodes
-        root, r = samples.node == 0, jnp.broadcast_to(estimates.unseen()[:, None], shape)
-        got, active = Retrieved.nothing(view), jnp.broadcast_to(root, shape)
+        root = jnp.arange(view.nodes) == 0
         state = State(
-            got, active, root, jnp.zeros(shape, jnp.int32), jnp.zeros_like(root), samples, r, jnp.zeros(shape)
+            retrieved=Retrieved.nothing(view),
+            active=jnp.broadcast_to(root, shape),
+            entered=root,
+            times_asked=jnp.zeros(shape, jnp.int32),
+            ended=jnp.zeros_like(root),
+            samples=Samples.nothing(view.nodes, view.room.queries, estimates.pairs),
+            r=jnp.broadcast_to(estimates.unseen()[:, None], shape),
+            variance=jnp.zeros(shape),
         )
         return self._without_bad(state, jnp.int32(1)) if self.readings.removal_at_start else state
 
     def ask(self, view: View, state: State) -> Pull:
-        """Algorithm 1, line 8; of equally good queries the first node's, and its first configuration."""
-        known = state.got, state.samples.distinct
-        cost = queries.costs(self.readings, view, *known, jnp.asarray(view.poset.specificity))
-        askable = state.active & queries.affordable(self.readings, view, *known, cost)
-        t = state.got.queries + 1
-        sigma = queries.sigma(self.readings, self.variance_floor, state.variance, state.times_asked, t)
+        """Picks the query of the highest (r + sigma) / c that the budget allows (Algorithm 1, line 8)."""
+        cost, askable = self._askable(view, state)
+        sigma = self._sigma(state, state.retrieved.queries + 1)
         score = jnp.where(askable, (state.r + sigma) / cost.astype(jnp.float32), -jnp.inf)
-        asked = jnp.any(askable)
-        best = jnp.where(asked, jnp.argmax(score.T), 0).astype(jnp.int32)
+        # Node by node, so that of equally good queries it is the first node's, and of these the first configuration.
+        best = jnp.argmax(score.T).astype(jnp.int32)
         node, configuration = best // score.shape[0], best % score.shape[0]
+        asked = jnp.any(askable)
         length = jnp.where(asked, view.lengths[configuration], 0)
-        exclude = exclude_list(view, state.got, node, length, self.readings.exclude_from == "all")
-        return Pull(node, configuration, exclude, state.got.queries, asked)
+        exclude = exclude_list(view, state.retrieved, node, length, self.readings.exclude_from == "all")
+        return Pull(node, configuration, exclude, state.retrieved.queries, asked)
+
+    def _askable(self, view: View, state: State) -> tuple[Array, Array]:
+        """The cost of each query, and whether it is active and within what is left of the budget."""
+        known = state.retrieved, state.samples.distinct
+        cost = queries.costs(self.readings, view, *known, jnp.asarray(view.poset.specificity))
+        return cost, state.active & queries.affordable(self.readings, view, *known, cost)
+
+    def _sigma(self, state: State, t: Array) -> Array:
+        return queries.sigma(self.readings, self.variance_floor, state.variance, state.times_asked, t)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Algorithm 1, lines 11 to 17. Algorithm 2, lines 7 to 11, lets the queries of the children in; the removal of
-        bad ones follows."""
-        price = queries.price(self.readings, view, pull)
-        ends = queries.ends_node(self.readings, view, state.got, pull, outcome)
+        """Counts the answer (Algorithm 1, lines 11 to 15) and updates the set of active queries (line 16)."""
+        t, price = state.retrieved.queries + 1, queries.price(self.readings, view, pull)
+        ends = queries.ends_node(self.readings, view, state.retrieved, pull, outcome)
+        state = state._replace(
+            retrieved=add(view, state.retrieved, pull, outcome, price)[0],
+            times_asked=state.times_asked.at[pull.configuration, pull.node].add(pull.asked.astype(jnp.int32)),
+            ended=state.ended.at[pull.node].max(ends),
+        )
+        state = self._estimated(view, pull, outcome, self._extended(view, pull, state))
+        return self._without_bad(state, t)
+
+    def _extended(self, view: View, pull: Pull, state: State) -> State:
+        """Makes the queries of the children of the node asked active (Algorithm 2, lines 7 to 11)."""
         children = view.poset.is_child(pull.node) & pull.asked & self.grow
         entering = children if self.readings.reentry else children & ~state.entered
         entered = state.entered | children
-        if self.readings.removal == "fresh":
-            entering = entered
-        after = self._estimated(view, pull, outcome, state._replace(
-            got=add(view, state.got, pull, outcome, price)[0],
-            active=state.active | entering,
-            entered=entered,
-            times_asked=state.times_asked.at[pull.configuration, pull.node].add(pull.asked.astype(jnp.int32)),
-            barren=state.barren.at[pull.node].max(ends),
-        ))  # fmt: skip
-        return self._without_bad(after, state.got.queries + 1)
+        return state._replace(
+            active=state.active | (entered if self.readings.removal == "fresh" else entering), entered=entered
+        )
 
     def _estimated(self, view: View, pull: Pull, outcome: Outcome, state: State) -> State:
-        """With r and v_q by what is retrieved now. A query at or below a barren node gains nothing."""
-        estimates = Estimates(self.readings, view.configurations)
+        """Computes r and v_q from what is retrieved now. A query at or below a node that has ended gains nothing."""
+        estimates = GainEstimates(self.readings, view.configurations)
         answered = view.poset.is_above(jnp.where(pull.asked, outcome.leaf, -1)) & state.entered
-        samples = state.samples.counted(ancestors(view.poset, state.got.leaf), state.got.times)
-        samples = samples._replace(elsewhere=estimates.elsewhere(state.got.size, samples.distinct))
-        samples = estimates.recorded(samples, answered)
-        r, variance, code = estimates.gains(samples, view.choices), jnp.zeros_like(state.r).T, state.got.code
-        for method in estimates.methods():
-            here = (samples.n >= method.least) & (samples.n <= method.most)
-            spread = method.spread(samples, view.choices)
-            variance = jnp.where(here[:, None], spread.variance, variance)
-            if self.readings.gain == "bootstrap-mean":
-                r = jnp.where(here[:, None], spread.mean, r)
-            code = jnp.where(jnp.any(here & ~spread.fits), OVERFLOW, code)
+        samples = estimates.counted(view.poset, state.samples, state.retrieved, answered)
+        r, variance, fits = estimates.evaluated(samples, view.choices)
         if self.pools:
             r = queries.pooled(self.prior, r, r[:1], samples.n[:, None])
-        r, variance = (jnp.where(view.poset.is_below(state.barren), 0, x.T) for x in (r, variance))
-        return state._replace(got=state.got._replace(code=code), samples=samples, r=r, variance=variance)
+        r, variance = (jnp.where(view.poset.is_below(state.ended), 0, x.T) for x in (r, variance))
+        code = jnp.where(fits, state.retrieved.code, OVERFLOW)
+        retrieved = state.retrieved._replace(code=code)
+        return state._replace(retrieved=retrieved, samples=samples, r=r, variance=variance)
 
     def _without_bad(self, state: State, t: Array) -> State:
-        """Algorithm 2, lines 14 to 16, at round t."""
-        sigma = queries.sigma(self.readings, self.variance_floor, state.variance, state.times_asked, t)
+        """Removes bad queries at round t (Algorithm 2, lines 14 to 16)."""
+        sigma = self._sigma(state, t)
         bound = jnp.max(jnp.where(state.active, state.r - sigma, -jnp.inf))
         bad = (state.r + sigma < bound) & (self.readings.removal != "none")
         return state._replace(active=state.active & ~bad)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """No active query is within what is left of the budget."""
-        # The list that `ask` draws is not used here, and so not computed.
-        return ~self.ask(view, state).asked
+        """Says that a run is over once no active query is within what is left of the budget."""
+        return ~jnp.any(self._askable(view, state)[1])
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Retrieved.answer``; ``nodes``: how many were entered (int32)."""
-        return state.got.answer() | {"nodes": jnp.sum(state.entered, dtype=jnp.int32)}
-
-
-@checked
-def crux(
-    estimator: str = "chao92",
-    *,
-    variance_floor: Annotated[float, Key(real(0, 1e6), search=Range(0.001, 10, log=True))] = 0.01,
-    prior: Annotated[float, Key(real(0, 1e6), search=Range(0, 50))] = 0.0,
-    grow: bool = True,
-    nodes: Annotated[int, Key(whole(1, 1 << 16), swept=False, on_request=True)] = 3072,
-    **readings: Any,
-) -> Crux:
-    """Algorithm 1.
-
-    Args:
-        estimator: of the gain, one of ``ESTIMATORS``; or ``new-regr``, which takes the number of entities from a
-            logistic curve through the last 64 pairs (n, K) of the node since it entered.
-        variance_floor: the least variance of a gain, v_q.
-        prior: answers that the root's gain counts as at each node; r is the mean of the node's gain, weighted by its
-            own number of answers, and of the root's for the same (k, l), weighted by this. 0 is the paper's.
-        grow: whether the children of a node asked come in; else the root alone is asked.
-        nodes: room for nodes that entered, in the faster implementation; a run that needs more leaves nodes out, with
-            the code ``OVERFLOW``.
-        readings: the options of ``Readings``, by name.
-
-    Raises:
-        BadInput: for an option that does not exist, and a value out of range.
-
-    Example:
-        >>> from jaxbandit import extraction
-        >>> extraction.crux("good-turing", removal="none").readings.removal
-        'none'
-    """
-    options = Readings.of(estimator=estimator, **readings)
-    return Crux(jnp.float32(variance_floor), jnp.float32(prior), prior > 0, options, grow, nodes)
-
-
-def root_chao() -> Crux:
-    """RootChao, a baseline of the paper: the root's queries alone, by Chao92 and Shen.
-
-    Example:
-        >>> from jaxbandit import extraction
-        >>> extraction.root_chao().grow
-        False
-    """
-    return crux("chao92", grow=False)
+        """Reports what ``Retrieved.answer`` has, and ``nodes``: how many entered (int32)."""
+        return state.retrieved.answer() | {"nodes": jnp.sum(state.entered, dtype=jnp.int32)}

@@ -17,14 +17,14 @@ LARGEST_TYPES = (18_735, 15_580)
 
 _COUNTRY, _STATE, _CITY, _DAY, _TYPE = 1.0, 1.43, 1.85, 0.48, 1.1
 """Exponents of the power laws that share events out, and (next line) how often a city's event is of the type of an
-earlier one there. Fitted to the published node populations; ``benchmarks/domains.py`` says how close they come."""
+earlier one there. They are fitted to the published node populations: ``benchmarks/papers/domains.py`` compares."""
 _SAME_TYPE = 0.8
 
 PEOPLE, OCCUPATIONS, PORTALS = 1_245, 4, 5
 
 
 def eventbrite_like(seed: int = 0) -> Domain:
-    """57,805 events: 19 types, 12,511 places (countries, states, cities), 31 days of two months.
+    """Generates 57,805 events: 19 types, 12,511 places (countries, states, cities), 31 days of two months.
 
     Popularities are uniform in (0, 10]. The poset's node populations come close to those published (175,608 nodes that
     are not empty, 116,703 of them with a single event): within 1 % in all, 7 % at populations of 2, 6 % at others.
@@ -58,7 +58,7 @@ def eventbrite_like(seed: int = 0) -> Domain:
 
 
 def people_like(seed: int = 0) -> Domain:
-    """1,245 people of 4 occupations in 5 portals, with about 2,980 reports: a person's popularity is their number.
+    """Generates 1,245 people of 4 occupations in 5 portals, and 2,980 reports: popularity is a person's number of them.
 
     Reports fall with a person's rank r as r^-0.7, one at least. So asking the root alone gives about what is published:
     42 distinct people of 200 answers and 53 of 2,000, under ``k-largest``; and 154 and 774 under ``proportional``. How

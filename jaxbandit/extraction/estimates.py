@@ -30,8 +30,9 @@ from jaxbandit.extraction.estimators import (
     new_regr,
     totals,
 )
+from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.readings import Readings
-from jaxbandit.extraction.retrieved import LIST, RELIST, RESAMPLE, ranks_without_replacement
+from jaxbandit.extraction.retrieved import LIST, RELIST, RESAMPLE, Retrieved, ancestors, ranks_without_replacement
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.fence import once_in_blocks as once
 
@@ -43,50 +44,44 @@ PAIRS = 64
 OFTEN = 4
 """In a resample of many answers an entity may come up this many times as often as there are columns."""
 _COLUMNS = 8
-"""At a time: columns of frequency counts that are looked through."""
+"""At a time: columns of frequency counts that are gone through."""
 
 
 class Samples(NamedTuple):
-    """Of some nodes: the frequency counts ``f``, and the size i that each column counts, ``sizes``; ``node``: its
-    number; ``elsewhere``: how many entities retrieved at other nodes an exclude list may have; ``past``: of
-    ``new-regr``, and how many ``pairs`` there were."""
+    """The running samples of some nodes.
+
+    ``f``: frequency counts, and ``sizes``: the size i that each column counts; ``node``: the node's number;
+    ``outside``: how many entities that were retrieved at other nodes alone an exclude list may have; ``past``: what
+    ``new-regr`` fits its curve to, and ``pairs``: how many pairs there were.
+    """
 
     f: Int32[Array, "nodes V"]
     sizes: Int32[Array, "nodes V"]
     node: Int32[Array, " nodes"]
-    elsewhere: Int32[Array, " nodes"]
+    outside: Int32[Array, " nodes"]
     past: Past
     pairs: Int32[Array, " nodes"]
 
     @classmethod
     def nothing(cls, nodes: int, columns: int, pairs: int) -> Samples:
-        """Of all nodes, before the first answer, with columns for sizes from 1 to ``columns``."""
+        """Returns the samples of all nodes before the first answer, with columns for sizes from 1 to ``columns``."""
         sizes = jnp.broadcast_to(jnp.arange(1, columns + 1, dtype=jnp.int32), (nodes, columns))
         node, past = jnp.arange(nodes, dtype=jnp.int32), jnp.zeros((nodes, pairs), jnp.float32)
         return cls(0 * sizes, sizes, node, 0 * node, Past(past, past), 0 * node)
 
-    def counted(self, above: Array, times: Array) -> Samples:
-        """Of all nodes, from what was retrieved.
-
-        ``above``: int32 (entities, A), the nodes of each entity, -1 where there are no more; ``times``: int32
-        (entities,), how often it came.
-        """
-        nodes, column = self.f.shape[0], jnp.broadcast_to(times[:, None] - 1, above.shape)
-        return self._replace(f=(0 * self.f).at[jnp.where(above >= 0, above, nodes), column].add(1, mode="drop"))
-
     @property
     def n(self) -> Array:
-        """Answers, int32 (nodes,)."""
+        """Counts the answers at each node: int32 (nodes,)."""
         return jnp.sum(self.f * self.sizes, axis=1)
 
     @property
     def distinct(self) -> Array:
-        """Entities, int32 (nodes,)."""
+        """Counts the distinct entities at each node: int32 (nodes,)."""
         return jnp.sum(self.f, axis=1)
 
 
 class Spread(NamedTuple):
-    """Of resamples: ``mean`` and ``variance`` of each gain, and ``fits``, whether there were columns enough."""
+    """What resamples say: ``mean`` and ``variance`` of each gain, and ``fits``, whether there were columns enough."""
 
     mean: Float32[Array, "nodes configurations"]
     variance: Float32[Array, "nodes configurations"]
@@ -95,7 +90,7 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """A way to a variance, for nodes of ``least`` to ``most`` answers; ``dear``: whether it takes long."""
+    """A way to the variance of a gain, for nodes of ``least`` to ``most`` answers; ``dear``: whether it takes long."""
 
     least: int
     most: int
@@ -104,32 +99,41 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Estimates:
-    """The estimates of some configurations (k, l). Streams are ``View.choices``, one for all nodes or one for each."""
+class GainEstimates:
+    """Estimates r and v_q of configurations (k, l). Streams are ``View.choices``, one for all nodes or one each."""
 
     readings: Readings
     configurations: Configurations
 
     @property
     def of_totals(self) -> bool:
-        """Whether the totals of a sample are all that the estimator takes."""
+        """Says whether the totals of a sample are all that the estimator takes."""
         return self.readings.estimator in OF_TOTALS
 
     @property
     def pairs(self) -> int:
-        """Pairs of a node's ``Past``: none where the estimator needs none."""
+        """Returns how many pairs a node's ``Past`` has: none where the estimator needs none."""
         return PAIRS if self.readings.estimator == "new-regr" else 0
 
     def unseen(self) -> Array:
-        """The gain of a node without answers, float32 (C,)."""
+        """Returns the gain that each configuration has at a node without answers: float32 (C,)."""
         return jnp.array([k if self.readings.unseen == "k" else 1 for k, _ in self.configurations], jnp.float32)
 
-    def elsewhere(self, size: Array, known: Array) -> Array:
-        """How many entities a list may have beside those ``known`` at a node; ``size``: retrieved in all."""
+    def outside(self, size: Array, known: Array) -> Array:
+        """Returns how many entities a list may have beside those ``known`` at a node; ``size``: retrieved in all."""
         return size - known if self.readings.exclude_from == "all" else jnp.zeros_like(known)
 
+    def counted(self, poset: Poset, samples: Samples, retrieved: Retrieved, answered: Array) -> Samples:
+        """Counts the samples of all nodes anew, from what is retrieved; ``answered``: see ``recorded``."""
+        nodes, above = samples.f.shape[0], ancestors(poset, retrieved.leaf)
+        column = jnp.broadcast_to(retrieved.times[:, None] - 1, above.shape)
+        f = jnp.zeros_like(samples.f).at[jnp.where(above >= 0, above, nodes), column].add(1, mode="drop")
+        samples = samples._replace(f=f)
+        samples = samples._replace(outside=self.outside(retrieved.size, samples.distinct))
+        return self.recorded(samples, answered)
+
     def recorded(self, samples: Samples, where: Array) -> Samples:
-        """With the pair (n, K) of today in the past of the nodes ``where`` there is one, if the estimator needs it."""
+        """Appends today's pair (n, K) to the past of the nodes ``where`` there is one, if the estimator needs it."""
         if not self.pairs:
             return samples
         curve = jax.vmap(hwang_shen_k)(samples.f, samples.sizes)
@@ -140,14 +144,27 @@ class Estimates:
         return samples._replace(past=past, pairs=samples.pairs + one)
 
     def gains(self, samples: Samples, choices: Stream) -> Array:
-        """r of each configuration, float32 (nodes, C): the mean over exclude lists."""
-        pool = (samples.distinct + samples.elsewhere)[None]
+        """Returns the gain of each configuration, the mean over exclude lists: float32 (nodes, C)."""
+        pool = (samples.distinct + samples.outside)[None]
         ranks = self._lists(choices, LIST, samples, pool, self.readings.exclude_draws)
         gains = self._gains(samples.sizes, samples.f[None], ranks, pool, samples.past)
         return jnp.stack([jnp.sum(each, axis=0) / each.shape[0] for each in gains], axis=1)
 
+    def evaluated(self, samples: Samples, choices: Stream) -> tuple[Array, Array, Array]:
+        """Returns r and v_q, float32 (nodes, C); and whether all resamples had columns enough (bool)."""
+        r, fits = self.gains(samples, choices), jnp.bool_(True)
+        variance = jnp.zeros_like(r)
+        for method in self.methods():
+            here = (samples.n >= method.least) & (samples.n <= method.most)
+            spread = method.spread(samples, choices)
+            variance = jnp.where(here[:, None], spread.variance, variance)
+            if self.readings.gain == "bootstrap-mean":
+                r = jnp.where(here[:, None], spread.mean, r)
+            fits &= jnp.all(spread.fits | ~here)
+        return r, variance, fits
+
     def methods(self) -> list[Method]:
-        """The ways to the variance of a gain, from the fewest answers to the most; none if it is its floor."""
+        """Returns the ways to v_q: one for nodes with few answers, one for others; none where v_q is its floor."""
         if not self.readings.bootstrap:
             return []
         few = self._by_few if self.of_totals else functools.partial(self._by_resamples, FEW)
@@ -160,7 +177,7 @@ class Estimates:
         copies = self.readings.bootstrap
         pair = self._list_words(choices, RELIST, samples, copies)
         key = _key(choices, RESAMPLE, samples)
-        again = few_resampled(key, samples.f, samples.sizes, pair, samples.elsewhere, copies)
+        again = few_resampled(key, samples.f, samples.sizes, pair, samples.outside, copies)
         return self._spread(samples, self._of_totals(*again))
 
     def _by_resamples(self, columns: int | None, samples: Samples, choices: Stream) -> Spread:
@@ -169,7 +186,7 @@ class Estimates:
         key = _key(choices, RESAMPLE, samples)
         again, fits = resampled(key, samples.f, samples.sizes, copies, columns)
         again = jnp.moveaxis(again, 1, 0)
-        pool = jnp.sum(again, axis=2) + samples.elsewhere
+        pool = jnp.sum(again, axis=2) + samples.outside
         ranks = self._lists(choices, RELIST, samples, pool, copies)
         dense = jnp.broadcast_to(jnp.arange(1, columns + 1, dtype=jnp.int32), (len(samples.f), columns))
         return self._spread(samples, self._gains(dense, again, ranks, pool, samples.past))._replace(fits=fits)
@@ -179,7 +196,7 @@ class Estimates:
         k, length = np.array(self.configurations).T[:, :, None]
         estimate = OF_TOTALS[self.readings.estimator]
         variance = delta_variance(
-            samples.f, samples.sizes, estimate, k, length, samples.elsewhere, self.unseen()[:, None]
+            samples.f, samples.sizes, estimate, k, length, samples.outside, self.unseen()[:, None]
         ).T
         return Spread(jnp.zeros_like(variance), variance, jnp.ones(len(samples.f), bool))
 
@@ -300,7 +317,7 @@ def _less(whole: Totals, gone: Array) -> Totals:
 
 
 def _sizes_at(ranks: Array, below: Array, sizes: Array, f: Array) -> Array:
-    """The size of the column that each rank is in; see ``Estimates``. ``below``: the ranks at which columns begin."""
+    """The size of the column that each rank is in; ``below``: the ranks at which columns begin."""
     v = f.shape[2]
     pad = [(0, -v % _COLUMNS), (0, 0), (0, 0)]
     more = jnp.pad(jnp.diff(sizes, axis=1, prepend=0).T[:, None], pad)

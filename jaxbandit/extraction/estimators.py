@@ -57,7 +57,7 @@ def _sizes(f: Array, sizes: Array | None) -> Array:
 
 
 def totals(f: Array, sizes: Array | None = None) -> Totals:
-    """The totals of frequency counts; see ``chao92_shen`` for the arguments."""
+    """Computes the totals of frequency counts; see ``chao92_shen`` for the arguments."""
     i = _sizes(f, sizes)
     if jnp.issubdtype(f.dtype, jnp.integer):
         f = f.astype(jnp.int32)
@@ -72,7 +72,7 @@ def _safe(denominator: Array) -> Array:
 
 
 def hit(chance: Array, m: ArrayLike) -> Array:
-    """1 - (1 - chance)^m, by squaring and without a difference: relatively precise however small ``chance`` is.
+    """Computes 1 - (1 - chance)^m, by squaring and without a difference: precise however small ``chance`` is.
 
     Args:
         chance: float32 in [0, 1].
@@ -91,7 +91,7 @@ def hit(chance: Array, m: ArrayLike) -> Array:
 
 
 def shen(f0: ArrayLike, unseen_mass: ArrayLike, m: ArrayLike) -> Array:
-    """f0 (1 - (1 - unseen_mass / f0)^m): the gain where f0 entities unseen share the mass alike.
+    """Computes f0 (1 - (1 - unseen_mass / f0)^m), the gain where f0 unseen entities have equal shares of the mass.
 
     float32, of the arguments' common shape. An infinite f0 gives the limit, m unseen_mass; a mass above f0 gives f0.
     """
@@ -107,12 +107,12 @@ def _mass(t: Totals) -> Array:
 
 
 def good_turing_of(t: Totals, m: ArrayLike) -> Array:
-    """``good_turing`` by the totals of a sample."""
+    """Computes the gain of ``good_turing`` from the totals of a sample."""
     return jnp.asarray(m, jnp.float32) * t.f1 / _safe(t.n)
 
 
 def good_turing(f: Array, m: ArrayLike, sizes: Array | None = None) -> Array:
-    """m f1 / n. See ``chao92_shen`` for the arguments."""
+    """Computes the gain as m f1 / n. See ``chao92_shen`` for the arguments."""
     return good_turing_of(totals(f, sizes), m)
 
 
@@ -124,7 +124,7 @@ def _chao92_unseen(t: Totals) -> Array:
 
 
 def chao92(f: Array, sizes: Array | None = None) -> Array:
-    """N, the number of entities, with gamma^2 from D/C (Chao and Lee, equations 2.12 and 2.13); infinite if f1 = n.
+    """Estimates N, the number of entities, with gamma^2 from D/C (Chao and Lee, 2.12 and 2.13); infinite if f1 = n.
 
     float32 of shape (...). See ``chao92_shen`` for the arguments.
     """
@@ -133,12 +133,12 @@ def chao92(f: Array, sizes: Array | None = None) -> Array:
 
 
 def chao92_shen_of(t: Totals, m: ArrayLike) -> Array:
-    """``chao92_shen`` by the totals of a sample."""
+    """Computes the gain of ``chao92_shen`` from the totals of a sample."""
     return shen(_chao92_unseen(t), _mass(t), m)
 
 
 def chao92_shen(f: Array, m: ArrayLike, sizes: Array | None = None) -> Array:
-    """Shen's formula with f0 of Chao92.
+    """Computes the gain by Shen's formula, with f0 of Chao92.
 
     Args:
         f: f_1 ... f_F, shape (..., F), F at least 2; whole numbers or floats.
@@ -153,14 +153,14 @@ def chao92_shen(f: Array, m: ArrayLike, sizes: Array | None = None) -> Array:
 
 
 class Curve(NamedTuple):
-    """log K, float32, and whether there is a K (bool)."""
+    """The logarithm of K, float32, and whether there is a K (bool)."""
 
     log_k: Array
     known: Array
 
 
 def hwang_shen_k(f: Array, sizes: Array | None = None) -> Curve:
-    """K = n f0 / f1 = b0 of y_i = b0 exp(b1 i^b2), where y_i = (n - i) f_i / ((i + 1) f_(i+1)) and b1 <= 0.
+    """Fits K = n f0 / f1 = b0 of y_i = b0 exp(b1 i^b2), where y_i = (n - i) f_i / ((i + 1) f_(i+1)) and b1 <= 0.
 
     For each b2 of ``B2`` a line is fitted to log y_i against i^b2, over all i with f_i > 0 and f_(i+1) > 0; the b2 with
     the least sum of squares is taken, the first of equal ones. A line that rises is replaced by its limit b1 = 0. Fewer
@@ -200,7 +200,7 @@ def hwang_shen_k(f: Array, sizes: Array | None = None) -> Curve:
 
 
 def hwang_shen(f: Array, m: ArrayLike, sizes: Array | None = None) -> Array:
-    """Shen's formula with f0 = K f1 / n. See ``chao92_shen`` for the arguments."""
+    """Computes the gain by Shen's formula, with f0 = K f1 / n. See ``chao92_shen`` for the arguments."""
     t, curve = totals(f, sizes), hwang_shen_k(f, sizes)
     mass = _mass(t)
     return shen(jnp.where(curve.known, jnp.exp(curve.log_k) * mass, jnp.inf), mass, m)
@@ -224,13 +224,13 @@ class Logistic(NamedTuple):
     known: Array
 
     def at(self, x: Array) -> Array:
-        """K(x)."""
+        """Evaluates the curve K(x), at numbers of answers ``x``."""
         z = self.rate * ((x - self.start) / self.span - self.midpoint)
         return self.a / (1 + jnp.exp(-jnp.maximum(z, -80)))
 
 
 def logistic_fit(past: Past) -> Logistic:
-    """The logistic of least squares through the pairs, a > 0 and rate > 0; none below three different n.
+    """Fits the logistic of least squares to the pairs, a > 0 and rate > 0; there is none below three different n.
 
     A search that always ends the same: on a grid of (log2 rate, midpoint) a is the exact least-squares factor, and
     then the best point moves among its eight neighbours at half the step, a quarter, and so on, within the grid.
@@ -288,7 +288,7 @@ def logistic_fit(past: Past) -> Logistic:
 
 
 def new_regr(f: Array, m: ArrayLike, sizes: Array | None = None, curve: Logistic | None = None) -> Array:
-    """[K f1/n - K' f1 (1 - p1)^m/(n + m)] / (1 + K'/(n + m)), p1 = 2 f2/(n f1), clamped to [0, m].
+    """Computes [K f1/n - K' f1 (1 - p1)^m/(n + m)] / (1 + K'/(n + m)), p1 = 2 f2/(n f1), clamped to [0, m].
 
     ``curve`` (of the leading axes' shape) is read at n + m for K'; without one, or where there are too few pairs,
     K' = K. See ``chao92_shen`` for the other arguments.
@@ -311,7 +311,7 @@ _TURNS = 8
 
 
 def clocks(f: Array, m: ArrayLike, sizes: Array | None = None) -> Array:
-    """The new entities among the next m *distinct* answers: the answers of one query never repeat each other.
+    """Estimates the new entities among the next m *distinct* answers: answers of one query never repeat each other.
 
     The others take answers one by one, so that one popular entity may come twice. Here each entity has a clock, and the
     first m to ring are the answer. An entity seen i times rings at rate C i / n, C = 1 - f1/n, and Chao92's f0 unseen

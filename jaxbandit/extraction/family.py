@@ -14,17 +14,16 @@ from jaxbandit.extraction.answers import MODELS as ANSWERS
 from jaxbandit.extraction.bfs import bfs
 from jaxbandit.extraction.costs import CONFIGURATIONS, Configurations, checked, number_of
 from jaxbandit.extraction.costs import MODELS as COSTS
-from jaxbandit.extraction.crux import crux, root_chao
 from jaxbandit.extraction.domains import eventbrite_like, people_like
 from jaxbandit.extraction.gs_exact import gs_exact
+from jaxbandit.extraction.options import crux, root_chao
 from jaxbandit.extraction.poset import Domain
 from jaxbandit.extraction.problem import MOST_BUDGET, Extraction, extraction
 from jaxbandit.extraction.rand import rand
-from jaxbandit.extraction.readings import parameters
 from jaxbandit.extraction.retrieved import OVERFLOW
 from jaxbandit.extraction.table import read_domain
 from jaxbandit.grammar import accelerated
-from jaxbandit.parameters import parameters as declared
+from jaxbandit.parameters import parameters
 from jaxbandit.registry import (
     Answers,
     Family,
@@ -66,7 +65,7 @@ class Setting:
             )  # fmt: skip
 
     def problem(self) -> Extraction:
-        """What lanes are run against."""
+        """Returns the problem that lanes are run against."""
         return self._problem
 
 
@@ -146,7 +145,7 @@ PROBLEMS = (
             Parameter("attributes", _columns, "the columns of the attributes, whose cells are paths (US/Oregon/Salem)",
                       swept=False),
             Parameter("entity", text, "the column of the entities' names", None, swept=False),
-            Parameter("popularity", text, "the column of their popularities; all alike where left out", None,
+            Parameter("popularity", text, "the column of their popularities; all the same where left out", None,
                       swept=False),
             Parameter("trees", _trees, "of some attributes, a table of (child, parent)", (), swept=False),
             Parameter("separator", text, "of the parts of a path", "/", swept=False),
@@ -184,18 +183,16 @@ def _bfs(setting: Setting, configuration: tuple[int, int] | None, dear: str) -> 
 POLICIES = (
     PolicyKind(
         "crux", "Algorithm 1: the highest (gain + sigma) / cost, growing into the hierarchy",
-        (
-            *parameters(), *declared(crux),
-        ), _crux,
+        parameters(crux), _crux,
     ),
     PolicyKind("root-chao", "the root's queries alone, by Chao92 and Shen", (), lambda _: (root_chao(), {})),
     PolicyKind("gs-exact", "crux with the true gain and no sigma: how well it could do",
-               declared(gs_exact), _gs_exact, reference=True),
+               parameters(gs_exact), _gs_exact, reference=True),
     PolicyKind("bfs", "one query a node, breadth first, not below an empty answer",
-               declared(bfs), _bfs),
+               parameters(bfs), _bfs),
     *(
         PolicyKind(name, f"{what} and a configuration at random",
-                   declared(rand), _rand(leaves))
+                   parameters(rand), _rand(leaves))
         for name, what, leaves in (("rand", "a node", False), ("rand-leaf", "a leaf", True))
     ),
 )  # fmt: skip

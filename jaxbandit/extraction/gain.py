@@ -16,19 +16,19 @@ from jaxbandit.extraction.costs import Configurations
 from jaxbandit.extraction.poset import Domain
 
 _POINTS = 400
-"""Times at which the number of clocks that have rung is looked at."""
+"""Times at which the number of clocks that have rung is evaluated."""
 
 _KINDS = 200
 """So many different popularities in a node are computed, closest together at the top; others lie between them."""
 
 
 def sizes(configurations: Configurations) -> list[int]:
-    """The numbers of first clocks that are tabulated: from k to k + l of each configuration, ascending."""
+    """Lists the numbers of first clocks that are tabulated: from k to k + l of each configuration, ascending."""
     return sorted({n for k, length in configurations for n in range(k, k + length + 1)})
 
 
 def inclusion(domain: Domain, model: str, configurations: Configurations) -> NDArray[np.float32]:
-    """The probability that an entity is among the first n clocks of a node, to about 1e-4.
+    """Computes the probability that an entity is among the first n clocks of a node, to about 1e-4.
 
     Returns:
         float32, (entities, A, sizes): of each entity, at the nodes ``ancestors[leaf]``, for n in ``sizes``; 0 for
@@ -111,7 +111,7 @@ def _without(count: NDArray[np.float64], chance: NDArray[np.float64]) -> NDArray
 
 
 def expected_gain(known: Array, excluded: Array, population: Array, first: Array, at: Array, most: int) -> Array:
-    """The expected number of new entities in an answer: float32 scalar.
+    """Computes the expected number of new entities in an answer: float32 scalar.
 
     Args:
         known: float32, (sizes,), the sum of ``inclusion`` at the node over all entities retrieved before.

@@ -27,18 +27,21 @@ REACH = ("frontier", "all")
 
 
 class State(NamedTuple):
-    """``got``; ``entered``, ``void``: the nodes to choose from, and those at and below nodes that gave an empty answer
-    that counts."""
+    """What a run keeps between queries.
 
-    got: Retrieved
+    ``retrieved``; ``entered``: the nodes to choose from; ``pruned``: those that gave an empty answer that counts, and
+    all below them.
+    """
+
+    retrieved: Retrieved
     entered: Bool[Array, " nodes"]
-    void: Bool[Array, " nodes"]
+    pruned: Bool[Array, " nodes"]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class GsExact:
-    """GSExact, a reference of Rekatsinas, Deshpande and Parameswaran 2019: see ``gs_exact``. All is static.
+    """GSExact, a reference of Rekatsinas, Deshpande and Parameswaran 2019: see ``gs_exact``. All fields are static.
 
     Example:
         >>> from jaxbandit import extraction
@@ -53,51 +56,54 @@ class GsExact:
     __repr__ = brief
 
     def init(self, view: InformedView) -> State:
-        """The root is open, or all nodes are."""
+        """Lets the root in, or all nodes, with nothing retrieved."""
         node = jnp.arange(view.nodes)
         return State(Retrieved.nothing(view), node >= 0 if self.reach == "all" else node == 0, node < 0)
 
     def ask(self, view: InformedView, state: State) -> Pull:
-        """The best query; of equal ones the first node's, and its first configuration."""
+        """Picks the query of the highest true gain by cost, with the exclude list that the gain was computed for.
+
+        Of equally good queries it is the first node's, and of these the first configuration.
+        """
         node = jnp.arange(view.nodes, dtype=jnp.int32)
-        lists = exclude_lists(view, state.got, node)
-        r = jnp.where(state.void[:, None], 0, gains(view, node, lists, self._known(view, state)))
+        lists = exclude_lists(view, state.retrieved, node)
+        r = jnp.where(state.pruned[:, None], 0, gains(view, node, lists, self._known(view, state)))
         cost, askable = self._askable(view, state)
         best = jnp.argmax(jnp.where(askable, r / cost.astype(jnp.float32), -jnp.inf)).astype(jnp.int32)
-        place, configuration = best // cost.shape[1], best % cost.shape[1]
+        chosen, configuration = best // cost.shape[1], best % cost.shape[1]
         asked = jnp.any(askable)
-        exclude = jnp.where((jnp.arange(view.l_max) < view.lengths[configuration]) & asked, lists[place], -1)
-        return Pull(place, configuration, exclude, state.got.queries, asked)
+        exclude = jnp.where((jnp.arange(view.l_max) < view.lengths[configuration]) & asked, lists[chosen], -1)
+        return Pull(chosen, configuration, exclude, state.retrieved.queries, asked)
 
     def _askable(self, view: View, state: State) -> tuple[Array, Array]:
-        """The cost of each query (N, C), and whether it can be asked."""
+        """The cost of each query, and whether it can be asked: (nodes, configurations)."""
         cost = view.cost.T[jnp.asarray(view.poset.specificity)]
-        return cost, state.entered[:, None] & (cost <= view.budget - state.got.spent)
+        return cost, state.entered[:, None] & (cost <= view.budget - state.retrieved.spent)
 
     def _known(self, view: InformedView, state: State) -> Array:
-        """float32 (N, sizes), the sum of ``InformedView.inclusion`` at each node over all entities retrieved."""
-        above = ancestors(view.poset, state.got.leaf)
-        chance = jax.vmap(jax.vmap(view.inclusion, (None, 0)))(state.got.entity, above)
+        """The sum of ``InformedView.inclusion`` at each node over all entities retrieved: float32 (nodes, sizes)."""
+        above = ancestors(view.poset, state.retrieved.leaf)
+        chance = jax.vmap(jax.vmap(view.inclusion, (None, 0)))(state.retrieved.entity, above)
         nothing = jnp.zeros((view.nodes, chance.shape[-1]), jnp.float32)
         return nothing.at[jnp.where(above >= 0, above, view.nodes)].add(chance, mode="drop")
 
     def tell(self, view: InformedView, state: State, pull: Pull, outcome: Outcome) -> State:
-        """The children of the node come in, or it is empty."""
-        known, covered = state.got.held(view, pull.node, pull.exclude)
+        """Counts the answer, and lets the node's children in; if it was empty, nothing more is expected there."""
+        known, covered = state.retrieved.held(view, pull.node, pull.exclude)
         empty = pull.asked & ~jnp.any(outcome.entity >= 0) & ~(known & covered)
         return State(
-            add(view, state.got, pull, outcome)[0],
+            add(view, state.retrieved, pull, outcome)[0],
             state.entered | (view.poset.is_child(pull.node) & pull.asked),
-            state.void | view.poset.is_below((jnp.arange(view.nodes) == pull.node) & empty),
+            state.pruned | view.poset.is_below((jnp.arange(view.nodes) == pull.node) & empty),
         )
 
     def done(self, view: InformedView, state: State) -> Bool[Array, ""]:
-        """Nothing is within what is left of the budget."""
+        """Says that a run is over once no query is within what is left of the budget."""
         return ~jnp.any(self._askable(view, state)[1])
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Retrieved.answer``."""
-        return state.got.answer()
+        """Reports what was retrieved and spent: see ``Retrieved.answer``."""
+        return state.retrieved.answer()
 
 
 def gains(
@@ -106,7 +112,7 @@ def gains(
     lists: Int32[Array, "some l_max"],
     known: Float32[Array, "some sizes"],
 ) -> Float32[Array, "some configurations"]:
-    """The true gain of each configuration at some nodes.
+    """Returns the true gain of each configuration at some nodes.
 
     Of each list of ``lists``, the first l are what a configuration excludes; ``known``: see
     ``InformedView.expected_gain``.
@@ -124,7 +130,7 @@ def gains(
 
 @checked
 def gs_exact(*, reach: Annotated[str, Key(one_of(*REACH))] = "frontier") -> GsExact:
-    """GSExact, for problems that are ``informed``.
+    """GSExact picks queries by their true expected gain, on problems that are ``informed``.
 
     Args:
         reach: the nodes to choose from, the root and the children of nodes asked, as in Algorithm 1 ("frontier"), or

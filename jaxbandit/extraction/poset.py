@@ -27,7 +27,7 @@ _KEYS = 1 << 62
 
 @dataclass(frozen=True)
 class Tree:
-    """An attribute's values as a tree.
+    """An attribute's values, as a tree below the wildcard.
 
     ``parent``: of each node; node 0 is the wildcard, its own parent, and a parent has a smaller number than its
     children. ``names``: of the nodes, the wildcard's is "".
@@ -44,7 +44,7 @@ class Tree:
     names: tuple[str, ...]
 
     def above(self) -> Int32[NDArray[np.int32], "n levels"]:
-        """Each node, its parent, and so on to the root; -1 after that."""
+        """Returns each node, its parent, and so on to the root; -1 after that."""
         columns = [np.arange(len(self.parent), dtype=np.int32)]
         while (columns[-1] > 0).any():
             last = columns[-1]
@@ -52,7 +52,7 @@ class Tree:
         return np.stack(columns, axis=1)
 
     def spans(self) -> Int32[NDArray[np.int32], "n 2"]:
-        """Each node's place in a preorder, and how many nodes are at it and below.
+        """Returns each node's place in a preorder, and how many nodes are at it and below.
 
         A node is below another if its place is among those that begin at the other's.
         """
@@ -97,20 +97,20 @@ class Poset:
     spans: Int32[ArrayLike, "nodes attributes 2"]
 
     def is_child(self, node: Int32[Array, ""]) -> Bool[Array, " nodes"]:
-        """Which nodes are right below ``node``."""
+        """Says which nodes are direct descendants of ``node``."""
         start, child = jnp.asarray(self.child_start), jnp.asarray(self.child)
         place = jnp.arange(child.shape[0])
         here = (place >= start[node]) & (place < start[node + 1])
         return jnp.zeros(start.shape[0] - 1, bool).at[child].max(here)
 
     def is_above(self, node: Int32[Array, " some"]) -> Bool[Array, " nodes"]:
-        """Which nodes are above any of some, or among them; ``node``: -1 where there is none."""
+        """Says which nodes are above any of some, or among them; ``node``: -1 where there is none."""
         above = jnp.where((node >= 0)[:, None], jnp.asarray(self.ancestors)[node], -1)
         nodes = np.shape(self.specificity)[0]
         return jnp.zeros(nodes, bool).at[jnp.where(above >= 0, above, nodes)].set(True, mode="drop")
 
     def is_below(self, some: Bool[Array, " nodes"]) -> Bool[Array, " nodes"]:
-        """Which nodes are below any of ``some``, or among them."""
+        """Says which nodes are below any of ``some``, or among them."""
         above = jnp.asarray(self.ancestors)
         return jnp.any((above >= 0) & some[above], axis=1)
 
@@ -140,7 +140,7 @@ class Domain:
     names: tuple[str, ...] = ()
 
     def name(self, node: int) -> str:
-        """A node as text: the path of each attribute, "*" for the wildcard."""
+        """Writes a node as text: the path of each attribute, "*" for the wildcard."""
         paths = []
         for tree, value in zip(self.trees, self.values[node], strict=True):
             path = []
@@ -151,7 +151,7 @@ class Domain:
         return ", ".join(paths)
 
     def members(self) -> tuple[Int64[NDArray[np.int64], " nodes+1"], Int32[NDArray[np.int32], " held"]]:
-        """Start and entity: node v holds ``entity[start[v]:start[v + 1]]``, ascending."""
+        """Lists start and entity: node v holds ``entity[start[v]:start[v + 1]]``, ascending."""
         above = np.asarray(self.poset.ancestors)[self.leaf]
         held = above >= 0
         entity = np.broadcast_to(np.arange(len(self.leaf), dtype=np.int32)[:, None], above.shape)[held]
@@ -164,7 +164,7 @@ class Domain:
 def domain(
     trees: tuple[Tree, ...], places: NDArray[np.integer], popularity: ArrayLike, names: tuple[str, ...] = ()
 ) -> Domain:
-    """The domain of entities at given leaves of the trees.
+    """Makes the domain of entities that sit at given leaves of the trees.
 
     Args:
         trees: of the attributes, one at least.

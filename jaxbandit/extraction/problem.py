@@ -36,7 +36,7 @@ MOST_BUDGET = 1 << 30
 
 
 class Pull(NamedTuple):
-    """One query of the crowd.
+    """One query that a policy asks the crowd.
 
     ``configuration``: which pair (k, l); ``exclude``: the entities of E, -1 where there is none; ``number``: the
     queries asked before; ``asked``: False is the pull of count 0.
@@ -60,7 +60,7 @@ class Pull(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """An answer. ``entity``: -1 from where there are no more; ``leaf``: likewise, the node at which each entity sits.
+    """The answer to a query. ``entity``: -1 from where there are no more; ``leaf``: likewise, where each entity sits.
 
     Example:
         >>> import numpy as np
@@ -104,22 +104,22 @@ class View:
 
     @property
     def k_max(self) -> int:
-        """The largest k."""
+        """Returns the largest k that a query may have."""
         return max(k for k, _ in self.configurations)
 
     @property
     def l_max(self) -> int:
-        """The largest l."""
+        """Returns the largest l that a query may have."""
         return max(length for _, length in self.configurations)
 
     @property
     def lengths(self) -> Int32[Array, " configurations"]:
-        """l of each configuration."""
+        """Returns the l of each configuration: int32."""
         return jnp.array([length for _, length in self.configurations], jnp.int32)
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are."""
+        """Returns how many nodes the poset has."""
         return int(np.shape(self.poset.specificity)[0])
 
 
@@ -148,7 +148,7 @@ class InformedView(View):
     start: Int32[Array, " nodes+1"]
 
     def inclusion(self, entity: Int32[Array, ""], node: Int32[Array, ""]) -> Float32[Array, " sizes"]:
-        """The probabilities that the first answers at a node hold an entity.
+        """Returns the probabilities that the first answers at a node hold an entity.
 
         float32, shape (sizes,), see ``gain.inclusion``; zeros where ``entity`` is -1 or not of the node.
         """
@@ -163,7 +163,7 @@ class InformedView(View):
         exclude: Int32[Array, " l_max"],
         known: Float32[Array, " sizes"],
     ) -> Float32[Array, ""]:
-        """The true expected number of new entities in a query's answer: see ``gain``.
+        """Returns the true expected number of new entities in a query's answer: see ``gain``.
 
         Args:
             node, configuration: int32.
@@ -186,7 +186,7 @@ class Room(NamedTuple):
 
 
 def rounded(most: int) -> int:
-    """``most`` or more: 32, 48, 64, 96 ..."""
+    """Rounds up to one of few sizes, for which programs are compiled: 32, 48, 64, 96 ..."""
     size = 32
     while size < most:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
@@ -196,7 +196,7 @@ def rounded(most: int) -> int:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Extraction:
-    """A problem of extraction. A pytree; ``budget`` (in units) may differ between configurations of a study.
+    """A problem of extraction, as a pytree; ``budget`` (in units) may differ between configurations of a study.
 
     ``inclusion``: see ``gain``, None where no policy may know it. Static: ``room``, of the largest budget; ``on_tape``:
     each entity has a word of its own in each query, see ``answers.answer``.
@@ -225,18 +225,18 @@ class Extraction:
     __repr__ = brief
 
     def draw(self, key: Stream) -> Stream:
-        """The key of the answers: the domain is the same in each run."""
+        """Returns the key of the run's answers; the domain is the same in each run."""
         return substream(key, OUTCOME)
 
     def view(self, key: Stream, instance: Stream) -> View:
-        """What an algorithm may know of the run."""
+        """Returns what an algorithm may know of the run."""
         return View(
             self.budget, self.poset, self.cost, self.shorter, substream(key, CHOICE), self.configurations, self.units,
             self.room,
         )  # fmt: skip
 
     def informed_view(self, key: Stream, instance: Stream) -> InformedView:
-        """What one may know that is ``Informed``.
+        """Returns what a policy may know that is ``Informed``.
 
         Raises:
             BadInput: for a problem without the tables of the true gain.
@@ -247,7 +247,7 @@ class Extraction:
         return InformedView(**public, truth=self.inclusion, leaf=self.crowd.leaf, start=self.crowd.start)
 
     def pull(self, key: Stream, instance: Stream, pull: Pull) -> Outcome:
-        """The answer to a query: of one node's t-th query the same for all policies, as far as k and E allow."""
+        """Answers a query: a node's t-th the same way under all policies, as far as k and E allow."""
         sizes = jnp.array([k for k, _ in self.configurations], jnp.int32)
         k = jnp.where(pull.asked, sizes[pull.configuration], 0)
         own = substream(instance, pull.node, pull.number)
@@ -272,7 +272,7 @@ def extraction(
     informed: bool = False,
     on_tape: bool = False,
 ) -> Extraction:
-    """A problem of extraction, checked.
+    """Makes a problem of extraction, and checks what it is given.
 
     Args:
         domain: the entities and their hierarchy.

@@ -11,15 +11,15 @@ from jaxbandit.extraction.readings import Readings
 from jaxbandit.extraction.retrieved import Retrieved
 
 
-def listable(readings: Readings, got: Retrieved, distinct: Array) -> Array:
-    """How many entities a list of each node could have, int32 (S,); ``distinct``: those retrieved there."""
-    return jnp.broadcast_to(got.size, distinct.shape) if readings.exclude_from == "all" else distinct
+def listable(readings: Readings, retrieved: Retrieved, distinct: Array) -> Array:
+    """Returns how many entities a list of each node could have, int32 (S,); ``distinct``: those retrieved there."""
+    return jnp.broadcast_to(retrieved.size, distinct.shape) if readings.exclude_from == "all" else distinct
 
 
-def costs(readings: Readings, view: View, got: Retrieved, distinct: Array, specificity: Array) -> Array:
-    """c(q), int32 (C, S)."""
+def costs(readings: Readings, view: View, retrieved: Retrieved, distinct: Array, specificity: Array) -> Array:
+    """Returns the cost c(q) of each query at nodes of the given specificity: int32 (C, S)."""
     if readings.short_list == "actual":
-        lengths = jnp.minimum(view.lengths[:, None], listable(readings, got, distinct))
+        lengths = jnp.minimum(view.lengths[:, None], listable(readings, retrieved, distinct))
         return view.shorter[jnp.arange(lengths.shape[0])[:, None], lengths, specificity]
     cost = jnp.zeros((view.cost.shape[0], specificity.shape[0]), jnp.int32)
     for s in range(view.cost.shape[1]):
@@ -27,34 +27,34 @@ def costs(readings: Readings, view: View, got: Retrieved, distinct: Array, speci
     return cost
 
 
-def affordable(readings: Readings, view: View, got: Retrieved, distinct: Array, cost: Array) -> Array:
-    """bool (C, S): which queries what is left of the budget allows, if they are active."""
-    left = view.budget - got.spent
+def affordable(readings: Readings, view: View, retrieved: Retrieved, distinct: Array, cost: Array) -> Array:
+    """Says which queries the rest of the budget allows, if they are active: bool (C, S)."""
+    left = view.budget - retrieved.spent
     allowed = cost <= left if readings.affordable == "at most" else cost < left
     if readings.short_list == "unavailable":
-        allowed &= view.lengths[:, None] <= listable(readings, got, distinct)
+        allowed &= view.lengths[:, None] <= listable(readings, retrieved, distinct)
     return allowed & (left > 0)
 
 
 def price(readings: Readings, view: View, pull: Pull) -> Array:
-    """What a query costs, int32."""
+    """Returns what a query that was asked costs: int32."""
     specificity = jnp.asarray(view.poset.specificity)[pull.node]
     if readings.short_list != "actual":
         return view.cost[pull.configuration, specificity]
     return view.shorter[pull.configuration, jnp.sum(pull.exclude >= 0, dtype=jnp.int32), specificity]
 
 
-def ends_node(readings: Readings, view: View, got: Retrieved, pull: Pull, outcome: Outcome) -> Array:
-    """bool: whether the answer is empty, so that nothing more is expected at the node and below."""
+def ends_node(readings: Readings, view: View, retrieved: Retrieved, pull: Pull, outcome: Outcome) -> Array:
+    """Says whether the answer is empty, so that nothing more is expected at the node and below: bool."""
     empty = pull.asked & ~jnp.any(outcome.entity >= 0)
     if readings.empty == "unless-covered":
-        any_, covered = got.held(view, pull.node, pull.exclude)
+        any_, covered = retrieved.held(view, pull.node, pull.exclude)
         return empty & ~(any_ & covered)
     return empty & (readings.empty == "always")
 
 
 def sigma(readings: Readings, floor: Array, variance: Array, times_asked: Array, t: Array) -> Array:
-    """sigma(q, t) = sqrt(v_q log(t) / n_q), float32 (C, S); ``times_asked``: n_q, int32 (C, S)."""
+    """Returns sigma(q, t) = sqrt(v_q log(t) / n_q), float32 (C, S); ``times_asked``: n_q, int32 (C, S)."""
     if readings.asked_by == "node":
         times_asked = jnp.broadcast_to(jnp.sum(times_asked, axis=0), times_asked.shape)
     often = times_asked + 1 if readings.never_asked == "plus-one" else jnp.maximum(times_asked, 1)
@@ -64,7 +64,7 @@ def sigma(readings: Readings, floor: Array, variance: Array, times_asked: Array,
 
 
 def pooled(prior: Array, r: Array, root: Array, n: Array) -> Array:
-    """The mean of r at nodes of n answers and r at the root, which counts as ``prior`` answers; shapes broadcast."""
+    """Returns the mean of r at nodes of n answers and r at the root, which counts as ``prior`` answers."""
     answers = n.astype(jnp.float32)
     # Where the two are equal, so is the mean, however it is rounded.
     return root + answers / (answers + prior) * (r - root)

@@ -1,5 +1,5 @@
 """Rand and RandL: a node, or a leaf, and a configuration at random (baselines of Rekatsinas, Deshpande and
-Parameswaran 2019), all pairs alike."""
+Parameswaran 2019), all pairs with the same probability."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ DEAR = ("avoid", "stop")
 
 
 class State(NamedTuple):
-    """``got``: what was bought."""
+    """What a run keeps between queries: what it has ``retrieved``."""
 
-    got: Retrieved
+    retrieved: Retrieved
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Rand:
-    """Rand and RandL, baselines of Rekatsinas, Deshpande and Parameswaran 2019: see ``rand``. All is static.
+    """Rand and RandL, baselines of Rekatsinas, Deshpande and Parameswaran 2019: see ``rand``. All fields are static.
 
     Example:
         >>> from jaxbandit import extraction
@@ -48,40 +48,46 @@ class Rand:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing asked."""
+        """Starts a run, with nothing asked and nothing retrieved."""
         return State(Retrieved.nothing(view))
 
-    def ask(self, view: View, state: State) -> Pull:
-        """A pair, drawn by the number of queries: in the order of the configurations, and then of the nodes by their
-        specificity."""
+    def _drawn(self, view: View, state: State) -> tuple[Array, Array, Array]:
+        """A node and a configuration, drawn by the number of queries, and whether the budget allows them.
+
+        Pairs are in the order of the configurations, and then of the nodes by their specificity.
+        """
         among = jnp.asarray(view.poset.leaves) if self.leaves else jnp.arange(view.nodes, dtype=jnp.int32)
         specificity = jnp.asarray(view.poset.specificity)[among]
         order = jnp.argsort(specificity, stable=True)
-        cheap = view.cost[:, specificity[order]] <= view.budget - state.got.spent
-        drawable = (cheap if self.dear == "avoid" else jnp.ones_like(cheap)).reshape(-1)
-        number = integers(view.choices, PICK, state.got.queries, jnp.maximum(jnp.sum(drawable, dtype=jnp.int32), 1))
+        affordable = (view.cost[:, specificity[order]] <= view.budget - state.retrieved.spent).reshape(-1)
+        drawable = affordable if self.dear == "avoid" else jnp.ones_like(affordable)
+        many = jnp.maximum(jnp.sum(drawable, dtype=jnp.int32), 1)
+        number = integers(view.choices, PICK, state.retrieved.queries, many)
         place = jnp.argmax(jnp.cumsum(drawable) > number).astype(jnp.int32)
-        node, configuration = among[order][place % order.shape[0]], place // order.shape[0]
-        asked = cheap.reshape(-1)[place]
-        exclude = exclude_list(view, state.got, node, jnp.where(asked, view.lengths[configuration], 0))
-        return Pull(node, configuration, exclude, state.got.queries, asked)
+        return among[order][place % order.shape[0]], place // order.shape[0], affordable[place]
+
+    def ask(self, view: View, state: State) -> Pull:
+        """Asks a node and a configuration that are drawn at random."""
+        node, configuration, asked = self._drawn(view, state)
+        exclude = exclude_list(view, state.retrieved, node, jnp.where(asked, view.lengths[configuration], 0))
+        return Pull(node, configuration, exclude, state.retrieved.queries, asked)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Add it up."""
-        return State(add(view, state.got, pull, outcome)[0])
+        """Adds the answer to what was retrieved, and its cost to what was spent."""
+        return State(add(view, state.retrieved, pull, outcome)[0])
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """No pair is within what is left, or the one drawn is not."""
-        return ~self.ask(view, state).asked
+        """Says that a run is over where the budget allows no pair, or not the one that was drawn."""
+        return ~self._drawn(view, state)[2]
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Retrieved.answer``."""
-        return state.got.answer()
+        """Reports what was retrieved and spent: see ``Retrieved.answer``."""
+        return state.retrieved.answer()
 
 
 @checked
 def rand(*, leaves: bool = False, dear: Annotated[str, Key(one_of(*DEAR))] = "avoid") -> Rand:
-    """Rand, or RandL where ``leaves``.
+    """Rand asks a random node with a random configuration; RandL, with ``leaves``, a random leaf.
 
     Args:
         leaves: whether leaves alone are asked.

@@ -1,6 +1,6 @@
-"""What a run has bought: the entities retrieved, how often each, and exclude lists drawn from them.
+"""What a run has retrieved: the entities, how often each came, and exclude lists drawn from them.
 
-Also what every policy reports.
+Every policy reports by it what it found.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _NOBODY = -2
 
 
 def ancestors(poset: Poset, node: Int32[Array, " ..."]) -> Int32[Array, "... A"]:
-    """The nodes above, themselves among them; -1 where there are no more, and for a negative node."""
+    """Returns the nodes above, themselves among them; -1 where there are no more, and for a negative node."""
     above = jnp.asarray(poset.ancestors)[jnp.maximum(node, 0)]
     return jnp.where(node[..., None] >= 0, above, -1)
 
 
 def contains(span: Array, position: Array) -> Array:
-    """bool: whether places in the trees (attributes, ...) are at or below nodes of the spans (attributes, 2, ...)."""
+    """Says whether places in the trees (attributes, ...) are at or below nodes of spans (attributes, 2, ...): bool."""
     inside = [
         (own - low).astype(jnp.uint32) < size.astype(jnp.uint32)
         for own, low, size in zip(position, span[:, 0], span[:, 1], strict=True)
@@ -54,7 +54,9 @@ def contains(span: Array, position: Array) -> Array:
 
 
 class Retrieved(NamedTuple):
-    """``entity``, ``leaf``, ``times``, of each entity in the order of retrieval: its number, where it sits (-1 in free
+    """What a run has retrieved, asked and spent so far.
+
+    ``entity``, ``leaf``, ``times``, of each entity in the order of retrieval: its number, where it sits (-1 in free
     rows), how often it came; ``position``: the leaf's places in the trees (see ``Tree.spans``; -1 in free rows);
     ``size``: how many they are; ``spent``: in units of the budget; ``queries``: asked; ``used``: how often each was
     asked; ``code``: see ``OVERFLOW``.
@@ -68,10 +70,10 @@ class Retrieved(NamedTuple):
         >>> problem, key = extraction.extraction(people, 10, configurations=[(5, 0), (10, 2)]), random.stream(0, 0)
         >>> instance = problem.draw(key)
         >>> view = problem.view(key, instance)
-        >>> got = extraction.Retrieved.nothing(view)
-        >>> query = got.query(view, node=jnp.int32(1), configuration=jnp.int32(0))  # five entities of art: it has two
-        >>> got = got.after(view, query, problem.pull(key, instance, query))
-        >>> int(got.size), int(got.spent) / view.units, got.under(view, jnp.int32(2)).any().item()
+        >>> bought = extraction.Retrieved.nothing(view)
+        >>> query = bought.query(view, node=jnp.int32(1), configuration=jnp.int32(0))  # five of art: it has two
+        >>> bought = bought.after(view, query, problem.pull(key, instance, query))
+        >>> int(bought.size), int(bought.spent) / view.units, bought.under(view, jnp.int32(2)).any().item()
         (2, 1.25, False)
     """
 
@@ -87,7 +89,7 @@ class Retrieved(NamedTuple):
 
     @classmethod
     def nothing(cls, view: View, rows: int | None = None) -> Retrieved:
-        """Before the first query. ``rows``: for how many entities there is room, if not for all that may come."""
+        """Returns the record before the first query; ``rows``: room for entities, if not for all that may come."""
         rows = rows or view.room.entities
         zero, free = jnp.int32(0), jnp.full(rows, -1, jnp.int32)
         used = jnp.zeros(len(view.configurations), jnp.int32)
@@ -97,28 +99,28 @@ class Retrieved(NamedTuple):
     def held(
         self, view: View, node: Int32[Array, ""], exclude: Int32[Array, " l_max"]
     ) -> tuple[Bool[Array, ""], Bool[Array, ""]]:
-        """Of the entities that a node holds, whether there are any, and whether a list ``exclude`` has them all."""
+        """Says whether the node holds any retrieved entities, and whether the list ``exclude`` has all of these."""
         here = self.under(view, node)
         return jnp.any(here), jnp.all(~here | jnp.any(self.entity[:, None] == exclude, axis=1))
 
     def under(self, view: View, node: Int32[Array, ""]) -> Bool[Array, " capacity"]:
-        """Which of them the node holds."""
+        """Says which of the retrieved entities the node holds."""
         return contains(jnp.asarray(view.poset.spans)[node][:, :, None], self.position)
 
     def after(self, view: View, pull: Pull, outcome: Outcome) -> Retrieved:
-        """After an answer, which costs what its configuration does; as it was where nothing was asked."""
+        """Adds an answer, which costs what its configuration does; nothing changes where nothing was asked."""
         return add(view, self, pull, outcome)[0]
 
     def query(self, view: View, node: Int32[Array, ""], configuration: Int32[Array, ""]) -> Pull:
-        """The next query, if the budget allows it. Its exclude list is drawn from the entities that the node holds."""
+        """Returns the next query, if the budget allows it. Its exclude list is drawn from what the node holds."""
         cost = view.cost[configuration, jnp.asarray(view.poset.specificity)[node]]
         asked = cost <= view.budget - self.spent
         exclude = exclude_list(view, self, node, jnp.where(asked, view.lengths[configuration], 0))
         return Pull(node, configuration, exclude, self.queries, asked)
 
     def answer(self) -> dict[str, Array]:
-        """int32: distinct ``entities``, ``spent`` in units, ``queries``, ``configurations`` (how often each was asked),
-        the result ``code``."""
+        """Reports, in int32, the distinct ``entities``, what was ``spent`` in units, the ``queries``, how often each of
+        the ``configurations`` was asked, and the result ``code``."""
         return {
             "entities": self.size,
             "spent": self.spent,
@@ -128,20 +130,20 @@ class Retrieved(NamedTuple):
         }
 
 
-def _row(got: Retrieved, entity: Array) -> Array:
+def _row(retrieved: Retrieved, entity: Array) -> Array:
     """1 + the row that each of some entities has, 0 where it has none: int32.
 
     By blocks of the rows in use, in sums that stay apart to the end: one over so long an axis would be slow.
     """
-    rows = got.entity.shape[0]
+    rows = retrieved.entity.shape[0]
     width = 32 if rows % 32 == 0 else 16
     block = next(b for b in (4 * width, width) if rows % b == 0)
-    used = over_lanes(got.size)
+    used = over_lanes(retrieved.size)
 
     def more(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         start, found = carry
         for first in range(0, block, width):
-            known = lax.dynamic_slice_in_dim(got.entity, start + first, width)
+            known = lax.dynamic_slice_in_dim(retrieved.entity, start + first, width)
             number = start + first + jnp.arange(1, width + 1, dtype=jnp.int32)
             found = found + jnp.where(entity[:, None] == known, number, 0)
         return start + block, found
@@ -151,65 +153,76 @@ def _row(got: Retrieved, entity: Array) -> Array:
 
 
 class News(NamedTuple):
-    """An answer, entity by entity: bool ``there``; int32 ``leaf`` and ``before``, how often it had come. (k_max,)."""
+    """An answer, entity by entity, each (k_max,): bool ``there``; int32 ``leaf``, and ``before``, how often it came."""
 
     there: Array
     leaf: Array
     before: Array
 
 
-def add(view: View, got: Retrieved, pull: Pull, outcome: Outcome, price: Array | None = None) -> tuple[Retrieved, News]:
-    """After an answer; as it was where nothing was asked. ``price``: what it cost, if not as its configuration does."""
-    rows = got.entity.shape[0]
+def add(
+    view: View, retrieved: Retrieved, pull: Pull, outcome: Outcome, price: Array | None = None
+) -> tuple[Retrieved, News]:
+    """Adds an answer, and says what was new in it; nothing changes where nothing was asked.
+
+    ``price``: what the query cost, where that is not what its configuration costs.
+    """
+    rows = retrieved.entity.shape[0]
     there = (outcome.entity >= 0) & pull.asked
-    place = _row(got, jnp.where(there, outcome.entity, _NOBODY))
+    place = _row(retrieved, jnp.where(there, outcome.entity, _NOBODY))
     known = place > 0
-    before = jnp.where(known, got.times[jnp.maximum(place - 1, 0)], 0)
+    before = jnp.where(known, retrieved.times[jnp.maximum(place - 1, 0)], 0)
     fresh = there & ~known
     order = jnp.arange(fresh.shape[0])
     rank = jnp.sum(fresh[None, :] & (order[None, :] < order[:, None]), axis=1, dtype=jnp.int32)
-    place = jnp.where(known, place - 1, got.size + rank)
+    place = jnp.where(known, place - 1, retrieved.size + rank)
     fits = place < rows
     place = jnp.where(there & fits, place, rows)
     asked = pull.asked.astype(jnp.int32)
-    mine = jnp.arange(got.used.shape[0]) == pull.configuration
+    mine = jnp.arange(retrieved.used.shape[0]) == pull.configuration
     if price is None:
         price = view.cost[pull.configuration, jnp.asarray(view.poset.specificity)[pull.node]]
-    got = Retrieved(
-        got.entity.at[place].set(outcome.entity, mode="drop"),
-        got.leaf.at[place].set(outcome.leaf, mode="drop"),
-        got.times.at[place].add(1, mode="drop"),
-        got.position.at[:, place].set(jnp.asarray(view.poset.spans)[outcome.leaf, :, 0].T, mode="drop"),
-        got.size + jnp.sum(fresh & fits, dtype=jnp.int32),
-        got.spent + asked * price,
-        got.queries + asked,
-        got.used + jnp.where(mine, asked, 0),
-        jnp.where(jnp.any(fresh & ~fits), OVERFLOW, got.code),
+    retrieved = Retrieved(
+        retrieved.entity.at[place].set(outcome.entity, mode="drop"),
+        retrieved.leaf.at[place].set(outcome.leaf, mode="drop"),
+        retrieved.times.at[place].add(1, mode="drop"),
+        retrieved.position.at[:, place].set(jnp.asarray(view.poset.spans)[outcome.leaf, :, 0].T, mode="drop"),
+        retrieved.size + jnp.sum(fresh & fits, dtype=jnp.int32),
+        retrieved.spent + asked * price,
+        retrieved.queries + asked,
+        retrieved.used + jnp.where(mine, asked, 0),
+        jnp.where(jnp.any(fresh & ~fits), OVERFLOW, retrieved.code),
     )
-    return got, News(there & fits, jnp.where(there, outcome.leaf, 0), before)
+    return retrieved, News(there & fits, jnp.where(there, outcome.leaf, 0), before)
 
 
-def exclude_lists(view: View, got: Retrieved, node: Array, from_all: bool = False) -> Array:
-    """The lists that the next query could have at some nodes: entities retrieved there, in a uniformly random order.
+def exclude_lists(view: View, retrieved: Retrieved, node: Array, from_all: bool = False) -> Array:
+    """Draws the lists that the next query could have at some nodes: entities retrieved there, in random order.
 
-    ``from_all`` (static): all entities retrieved, there or not.
+    Entities are in the order of their words at (ISSUE, queries asked), each having its own, so that the first l are a
+    uniform choice of l.
 
-    In the order of their words at (ISSUE, queries asked), each entity having its own. So the first l are a uniform
-    choice of l. int32 (nodes, l_max), -1 where there is no more. ``node``: int32 (nodes,).
+    Args:
+        view, retrieved: of the run.
+        node: int32 (nodes,).
+        from_all: whether to take all entities retrieved, at the node or not (static).
+
+    Returns:
+        int32 (nodes, l_max), -1 where there is no more.
     """
-    word = words(substream(view.choices, ISSUE, got.queries), 0, got.entity)[0]
+    word = words(substream(view.choices, ISSUE, retrieved.queries), 0, retrieved.entity)[0]
     # The sign bit flipped, so that int32 orders them; the largest int32 is left to those that are not there.
     key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
-    held = jnp.broadcast_to(got.entity >= 0, (node.shape[0], key.shape[0]))
+    held = jnp.broadcast_to(retrieved.entity >= 0, (node.shape[0], key.shape[0]))
     if not from_all:
-        held = jnp.any(node[:, None, None] == ancestors(view.poset, got.leaf), axis=2)
+        held = jnp.any(node[:, None, None] == ancestors(view.poset, retrieved.leaf), axis=2)
     key = jnp.where(held, key, 2**31 - 1)
 
     def least(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         key, chosen = state
         at = jnp.argmin(key, axis=1)[:, None]
         there = jnp.take_along_axis(key, at, axis=1) < 2**31 - 1
-        entity = jnp.where(there[:, 0], got.entity[at[:, 0]], -1)
+        entity = jnp.where(there[:, 0], retrieved.entity[at[:, 0]], -1)
         return jnp.where(jnp.arange(key.shape[1]) == at, 2**31 - 1, key), chosen.at[:, number].set(entity)
 
     start = (key, jnp.full((node.shape[0], view.l_max), -1, jnp.int32))
@@ -217,8 +230,8 @@ def exclude_lists(view: View, got: Retrieved, node: Array, from_all: bool = Fals
     return found
 
 
-def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_all: bool = False) -> Array:
-    """E of the next query: ``length`` of the entities retrieved at the node, uniformly, or all where there are fewer.
+def exclude_list(view: View, retrieved: Retrieved, node: Array, length: Array, from_all: bool = False) -> Array:
+    """Draws E of the next query: ``length`` entities retrieved at the node, uniformly, or all where there are fewer.
 
     int32 (l_max,), -1 where there is none; see ``exclude_lists``.
     """
@@ -226,15 +239,15 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_al
         return jnp.zeros(0, jnp.int32)
 
     def drawn(_: None) -> Array:
-        held = got.entity >= 0 if from_all else got.under(view, node)
+        held = retrieved.entity >= 0 if from_all else retrieved.under(view, node)
         known = marked(held)
         pairs = (view.l_max + 1) // 2
-        key = substream(view.choices, ISSUE, got.queries)
+        key = substream(view.choices, ISSUE, retrieved.queries)
         key = Stream(*once(jnp.stack(key)))
         pair = words(key, 0, jnp.arange(pairs))
         rank = once(jnp.stack(ranks_without_replacement(pair, view.l_max, known.total)))
         number = jnp.arange(view.l_max)
-        return jnp.where((number < length) & (number < known.total), got.entity[nth(known, rank)], -1)
+        return jnp.where((number < length) & (number < known.total), retrieved.entity[nth(known, rank)], -1)
 
     nothing = jnp.full(view.l_max, -1, jnp.int32)
     chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: nothing, None)
@@ -242,20 +255,20 @@ def exclude_list(view: View, got: Retrieved, node: Array, length: Array, from_al
 
 
 def ranks_without_replacement(
-    pair: tuple[Array, Array], count: int, pool: Array, fence: Callable[[Array], Array] = once
+    pair: tuple[Array, Array], count: int, pool: Array, once: Callable[[Array], Array] = once
 ) -> list[Array]:
-    """``count`` of 0 ... pool - 1, in the order of the draws: int32 each, of the shape that a word has with the pool.
+    """Draws ``count`` of 0 ... pool - 1, in turn: int32 each, of the shape that a word has with the pool.
 
     (Rank i is where i was before; the last one takes the place of the one that is drawn.)
 
     Args:
         pair: uint32 (draws / 2, ...) each, the words of draws 0, 2, 4 ... and 1, 3, 5 ... along the first axis.
         pool: int32, broadcast with the other axes; draws beyond it are of no use.
-        fence: computes int32 once.
+        once: has int32 computed once, and not at each use.
     """
     number = jnp.arange(pair[0].shape[0], dtype=jnp.int32).reshape(-1, *[1] * (pair[0].ndim - 1))
-    # Apart to the end: XLA's CPU backend makes no vectors of words that are put into one array.
-    halves = [fence(scale(word, jnp.maximum(pool - 2 * number - part, 0))) for part, word in enumerate(pair)]
+    # Draws of the two words stay apart to the end (docs/xla-cpu.md).
+    halves = [once(scale(word, jnp.maximum(pool - 2 * number - part, 0))) for part, word in enumerate(pair)]
     place = [halves[j % 2][j // 2] for j in range(count)]
     drawn: list[Array] = []
     moved: list[Array] = []
@@ -265,7 +278,7 @@ def ranks_without_replacement(
             at = jnp.where(place[i] == place[j], moved[i], at)
             end = jnp.where(place[i] == pool - 1 - j, moved[i], end)
         if at.ndim:
-            at, end = fence(at), fence(end)
+            at, end = once(at), once(end)
         drawn.append(at)
         moved.append(end)
     return drawn

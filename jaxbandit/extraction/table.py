@@ -25,7 +25,7 @@ def read_domain(
     separator: str = "/",
     delimiter: str = ",",
 ) -> Domain:
-    """The domain of a table of entities.
+    """Reads the domain of a table, a row of which is an entity.
 
     White space around cells and parts of paths does not count.
 

@@ -24,7 +24,7 @@ SIZES = [20, 50, 100]
 """Of the paper's 20, 50, 100, 200 and 400 arms those that take minutes."""
 
 CAP, GOLD_CAP = 500_000, 2_000_000
-"""The paper states none. Rules that look for k-sigma would not end on some of these arms; GOLD does, and is quick."""
+"""The paper states none. On some of these arms rules for k-sigma outliers would not end; GOLD does, and is quick."""
 
 SAVED = {"ban2020/fig3": 0.82, "ban2020/fig4": 0.89, "ban2020/fig5": 0.78}
 """The share of WRR's pulls that GOLD saves on average (section 6.2)."""
@@ -43,8 +43,8 @@ def _of(row: Row) -> dict[str, Any]:
 
 
 def best(rows: Sequence[Row]) -> Iterator[dict[str, Row]]:
-    """For each policy on each problem its rows by metric, at the k that is right most often; of these, the one that
-    takes the fewest pulls."""
+    """Picks for each policy on each problem its rows by metric, at the k that is right most often, or, where several
+    are, that takes the fewest pulls."""
     problems = list({repr(_of(row)): _of(row) for row in rows}.values())
     for policy in dict.fromkeys(row["policy"] for row in rows):
         for here in problems:

@@ -66,7 +66,7 @@ EVENTBRITE: Mapping[str, Mapping[int, float]] = {
 
 
 def title(row: Row) -> str:
-    """The paper's name of a row's policy."""
+    """Returns the name that the paper gives to a row's policy."""
     for name, policy in POLICIES.items():
         if row["policy"] == policy["kind"] and row["params"].get("estimator") == policy.get("estimator"):
             return name
@@ -75,7 +75,6 @@ def title(row: Row) -> str:
 
 def _published(table: Mapping[str, Mapping[int, float]]) -> Callable[[list[Row]], list[Row]]:
     def rows(_: list[Row]) -> list[Row]:
-        """The paper's numbers, as ``published_entities``."""
         more = []
         for name, points in table.items():
             kind, own = POLICIES[name]["kind"], {k: v for k, v in POLICIES[name].items() if k != "kind"}
@@ -254,7 +253,7 @@ _DOMAINS = {"people": people_like, "eventbrite": eventbrite_like}
 
 
 def estimates(domain: str, model: str, runs: int, seed: int = 0) -> list[Row]:
-    """Gain estimates at the root against true gains, by the number of answers seen.
+    """Compares gain estimates at the root with true gains, by the number of answers seen.
 
     A sample is the answers to up to 50 queries (20, 0) of the root. The gain of one more query is estimated, without an
     exclude list and with one of 10 entities. Rows by estimator and "true": ``gain``, the mean; ``bias``, that of the

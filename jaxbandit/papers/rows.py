@@ -12,7 +12,7 @@ def row_of(
     policy: str, params: Mapping[str, Any], metric: str, mean: float | None, runs: int = 0,
     interval: tuple[float | None, float | None] | None = None,
 ) -> Row:  # fmt: skip
-    """A row; ``interval``: its ends, the value itself where None."""
+    """Makes a row of a summary; ``interval``: its ends, the value itself where None."""
     low, high = (mean, mean) if interval is None else interval
     return Row(policy=policy, params=dict(params), metric=metric, mean=mean, ci_low=low, ci_high=high, runs=runs)
 
@@ -20,13 +20,13 @@ def row_of(
 def computed(
     policy: str, params: Mapping[str, Any], metric: str, mean: float, runs: int = 0, half: float | None = None
 ) -> Row:
-    """A row; ``half``: of its interval, the value itself where nothing was sampled."""
+    """Makes a row of a computed value; ``half``: of its interval, the value itself where nothing was sampled."""
     half = 0.0 if half is None and not runs else half
     return row_of(policy, params, metric, mean, runs, (None, None) if half is None else (mean - half, mean + half))
 
 
 def where(rows: Iterable[Row], metric: str, policy: str | None = None, **params: Any) -> list[Row]:
-    """The rows of a metric, of a policy and of some params, where these are given."""
+    """Finds the rows of a metric, of a policy and of some params, where these are given."""
     return [
         row for row in rows
         if row["metric"] == metric
@@ -36,13 +36,13 @@ def where(rows: Iterable[Row], metric: str, policy: str | None = None, **params:
 
 
 def half(row: Row) -> float | None:
-    """The longer side of a row's interval."""
+    """Returns the longer side of a row's interval, from its mean."""
     mean, low, high = row["mean"], row["ci_low"], row["ci_high"]
     return None if mean is None or low is None or high is None else max(high - mean, mean - low)
 
 
 def average(rows: Sequence[Row], metric: str, params: Mapping[str, Any]) -> Row:
-    """The mean of rows of one policy, each of as many runs: that of all their runs taken together.
+    """Averages rows of one policy, each of as many runs: the mean of all their runs taken together.
 
     Of shares of runs with Wilson's interval again (``correct``), else with half the root of the sum of squared halves.
     """
@@ -59,8 +59,10 @@ def average(rows: Sequence[Row], metric: str, params: Mapping[str, Any]) -> Row:
 
 
 def ratio(one: Row, other: Row) -> tuple[float, float | None]:
-    """The quotient of two means and half of its interval, by the delta method, the two taken as independent: what
-    their runs have in common only makes it too wide."""
+    """Returns the quotient of two means and half of its interval, by the delta method.
+
+    The two are taken as independent: what their runs have in common only makes it too wide.
+    """
     a, b = one["mean"] or 0.0, other["mean"] or math.nan
     sides = half(one), half(other)
     if sides[0] is None or sides[1] is None:
@@ -69,7 +71,7 @@ def ratio(one: Row, other: Row) -> tuple[float, float | None]:
 
 
 def lead(one: Row, other: Row) -> tuple[float | None, tuple[float | None, float | None]]:
-    """By how many percent the mean of ``one`` is above that of ``other``, with its 95 % interval.
+    """Says by how many percent the mean of ``one`` is above that of ``other``, with its 95 % interval.
 
     By the delta method on the logarithm of the ratio, the two taken as independent: what their runs have in common only
     makes it too wide.
@@ -85,10 +87,10 @@ def lead(one: Row, other: Row) -> tuple[float | None, tuple[float | None, float 
 
 
 def survival(values: Sequence[float], grid: Sequence[float]) -> list[tuple[float, float]]:
-    """For each number of a grid, the share of the values that are above it."""
+    """Returns, for each number of a grid, the share of the values that are above it."""
     return [(x, sum(value > x for value in values) / len(values)) for x in grid]
 
 
 def by_policy(row: Row) -> str:
-    """The name of a row's curve."""
+    """Names a row's curve by the row's policy."""
     return row["policy"]

@@ -1,4 +1,4 @@
-"""Wall times of what a figure times."""
+"""Measures how long the calls take that a figure compares."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,10 +9,10 @@ REPEATS = 6
 
 
 def seconds_of(calls: Sequence[Callable[[], Any]]) -> list[list[float]]:
-    """Wall times of warm repeats of each call."""
+    """Measures the wall times of warm repeats of each call, in seconds."""
     seconds: list[list[float]] = [[] for _ in calls]
     for repeat in range(REPEATS + 1):
-        # In turns, so that what else the machine does meets all calls alike.
+        # In turns, so that other work of the machine slows all calls down equally.
         for taken, call in zip(seconds, calls, strict=True):
             start = time.perf_counter()
             call()

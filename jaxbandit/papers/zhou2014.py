@@ -2,8 +2,8 @@
 figures of section 6 and the two laws of its appendix.
 
 The paper's curves are pictures without numbers. What its text states stands here as data: how many tasks one worker
-gets in figures 2(e) and 2(f). All else that it states is an order of the rules; ``benchmarks/reproduction.py`` holds
-each such claim against what was measured.
+gets in figures 2(e) and 2(f). All else that it states is an order of the rules;
+``benchmarks/papers/reproduction_zhou2014.py`` holds each such claim against what was measured.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -136,7 +136,7 @@ def _fig1c(request: Request) -> Plan:
 
 
 def rates(request: Request) -> np.ndarray:
-    """Real rates at ``--data``: of a table of captions (the mean score over 2), of batters (hits), or of workers
+    """Reads real rates at ``--data``: of a table of captions (the mean score over 2), of batters (hits), or of workers
     (errors); float64, shape (rows,). Which it is, is told by its columns."""
     what = "a table of captions, of batting careers or of crowd workers: see docs/papers.md"
     if request.data is None or not request.data.is_file():
@@ -159,7 +159,7 @@ KEYWORDS, REGIONS = 20, 47
 
 
 def sampled(values: np.ndarray, case: int, arms: int = REGIONS) -> list[float]:
-    """Some of the values, at random and in random order, the same for the same case."""
+    """Draws some of the values, in random order, the same ones for the same case."""
     some = np.arange(min(arms, values.size), dtype=np.int32)
     return [float(v) for v in values[np.asarray(position(stream(case, 0), ORDER, some, values.size))]]
 

@@ -1,4 +1,4 @@
-"""BFS with a short queue: a run asks few nodes, and meets few more.
+"""BFS with a short queue: a run asks few nodes, and few more join the queue.
 
 ``test_fast_baselines_equal_their_rules`` (tests/test_extraction_fast.py) ties it to ``extraction/bfs.py``.
 """
@@ -19,9 +19,9 @@ from jaxbandit.grammar import Execution, accelerated
 
 
 class State(NamedTuple):
-    """``got``; ``queue``: the nodes in their order; ``next``: the place of the first one that is not over."""
+    """What a run keeps: ``retrieved``; ``queue``: the nodes in their order; ``next``: the place of the next node."""
 
-    got: Retrieved
+    retrieved: Retrieved
     queue: Frontier
     next: Array
 
@@ -29,7 +29,7 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ShortQueue:
-    """A rule of BFS with room for ``rows`` entities and ``nodes`` in the queue (static)."""
+    """Runs a ``rule`` of BFS with room for ``rows`` entities, and ``nodes`` in the queue (static)."""
 
     rule: Bfs
     rows: int = field(metadata={"static": True})
@@ -38,52 +38,52 @@ class ShortQueue:
     execution = Execution(masked=True, gain_ns=2_000)
 
     def init(self, view: View) -> State:
-        """The root is next."""
+        """Puts the root in the queue, as its first and only node."""
         return State(Retrieved.nothing(view, self.rows), Frontier.of(self.nodes, 1), jnp.int32(0))
 
-    def _open(self, state: State) -> Array:
-        """bool (capacity,): which nodes may still be asked."""
+    def _waiting(self, state: State) -> Array:
+        """Which nodes may still be asked: bool (capacity,)."""
         place = jnp.arange(self.nodes, dtype=jnp.int32)
-        return (place >= state.next) & (place < state.queue.filled) & ~state.queue.void
+        return (place >= state.next) & (place < state.queue.filled) & ~state.queue.pruned
 
     def _first(self, view: View, state: State) -> tuple[Array, Array, Array]:
         """The place of the next node in the queue, its configuration, and whether it can be asked."""
         node = state.queue.node
         configuration = self.rule.configurations(view, node)
         specificity = jnp.asarray(view.poset.specificity)[jnp.maximum(node, 0)]
-        cheap = view.cost[configuration, specificity] <= view.budget - state.got.spent
-        open_ = self._open(state)
+        affordable = view.cost[configuration, specificity] <= view.budget - state.retrieved.spent
+        waiting = self._waiting(state)
         if self.rule.dear == "skip":
-            open_ &= cheap
-        first = jnp.argmax(open_)
-        return first, configuration[first], open_[first] & cheap[first]
+            waiting &= affordable
+        first = jnp.argmax(waiting)
+        return first, configuration[first], waiting[first] & affordable[first]
 
     def ask(self, view: View, state: State) -> Pull:
-        """The next node."""
+        """Asks the next node of the queue that is not pruned."""
         first, configuration, asked = self._first(view, state)
         node = jnp.maximum(state.queue.node[first], 0)
-        exclude = exclude_list(view, state.got, node, jnp.where(asked, view.lengths[configuration], 0))
-        return Pull(node, configuration, exclude, state.got.queries, asked)
+        exclude = exclude_list(view, state.retrieved, node, jnp.where(asked, view.lengths[configuration], 0))
+        return Pull(node, configuration, exclude, state.retrieved.queries, asked)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Its children join the queue."""
+        """Counts the answer; the node's children join the queue, or, if it was empty, what is below is pruned."""
         first = self._first(view, state)[0]
         found = jnp.any(outcome.entity >= 0)
-        known, covered = state.got.held(view, pull.node, pull.exclude)
+        known, covered = state.retrieved.held(view, pull.node, pull.exclude)
         empty = pull.asked & ~found & ~(known & covered)
         queue = state.queue.emptied(view, pull.node, empty)
         queue, _ = queue.grown(view, pull.node, pull.asked & found, (), lambda node, slot, rest: rest)
         next_ = jnp.where(pull.asked, first + 1, state.next)
-        return State(add(view, state.got, pull, outcome)[0], queue, next_)
+        return State(add(view, state.retrieved, pull, outcome)[0], queue, next_)
 
     def done(self, view: View, state: State) -> Array:
-        """See ``Bfs``."""
+        """Says that a run is over at the end of the queue, or where the budget does not allow what comes next."""
         return ~self._first(view, state)[2]
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Bfs``; it is an overflow if the run came to the end of a queue that was too short."""
-        over = ~jnp.any(self._open(state))
-        answer = state.got.answer()
+        """Reports what ``Bfs`` does, with ``OVERFLOW`` if the run came to the end of a queue that was too short."""
+        over = ~jnp.any(self._waiting(state))
+        answer = state.retrieved.answer()
         return answer | {"code": jnp.where(state.queue.lost & over, OVERFLOW, answer["code"])}
 
 

@@ -18,10 +18,10 @@ from jax import Array, lax
 
 from jaxbandit.extraction import queries
 from jaxbandit.extraction.crux import Crux
-from jaxbandit.extraction.estimates import Estimates, Method, Samples
+from jaxbandit.extraction.estimates import GainEstimates, Method, Samples
 from jaxbandit.extraction.estimators import Past
 from jaxbandit.extraction.fast.slots import PART, Layout, State, emptied, grown, moves, parents_of
-from jaxbandit.extraction.fast.tables import rows_for
+from jaxbandit.extraction.fast.tables import rows_for, slots_for
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
 from jaxbandit.extraction.readings import Readings
 from jaxbandit.extraction.retrieved import OVERFLOW, add, exclude_list
@@ -42,8 +42,8 @@ _COLUMNS, _ROOT_COLUMNS = 48, 128
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class SlottedCrux:
-    """A rule of CRUX by slots. ``parents``: int32 (N, P), the nodes right above each node, ``FREE`` where there are no
-    more; ``layout``: static."""
+    """Runs a ``rule`` of CRUX by slots. ``parents``: int32 (N, P), the nodes right above each node, ``FREE`` where
+    there are no more; ``layout``: static."""
 
     rule: Crux
     parents: Array
@@ -53,12 +53,12 @@ class SlottedCrux:
 
     @property
     def readings(self) -> Readings:
-        """The rule's."""
+        """Returns the options of the rule that this implements."""
         return self.rule.readings
 
     def init(self, view: View) -> State:
-        """See ``Crux``."""
-        of = Estimates(self.readings, view.configurations)
+        """Gives the root a slot and makes its queries active (Algorithm 1, lines 3 to 6)."""
+        of = GainEstimates(self.readings, view.configurations)
         state = self.layout.begin(view, self.parents, of.pairs, of.unseen(), self.readings.bootstrap > 0)
         if self.readings.removal_at_start:
             state = state._replace(active=self._without_bad(state, state.active, jnp.int32(1), jnp.bool_(True)))
@@ -69,7 +69,7 @@ class SlottedCrux:
         if not self.rule.pools:
             return state.gain
         n = jnp.sum(state.f * state.sizes, axis=1)
-        return jnp.where(state.void, state.gain, queries.pooled(self.rule.prior, state.gain, root, n))
+        return jnp.where(state.pruned, state.gain, queries.pooled(self.rule.prior, state.gain, root, n))
 
     def _sigma(self, state: State, t: Array) -> Array:
         return queries.sigma(self.readings, self.rule.variance_floor, state.variance, state.times_asked, t)
@@ -97,14 +97,14 @@ class SlottedCrux:
 
     def _askable(self, view: View, state: State) -> tuple[Array, Array]:
         """The cost of each query (C, S), and whether it can be asked."""
-        known = state.got, jnp.sum(state.f, axis=1)
+        known = state.retrieved, jnp.sum(state.f, axis=1)
         cost = queries.costs(self.readings, view, *known, state.specificity)
         return cost, state.active & queries.affordable(self.readings, view, *known, cost)
 
     def ask(self, view: View, state: State) -> Pull:
-        """See ``Crux``."""
+        """Picks the query that ``Crux.ask`` picks, by the estimates that are kept (Algorithm 1, line 8)."""
         c, nowhere = len(view.configurations), jnp.int32(2**31 - 1)
-        root, t = state.gain[:, :1], state.got.queries + 1
+        root, t = state.gain[:, :1], state.retrieved.queries + 1
 
         def better(best: tuple[Array, Array], part: State, _: Array) -> tuple[Array, Array]:
             cost, askable = self._askable(view, part)
@@ -122,19 +122,19 @@ class SlottedCrux:
         place = jnp.where(asked, place, 0)
         node, configuration = place // c, place % c
         length = jnp.where(asked, view.lengths[configuration], 0)
-        exclude = exclude_list(view, state.got, node, length, self.readings.exclude_from == "all")
-        return Pull(node, configuration, exclude, state.got.queries, asked)
+        exclude = exclude_list(view, state.retrieved, node, length, self.readings.exclude_from == "all")
+        return Pull(node, configuration, exclude, state.retrieved.queries, asked)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """See ``Crux``."""
-        void_before, t = state.void, state.got.queries + 1
+        """Counts the answer, renews the estimates that it changes, and updates the active queries, as ``Crux.tell``."""
+        pruned_before, t = state.pruned, state.retrieved.queries + 1
         here = (state.node == pull.node) & pull.asked
         empty = pull.asked & ~jnp.any(outcome.entity >= 0)
         ends = lax.cond(
             over_lanes(empty.astype(jnp.int32)) > 0,
-            lambda got: queries.ends_node(self.readings, view, got, pull, outcome),
+            lambda retrieved: queries.ends_node(self.readings, view, retrieved, pull, outcome),
             lambda _: jnp.bool_(False),
-            state.got,
+            state.retrieved,
         )
         state, own, touched = self._answered(view, state, pull, outcome)
         stale = touched
@@ -147,7 +147,7 @@ class SlottedCrux:
             entering = below if self.readings.reentry else new
         if self.readings.empty != "ignored":
             state = emptied(view, state, here, ends)
-            stale |= state.void & ~void_before
+            stale |= state.pruned & ~pruned_before
         if self.readings.exclude_from == "all":
             stale |= state.entered
         if self.readings.removal == "fresh":
@@ -155,24 +155,24 @@ class SlottedCrux:
         else:
             among = (state.active | entering) if self.layout.grow else state.active
         due = state.due | stale
-        # What no query is chosen by can wait; but new-regr keeps the K of each answer.
+        # Estimates that no query is chosen by can wait; but new-regr keeps the K of each answer.
         stale = due if state.past.n.shape[1] else due & jnp.any(among, axis=0)
         if self.rule.pools:
             stale = stale.at[0].set(due[0])
         state, n = self._renewed(view, state._replace(due=due & ~stale), stale, touched)
-        for method in Estimates(self.readings, view.configurations).methods():
+        for method in GainEstimates(self.readings, view.configurations).methods():
             state = self._resampled(view, state, stale, n, method)
         return state._replace(active=self._without_bad(state, among, t, pull.asked))
 
     def _answered(self, view: View, state: State, pull: Pull, outcome: Outcome) -> tuple[State, Array, Array]:
         """With the answer counted at all nodes that have a slot; the slot of the pull's node; bool (S,), where it was
         counted."""
-        got, news = add(view, state.got, pull, outcome, queries.price(self.readings, view, pull))
+        retrieved, news = add(view, state.retrieved, pull, outcome, queries.price(self.readings, view, pull))
         sizes, gains, loses = moves(state, news)
         fits = jnp.all((gains < self.layout.columns) | ~news.there)
-        got = got._replace(code=jnp.where(fits, got.code, OVERFLOW))
+        retrieved = retrieved._replace(code=jnp.where(fits, retrieved.code, OVERFLOW))
         above = jnp.where(news.there[:, None], jnp.asarray(view.poset.ancestors)[news.leaf], -1)
-        # One gather for all: else XLA copies the table twice a step.
+        # One gather for all reads of the table (docs/xla-cpu.md).
         nodes = jnp.append(above.reshape(-1), jnp.where(pull.asked, pull.node, -1))
         slots = self.layout.slots_of(state, nodes)
         slot, own = slots[:-1].reshape(above.shape), slots[-1]
@@ -180,26 +180,26 @@ class SlottedCrux:
         f = state.f.at[slot, columns].add(jnp.array([1, -1], jnp.int32)[:, None, None], mode="drop")
         times_asked = state.times_asked.at[pull.configuration, own].add(1, mode="drop")
         touched = jnp.zeros(self.layout.slots, bool).at[slot].set(True, mode="drop")
-        return state._replace(got=got, sizes=sizes, times_asked=times_asked, f=f), own, touched
+        return state._replace(retrieved=retrieved, sizes=sizes, times_asked=times_asked, f=f), own, touched
 
     def _renewed(self, view: View, state: State, stale: Array, touched: Array) -> tuple[State, Array]:
         """With the gains renewed in the slots that are stale, and how many answers these have, int32 (S,);
         ``touched``: bool (S,), where the answer was counted."""
-        of = Estimates(self.readings, view.configurations)
+        of = GainEstimates(self.readings, view.configurations)
 
         def renewed(rows: list[Array], read: tuple[Array, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
-            node, entered, touched, void, f = read
+            node, entered, touched, pruned, f = read
             sizes, size, choices = lane
             f = once(f)
-            elsewhere = of.elsewhere(size, jnp.sum(f, axis=1))
-            samples = Samples(f, sizes, node, elsewhere, Past(*rows[1:3]), rows[3])
+            outside = of.outside(size, jnp.sum(f, axis=1))
+            samples = Samples(f, sizes, node, outside, Past(*rows[1:3]), rows[3])
             samples = of.recorded(samples, touched & entered)
-            gain = jnp.where(void[:, None], 0, of.gains(samples, choices))
+            gain = jnp.where(pruned[:, None], 0, of.gains(samples, choices))
             return [gain, *samples.past, samples.pairs, samples.n]
 
         written = [state.gain, state.past.n, state.past.k, state.pairs, jnp.zeros_like(state.node)]
-        read = (state.node, state.entered, touched, state.void, state.f)
-        lane = (state.sizes, state.got.size, view.choices)
+        read = (state.node, state.entered, touched, state.pruned, state.f)
+        lane = (state.sizes, state.retrieved.size, view.choices)
         block = _BLOCK if of.of_totals else _LONG
         gain, past_n, past_k, pairs, n = packed(renewed, block, stale, written, (1, 0, 0, 0, 0), read, lane)
         return state._replace(gain=gain, past=Past(past_n, past_k), pairs=pairs), n
@@ -207,40 +207,43 @@ class SlottedCrux:
     def _resampled(self, view: View, state: State, stale: Array, n: Array, method: Method) -> State:
         """With the variances of the slots that are stale and, by their ``n`` answers, the method's; with their gains
         too, if these are means over resamples."""
-        of = Estimates(self.readings, view.configurations)
+        of = GainEstimates(self.readings, view.configurations)
 
         def spread(rows: list[Array], read: tuple[Any, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
             (node, f, past, pairs), (sizes, size, choices) = read, lane
-            elsewhere = of.elsewhere(size, jnp.sum(f, axis=1))
-            found = method.spread(Samples(f, sizes, node, elsewhere, past, pairs), choices)
+            outside = of.outside(size, jnp.sum(f, axis=1))
+            found = method.spread(Samples(f, sizes, node, outside, past, pairs), choices)
             return [rows[0] if self.readings.gain == "sample" else found.mean, found.variance, found.fits]
 
-        here = stale & ~state.void & (n >= method.least) & (n <= method.most)
-        written = [state.gain, jnp.where(state.void, 0, state.variance), jnp.ones_like(stale)]
+        here = stale & ~state.pruned & (n >= method.least) & (n <= method.most)
+        written = [state.gain, jnp.where(state.pruned, 0, state.variance), jnp.ones_like(stale)]
         read = (state.node, state.f, state.past, state.pairs)
-        lane = (state.sizes, state.got.size, view.choices)
+        lane = (state.sizes, state.retrieved.size, view.choices)
         block = _BLOCK if not method.dear else _DEAR if method.least > 1 else _LONG
         gain, variance, fits = packed(spread, block, here, written, (1, 1, 0), read, lane)
-        code = jnp.where(jnp.all(fits), state.got.code, OVERFLOW)
-        return state._replace(gain=gain, variance=variance, got=state.got._replace(code=code))
+        code = jnp.where(jnp.all(fits), state.retrieved.code, OVERFLOW)
+        return state._replace(gain=gain, variance=variance, retrieved=state.retrieved._replace(code=code))
 
     def done(self, view: View, state: State) -> Array:
-        """See ``Crux``."""
+        """Says that a run is over once no active query is within what is left of the budget."""
         return ~jnp.any(self._askable(view, state)[1])
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Crux``."""
-        return state.got.answer() | {"nodes": jnp.sum(state.entered, dtype=jnp.int32)}
+        """Reports what ``Retrieved.answer`` has, and ``nodes``: how many entered (int32)."""
+        return state.retrieved.answer() | {"nodes": jnp.sum(state.entered, dtype=jnp.int32)}
 
 
 @accelerated.register
-def slotted(rule: Crux, problem: Any, columns: int = 0, wide: int = _WIDE) -> SlottedCrux | Crux:
-    """The rule by slots. ``columns``: of frequency counts, at least 3, a number of its own where 0; ``wide``: a domain
-    of at most so many nodes has slots for all."""
+def slotted(rule: Crux, problem: Any, columns: int = 0, slots: int = 0, wide: int = _WIDE) -> SlottedCrux | Crux:
+    """Returns the rule by slots, on a problem of extraction.
+
+    ``columns``: of frequency counts, at least 3; ``slots``: for nodes; 0 of either is what the problem asks for;
+    ``wide``: a domain of at most so many nodes has slots for all.
+    """
     if not isinstance(problem, Extraction):
         return rule
     parents = parents_of(problem.poset)
-    slots = min(rule.nodes, len(parents)) if rule.grow else 1
+    slots = (slots or slots_for(problem)) if rule.grow else 1
     whole = slots if slots == len(parents) <= wide else 0
     if slots > _WIDE:
         slots += -slots % PART

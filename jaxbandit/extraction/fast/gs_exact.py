@@ -13,21 +13,18 @@ from jax import Array
 
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import gain
-from jaxbandit.extraction.fast.tables import Frontier, rows_for
+from jaxbandit.extraction.fast.tables import Frontier, rows_for, slots_for
 from jaxbandit.extraction.gs_exact import GsExact, gains
 from jaxbandit.extraction.problem import Extraction, InformedView, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, ancestors, exclude_lists
 from jaxbandit.grammar import Execution, accelerated
 
-NODES = 3072
-"""Slots of a lane, at most."""
-
 
 class State(NamedTuple):
-    """``got``; ``nodes``: those of the frontier; of each slot ``specificity``, int32 (S,), and ``known``, float32
-    (S, sizes), see ``InformedView.expected_gain``."""
+    """What a run keeps: ``retrieved``; ``nodes``: those of the frontier; of each slot ``specificity``, int32 (S,), and
+    ``known``, float32 (S, sizes), see ``InformedView.expected_gain``."""
 
-    got: Retrieved
+    retrieved: Retrieved
     nodes: Frontier
     specificity: Array
     known: Array
@@ -36,7 +33,7 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class SlottedGsExact:
-    """A rule of GSExact with room for ``rows`` entities and ``nodes`` (static)."""
+    """Runs a ``rule`` of GSExact with room for ``rows`` entities and ``nodes`` (static)."""
 
     rule: GsExact
     rows: int = field(metadata={"static": True})
@@ -46,45 +43,45 @@ class SlottedGsExact:
     informed: ClassVar[Literal[True]] = True
 
     def init(self, view: InformedView) -> State:
-        """See ``GsExact``."""
+        """Gives a slot to the root, or to all nodes, with nothing retrieved."""
         known = jnp.zeros((self.nodes, len(gain.sizes(view.configurations))), jnp.float32)
         nodes = Frontier.of(self.nodes, self.nodes if self.rule.reach == "all" else 1)
         specificity = jnp.asarray(view.poset.specificity, jnp.int32)[jnp.maximum(nodes.node, 0)]
         return State(Retrieved.nothing(view, self.rows), nodes, specificity, known)
 
-    def _cheap(self, view: View, state: State) -> tuple[Array, Array]:
+    def _askable(self, view: View, state: State) -> tuple[Array, Array]:
         """The cost of each query (S, C), and whether it can be asked."""
         cost = view.cost.T[state.specificity]
-        return cost, (state.nodes.node[:, None] >= 0) & (cost <= view.budget - state.got.spent)
+        return cost, (state.nodes.node[:, None] >= 0) & (cost <= view.budget - state.retrieved.spent)
 
     def ask(self, view: InformedView, state: State) -> Pull:
-        """See ``GsExact``."""
+        """Picks the query that ``GsExact.ask`` picks, from the slots in use."""
         slots = state.nodes.node
-        lists = exclude_lists(view, state.got, slots)
-        r = jnp.where(state.nodes.void[:, None], 0, gains(view, jnp.maximum(slots, 0), lists, state.known))
-        cost, cheap = self._cheap(view, state)
+        lists = exclude_lists(view, state.retrieved, slots)
+        r = jnp.where(state.nodes.pruned[:, None], 0, gains(view, jnp.maximum(slots, 0), lists, state.known))
+        cost, askable = self._askable(view, state)
         score, c = r / cost.astype(jnp.float32), cost.shape[1]
-        best = jnp.max(jnp.where(cheap, score, -jnp.inf))
-        place = jnp.where(cheap & (score == best), slots[:, None] * c + jnp.arange(c, dtype=jnp.int32), 2**31 - 1)
-        asked = jnp.any(cheap)
+        best = jnp.max(jnp.where(askable, score, -jnp.inf))
+        place = jnp.where(askable & (score == best), slots[:, None] * c + jnp.arange(c, dtype=jnp.int32), 2**31 - 1)
+        asked = jnp.any(askable)
         place = jnp.where(asked, jnp.min(place), 0)
         node, configuration = place // c, place % c
         listed = lists[jnp.argmax(slots == node)]
         exclude = jnp.where(jnp.arange(view.l_max) < view.lengths[configuration], listed, -1)
-        return Pull(node, configuration, jnp.where(asked, exclude, -1), state.got.queries, asked)
+        return Pull(node, configuration, jnp.where(asked, exclude, -1), state.retrieved.queries, asked)
 
     def tell(self, view: InformedView, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Counts the answer at all nodes of the frontier above it; lets the children in."""
-        known, covered = state.got.held(view, pull.node, pull.exclude)
+        """Counts the answer at all nodes of the frontier above it, and gives the node's children slots."""
+        known, covered = state.retrieved.held(view, pull.node, pull.exclude)
         empty = pull.asked & ~jnp.any(outcome.entity >= 0) & ~(known & covered)
-        got, news = add(view, state.got, pull, outcome)
+        retrieved, news = add(view, state.retrieved, pull, outcome)
         above = ancestors(view.poset, jnp.where(news.there & (news.before == 0), news.leaf, -1))
         same = above[:, :, None] == state.nodes.node
         slot = jnp.sum(jnp.where(same, jnp.arange(self.nodes), 0), axis=2)
         slot = jnp.where(jnp.any(same, axis=2), slot, self.nodes)
         inclusion = jax.vmap(jax.vmap(view.inclusion, (None, 0)))(outcome.entity, above)
         state = state._replace(
-            got=got,
+            retrieved=retrieved,
             known=state.known.at[slot].add(inclusion, mode="drop"),
             nodes=state.nodes.emptied(view, pull.node, empty),
         )
@@ -95,28 +92,30 @@ class SlottedGsExact:
 
         def counted(node: Array, slot: Array, rest: tuple[Array, Array]) -> tuple[Array, Array]:
             specificity = jnp.asarray(view.poset.specificity)[jnp.maximum(node, 0)]
-            known = jax.vmap(lambda v: jnp.sum(jax.vmap(view.inclusion, (0, None))(state.got.entity, v), axis=0))(node)
+            known = jax.vmap(lambda v: jnp.sum(jax.vmap(view.inclusion, (0, None))(state.retrieved.entity, v), axis=0))(
+                node
+            )
             return rest[0].at[slot].set(specificity, mode="drop"), rest[1].at[slot].set(known, mode="drop")
 
         rest = state.specificity, state.known
         nodes, (specificity, known) = state.nodes.grown(view, pull.node, pull.asked, rest, counted)
-        code = jnp.where(nodes.lost, OVERFLOW, state.got.code)
-        return State(state.got._replace(code=code), nodes, specificity, known)
+        code = jnp.where(nodes.lost, OVERFLOW, state.retrieved.code)
+        return State(state.retrieved._replace(code=code), nodes, specificity, known)
 
     def done(self, view: InformedView, state: State) -> Array:
-        """See ``GsExact``."""
-        return ~jnp.any(self._cheap(view, state)[1])
+        """Says that a run is over once no query is within what is left of the budget."""
+        return ~jnp.any(self._askable(view, state)[1])
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``GsExact``."""
-        return state.got.answer()
+        """Reports what was retrieved and spent: see ``Retrieved.answer``."""
+        return state.retrieved.answer()
 
 
 @accelerated.register
 def _(rule: GsExact, problem: Any) -> SlottedGsExact | GsExact:
     if not isinstance(problem, Extraction):
         return rule
-    nodes = np.shape(problem.poset.specificity)[0]
-    if rule.reach == "all" and nodes > NODES:
-        raise BadInput("reach", "all", f"frontier for a domain of {nodes:,} nodes: {NODES:,} have room")
-    return SlottedGsExact(rule, rows_for(problem), min(nodes, NODES))
+    nodes, slots = np.shape(problem.poset.specificity)[0], slots_for(problem)
+    if rule.reach == "all" and nodes > slots:
+        raise BadInput("reach", "all", f"frontier for a domain of {nodes:,} nodes: {slots:,} have room")
+    return SlottedGsExact(rule, rows_for(problem), slots)

@@ -22,7 +22,7 @@ from jaxbandit.random.draws import integers
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TabledRand:
-    """A rule of Rand. ``node``: int32, (nodes,), those that may be asked, by specificity; ``start``: int32,
+    """Runs a ``rule`` of Rand. ``node``: int32, (nodes,), those that may be asked, by specificity; ``start``: int32,
     (s_max + 2,), where each specificity begins; ``rows``: static."""
 
     rule: Rand
@@ -33,35 +33,35 @@ class TabledRand:
     execution = Execution(masked=True, gain_ns=2_000)
 
     def init(self, view: View) -> State:
-        """Nothing asked."""
+        """Starts a run, with nothing asked and nothing retrieved."""
         return State(Retrieved.nothing(view, self.rows))
 
     def ask(self, view: View, state: State) -> Pull:
-        """See ``Rand``."""
-        allowed = (view.cost <= view.budget - state.got.spent) & (jnp.diff(self.start) > 0)
+        """Draws the pair that ``Rand.ask`` draws, first its configuration and specificity, then its node."""
+        allowed = (view.cost <= view.budget - state.retrieved.spent) & (jnp.diff(self.start) > 0)
         among = allowed if self.rule.dear == "avoid" else jnp.ones_like(allowed)
         many = jnp.where(among, jnp.diff(self.start), 0).reshape(-1)
         place = jnp.arange(many.shape[0])
         until = jnp.sum(jnp.where(place[None, :] <= place[:, None], many, 0), axis=1)
-        drawn = integers(view.choices, PICK, state.got.queries, jnp.maximum(until[-1], 1))
+        drawn = integers(view.choices, PICK, state.retrieved.queries, jnp.maximum(until[-1], 1))
         group = jnp.minimum(jnp.sum(until <= drawn), many.shape[0] - 1)
         configuration, s = group // allowed.shape[1], group % allowed.shape[1]
         node = self.node[jnp.clip(self.start[s] + drawn - until[group] + many[group], 0, self.node.shape[0] - 1)]
         asked = allowed[configuration, s]
-        exclude = exclude_list(view, state.got, node, jnp.where(asked, view.lengths[configuration], 0))
-        return Pull(node, configuration.astype(jnp.int32), exclude, state.got.queries, asked)
+        exclude = exclude_list(view, state.retrieved, node, jnp.where(asked, view.lengths[configuration], 0))
+        return Pull(node, configuration.astype(jnp.int32), exclude, state.retrieved.queries, asked)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """See ``Rand``."""
+        """Adds the answer to what was retrieved, and its cost to what was spent."""
         return self.rule.tell(view, state, pull, outcome)
 
     def done(self, view: View, state: State) -> Array:
-        """See ``Rand``."""
+        """Says that a run is over where the budget allows no pair, or not the one that was drawn."""
         return ~self.ask(view, state).asked
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Rand``."""
-        return state.got.answer()
+        """Reports what was retrieved and spent: see ``Retrieved.answer``."""
+        return state.retrieved.answer()
 
 
 @accelerated.register

@@ -24,26 +24,26 @@ from jaxbandit.xla.packed import in_turn
 from jaxbandit.xla.prefix import marked, nth, places
 
 PART = 256
-"""Slots of a lane that are looked through at a time."""
+"""Slots of a lane that are gone through at a time."""
 _CHILDREN, _HELD = 64, 64
-"""At a time: children of all lanes' nodes that are looked up, and their entities."""
+"""At a time: children of all lanes' nodes that get slots, and their entities."""
 
 
 class State(NamedTuple):
-    """Of S slots for nodes, C configurations, V columns of frequency counts, and a domain of N nodes.
+    """What a lane keeps, by S slots for nodes, C configurations, V columns of frequency counts, on N nodes.
 
-    ``got``; ``sizes``: int32 (V,), the i of each column f_i; ``node``, ``specificity``: int32 (S,), of each slot, the
-    first ``filled`` of which are in use (a small domain has slots for all nodes from the beginning, so that none has to
-    be made); ``slot_of``: integers (N,), the slot of each node, if ``node`` says that it is there; None where slots are
-    nodes; ``parents``: int32 (P, S), the nodes right above; ``entered``, ``grown``: bool (S,), whether
+    ``retrieved``; ``sizes``: int32 (V,), the i of each column f_i; ``node``, ``specificity``: int32 (S,), of each
+    slot, the first ``filled`` of which are in use (a small domain has slots for all nodes from the beginning, so that
+    none has to be made); ``slot_of``: integers (N,), the slot of each node, if ``node`` says that it is there; None
+    where slots are nodes; ``parents``: int32 (P, S), the nodes right above; ``entered``, ``grown``: bool (S,), whether
     the node entered, and whether its children did; ``f``: int32 (S, V); ``times_asked``: int32 (C, S), n_q; ``gain``:
-    float32 (C, S); ``variance``: likewise, (C, 0) without a bootstrap; ``active``: bool (C, S); ``barren``: bool
-    (S,), whether the node gave an empty answer that counts; ``void``: bool (S,), whether it or a node above it did;
+    float32 (C, S); ``variance``: likewise, (C, 0) without a bootstrap; ``active``: bool (C, S); ``ended``: bool (S,),
+    whether the node gave an empty answer that counts; ``pruned``: bool (S,), whether it or a node above it did;
     ``due``: bool (S,), whether its sample changed since its estimates were made, as none of its queries is active;
     ``past``: float32 (S, pairs), of ``new-regr``; ``pairs``: int32 (S,), how many there were.
     """
 
-    got: Retrieved
+    retrieved: Retrieved
     sizes: Array
     node: Array
     specificity: Array
@@ -57,8 +57,8 @@ class State(NamedTuple):
     gain: Array
     variance: Array
     active: Array
-    barren: Array
-    void: Array
+    ended: Array
+    pruned: Array
     due: Array
     past: Past
     pairs: Array
@@ -78,11 +78,11 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """Slots that are looked through at a time."""
+        """Returns how many slots are gone through at a time."""
         return min(self.slots, PART)
 
     def begin(self, view: View, parents: Array, pairs: int, unseen: Array, with_variance: bool) -> State:
-        """The root alone has entered; ``parents``: int32 (N, P); ``unseen``: float32 (C,)."""
+        """Returns the state where the root alone has entered; ``parents``: int32 (N, P); ``unseen``: float32 (C,)."""
         s, c, v = self.slots, len(view.configurations), self.columns
         place = jnp.arange(s, dtype=jnp.int32)
         first = place == 0
@@ -91,7 +91,7 @@ class Layout:
         there, none = node >= 0, jnp.zeros(s, bool)
         slot_type = jnp.int16 if s < 2**15 else jnp.int32
         return State(
-            got=Retrieved.nothing(view, self.rows),
+            retrieved=Retrieved.nothing(view, self.rows),
             sizes=jnp.arange(1, v + 1, dtype=jnp.int32),
             node=node,
             specificity=jnp.asarray(view.poset.specificity, jnp.int32)[own],
@@ -105,27 +105,29 @@ class Layout:
             gain=jnp.broadcast_to(unseen[:, None], (c, s)),
             variance=jnp.zeros((c, s if with_variance else 0), jnp.float32),
             active=jnp.broadcast_to(first, (c, s)),
-            barren=none,
-            void=none,
+            ended=none,
+            pruned=none,
             due=none,
             past=Past(*[jnp.zeros((s, pairs), jnp.float32)] * 2),
             pairs=jnp.zeros(s, jnp.int32),
         )
 
     def slots_of(self, state: State, node: Array) -> Array:
-        """The slot of each node, beyond all where it has none or there is no node (-1): int32, as ``node``."""
+        """Returns each node's slot, int32, as ``node``: beyond all where it has none or there is no node (-1)."""
         if state.slot_of is None:
             return jnp.where((node >= 0) & (node < max(self.whole, 1)), node, self.slots)
         slot = state.slot_of[jnp.maximum(node, 0)].astype(jnp.int32)
         return jnp.where((node >= 0) & (state.node[slot] == node), slot, self.slots)
 
     def over_slots(self, state: State, function: Callable[[Any, State, Array], Any], start: Any) -> Any:
-        """``start`` after ``function`` (what was made so far, the state of some slots, the first one's number) of all
-        slots in use."""
+        """Folds ``function`` over all slots in use, part by part, from ``start`` on.
+
+        The function takes what was made so far, the state of some slots, and the number of the first of them.
+        """
         width = self.width
         if width == self.slots:
             return function(start, state, jnp.int32(0))
-        ends = ["node", "specificity", "times_asked", "gain", "active", "void"]
+        ends = ["node", "specificity", "times_asked", "gain", "active", "pruned"]
         if state.variance.shape[1]:
             ends.append("variance")
 
@@ -144,8 +146,8 @@ class Layout:
 def grown(
     layout: Layout, view: View, parents: Array, state: State, pull: Pull, own: Array, stale: Array
 ) -> tuple[State, Array]:
-    """With slots for the children of the pull's node, whose slot is its ``own``, and with those of them that hold
-    something retrieved among the stale ones."""
+    """Gives slots to the children of the node asked, whose slot is its ``own``, and marks those of them that hold
+    entities retrieved before as stale."""
     assert state.slot_of is not None
     # By a slot that was read from the table: what writes the table comes after, and it is not copied.
     grows = pull.asked & ~state.grown[own]
@@ -157,13 +159,13 @@ def grown(
         [state.slot_of, state.node, state.specificity, state.parents, state.filled],
         begin, (jax.tree.map(jnp.asarray, view.poset), parents),
     )  # fmt: skip
-    held = grows & state.got.under(view, pull.node)
-    read = (slot_of, node, state.filled, state.sizes, state.got.leaf, state.got.times)
+    held = grows & state.retrieved.under(view, pull.node)
+    read = (slot_of, node, state.filled, state.sizes, state.retrieved.leaf, state.retrieved.times)
     f, stale = in_turn(_counted, _HELD, held, [state.f, stale], read, jnp.asarray(view.poset.ancestors))
-    code = jnp.where(filled > layout.slots, OVERFLOW, state.got.code)
+    code = jnp.where(filled > layout.slots, OVERFLOW, state.retrieved.code)
     return state._replace(
-        got=state.got._replace(code=code), node=node, slot_of=slot_of, specificity=specificity, parents=above,
-        filled=jnp.minimum(filled, layout.slots), f=f,
+        retrieved=state.retrieved._replace(code=code), node=node, slot_of=slot_of, specificity=specificity,
+        parents=above, filled=jnp.minimum(filled, layout.slots), f=f,
     ), stale  # fmt: skip
 
 
@@ -209,8 +211,8 @@ def _counted(
 
 
 def moves(state: State, news: News) -> tuple[Array, Array, Array]:
-    """The columns' sizes, and for each entity of the answer the column that gains one by it and the one that loses
-    one (int32, (k_max,), beyond all where there is none). A size that has no column takes an empty one, from the
+    """Returns the columns' sizes, and for each entity of the answer the column that gains one by it and the one that
+    loses one (int32, (k_max,), beyond all where there is none). A size that has no column takes an empty one, from the
     end."""
     now = news.before + 1
     there = news.there[:, None]
@@ -232,29 +234,29 @@ def moves(state: State, news: News) -> tuple[Array, Array, Array]:
 
 
 def emptied(view: View, state: State, here: Array, ends: Array) -> State:
-    """After an answer that ``ends`` the node in the slot ``here`` (bool (S,)): nothing is expected at it and below."""
+    """Prunes what is at and below the node in the slot ``here`` (bool (S,)), if the answer ``ends`` it."""
     spans = jnp.asarray(view.poset.spans)
-    barren = state.barren | (here & ends)
+    ended = state.ended | (here & ends)
 
-    def void(barren: Array) -> Array:
-        known = marked(barren)
+    def pruned(ended: Array) -> Array:
+        known = marked(ended)
         position = jnp.where(state.node >= 0, spans[jnp.maximum(state.node, 0), :, 0].T, -1)
 
         def below(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            number, void = carry
-            node = state.node[jnp.minimum(nth(known, number), barren.shape[0] - 1)]
+            number, pruned = carry
+            node = state.node[jnp.minimum(nth(known, number), ended.shape[0] - 1)]
             span = spans[jnp.maximum(node, 0)][:, :, None]
-            return number + 1, void | ((number < known.total) & contains(span, position))
+            return number + 1, pruned | ((number < known.total) & contains(span, position))
 
         many = over_lanes(known.total)
-        return lax.while_loop(lambda carry: carry[0] < many, below, (jnp.int32(0), state.void))[1]
+        return lax.while_loop(lambda carry: carry[0] < many, below, (jnp.int32(0), state.pruned))[1]
 
-    any_ = over_lanes(jnp.any(barren).astype(jnp.int32)) > 0
-    return state._replace(barren=barren, void=lax.cond(any_, void, lambda _: state.void, barren))
+    any_ = over_lanes(jnp.any(ended).astype(jnp.int32)) > 0
+    return state._replace(ended=ended, pruned=lax.cond(any_, pruned, lambda _: state.pruned, ended))
 
 
 def parents_of(poset: Poset) -> np.ndarray:
-    """The nodes right above each node, (N, P), ``FREE`` where there are no more."""
+    """Returns the nodes right above each node, (N, P), ``FREE`` where there are no more."""
     start, child = np.asarray(poset.child_start), np.asarray(poset.child)
     parent = np.repeat(np.arange(len(start) - 1), np.diff(start))
     order = np.argsort(child, kind="stable")

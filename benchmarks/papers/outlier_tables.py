@@ -6,7 +6,7 @@ done
 for figure in zhuang2017/{fig2a,fig2b} ban2020/{fig4,fig5}; do
     jaxbandit reproduce $figure --data ../shared/data/captions/559.csv --out out/$figure
 done
-python -m benchmarks.outlier_tables out
+python -m benchmarks.papers.outlier_tables out
 """
 
 import argparse

@@ -3,7 +3,7 @@
 for figure in fig4a fig4d fig4f fig4h fig4i fig4l parameters; do
     jaxbandit reproduce cheng2010/$figure --out out/$figure
 done
-python -m benchmarks.reproduction out
+python -m benchmarks.papers.reproduction out
 """
 
 import argparse

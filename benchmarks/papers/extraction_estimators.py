@@ -1,7 +1,7 @@
 """What the estimator of the gain decides: CRUX with each of four, on the people's domain under both answer models.
 
-`python -m benchmarks.extraction_estimators [BATCHES]` prints the mean number of distinct entities at budgets of 50 and
-100, linear cost, with its 95 % interval (Student's t), over BATCHES (6) times 8 runs, each batch under its own seed.
+`python -m benchmarks.papers.extraction_estimators [BATCHES]` prints the mean number of distinct entities at budgets of
+50 and 100, linear cost, with its 95 % interval (Student's t), over BATCHES (6) times 8 runs, each batch with its seed.
 """
 
 import sys
@@ -11,8 +11,8 @@ from scipy import stats
 
 from jaxbandit.engine import simulate
 from jaxbandit.extraction.answers import MODELS
-from jaxbandit.extraction.crux import crux
 from jaxbandit.extraction.domains import people_like
+from jaxbandit.extraction.options import crux
 from jaxbandit.extraction.problem import extraction
 
 BUDGETS = (50, 100)

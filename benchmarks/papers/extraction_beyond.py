@@ -1,6 +1,6 @@
 """Which estimator finds most: CRUX with the gain of distinct answers against GSChao, on a skewed domain.
 
-`python -m benchmarks.extraction_beyond [RUNS] [POLICY ...]` prints, for each budget, the mean number of distinct
+`python -m benchmarks.papers.extraction_beyond [RUNS] [POLICY ...]` prints, for each budget, the mean number of distinct
 entities and its 95 % interval (Student's t), on the people's domain under the proportional answer model and the linear
 cost. GSChao is shown under each reading of the removal of bad queries, and so is the estimator `clocks`, without
 removal. The prior draws a node's gain towards the root's. Where sigma is 0 there is no variance and no floor of it.
@@ -12,8 +12,8 @@ import numpy as np
 from scipy import stats
 
 from jaxbandit.engine import simulate
-from jaxbandit.extraction.crux import crux
 from jaxbandit.extraction.domains import people_like
+from jaxbandit.extraction.options import crux
 from jaxbandit.extraction.problem import extraction
 
 BUDGETS = (20, 50, 100)

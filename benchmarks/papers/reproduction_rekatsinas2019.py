@@ -3,7 +3,7 @@
 for figure in extraction-people extraction-eventbrite estimators readings exclude-lists step-cost; do
     jaxbandit reproduce rekatsinas2019/$figure --out out/$figure
 done
-python -m benchmarks.reproduction_rekatsinas2019 out
+python -m benchmarks.papers.reproduction_rekatsinas2019 out
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """How close the regenerated Eventbrite domain comes to the published one, and how long domains take to build.
 
-    python -m benchmarks.domains PATH/node_populations.csv [--out FILE.json] [--quick]
+    python -m benchmarks.papers.domains PATH/node_populations.csv [--out FILE.json] [--quick]
 
 PATH: how many nodes hold each number of events, a table (population, nodes). A row is a range of populations.
 """

@@ -4,7 +4,7 @@ Section 4.2 draws at random among the entities of the highest estimate; a priori
 setting is section 6's: 50,000 entities, r uniform on [0, 19], p uniform, epsilon 0.5. Entities whose estimate is 0 are
 always drawn at random, as Greedy would otherwise stay with one entity for ever.
 
-python -m benchmarks.epsilon_ties [--runs 1000] [--budget 10000] [--entities 50000] [--seed 0] [--out ties.json]
+python -m benchmarks.papers.epsilon_ties [--runs 1000] [--budget 10000] [--entities 50000] [--seed 0] [--out ties.json]
 """
 
 import argparse

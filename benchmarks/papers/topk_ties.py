@@ -3,7 +3,7 @@
 OptMAI, at beta = 0.8, and SAR are the simulator's. LUCB is a plain NumPy program that shares no code with it: the
 simulator gives ties to the lowest arm, a program of one's own may draw a fresh order at each round.
 
-python -m benchmarks.topk_ties --data ../shared/data/rte
+python -m benchmarks.papers.topk_ties --data ../shared/data/rte
 """
 
 import argparse

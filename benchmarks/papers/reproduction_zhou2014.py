@@ -4,7 +4,7 @@ for figure in fig1a fig1b fig1c fig1d fig1e fig1f appendix-truncated-normal appe
         fig2b fig2c fig2d fig2e fig2f; do
     jaxbandit reproduce zhou2014/$figure --data ../shared/data/rte --out out/$figure
 done
-python -m benchmarks.reproduction_zhou2014 out
+python -m benchmarks.papers.reproduction_zhou2014 out
 
 Two rules are compared run by run, on the runs that both have. "below" and "above" are the K at which the 95 % interval
 of the mean difference leaves out 0, each for itself; "open" the others.
