@@ -5,8 +5,8 @@ successes and f failures, p^s (1 - p)^f. The sc-pdf is the study's, until enough
 What was answered is not drawn again, and costs nothing where the policy comes to it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -18,7 +18,7 @@ from jaxbandit.cleaning.problem import HIDDEN, Cleaning, Instance
 from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.view import View
 from jaxbandit.engine import simulate
-from jaxbandit.grammar import Tree
+from jaxbandit.grammar import Execution, Tree
 from jaxbandit.laws import Beta, Law
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.play import Play
@@ -105,28 +105,38 @@ class Paying(Continued):
     known: Known
     left: Array
 
+    @property
+    def execution(self) -> Execution:
+        """Returns the policy's hints, but for ``masked``: a run that is out of money may end before the policy does."""
+        return replace(super().execution, masked=False)
+
     def init(self, view: View) -> Purse:
-        """The state reached."""
+        """Returns the state that the policy has reached, with nothing paid since."""
         return Purse(self.state, jnp.int32(0), jnp.int32(0))
 
     def ask(self, view: View, state: Purse) -> Pull:
-        """As the policy does, as far as the money goes."""
+        """Asks for the policy's next pull, cut to the operations that the money is enough for."""
         pull: Pull = self.policy.ask(view, state.inner)
         made, _ = self.known.taken(pull)
         return pull._replace(cleans=jnp.minimum(pull.cleans, made + self.left - state.paid))
 
     def tell(self, view: View, state: Purse, pull: Pull, outcome: Outcome) -> Purse:
-        """As the policy does."""
+        """Tells the policy the outcome, and counts what was not answered before as paid and removed."""
         made, removed = self.known.taken(pull)
         inner = self.policy.tell(view, state.inner, pull, outcome)
         return Purse(inner, state.paid + outcome.cleans - made, state.gained + outcome.removed - removed)
 
+    def advance(self, view: View, state: Purse, sample: Callable[[Pull], Outcome]) -> Purse:
+        """Makes one pull, also where the policy could make several, as money is counted by the pull."""
+        pull = self.ask(view, state)
+        return self.tell(view, state, pull, sample(pull))
+
     def done(self, view: View, state: Purse) -> Array:
-        """As the policy does, or once the money is spent."""
+        """Returns whether the policy is done or the money is spent."""
         return self.policy.done(view, state.inner) | (state.paid >= self.left)  # type: ignore[no-any-return]
 
     def answer(self, view: View, state: Purse) -> dict[str, Array]:
-        """What was removed from there on."""
+        """Returns the number of false values that were removed since the session's state."""
         return {"gained": state.gained}
 
 
