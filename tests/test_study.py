@@ -679,13 +679,18 @@ def test_results_say_which_implementation_made_them(tmp_path: Path, capsys: pyte
     study.write_text(arms + '[[policy]]\nkind = "uniform"\n')
     assert cli.main(["run", str(study), "--out", str(out)]) == 0
     assert json.loads((out / "study.json").read_text())["implementation"] == "fast"
-    capsys.readouterr()
+    assert "\njaxbandit: fast implementations: uniform as Once\n" in capsys.readouterr().err
+    assert open_results(out)["implemented_by"].values.tolist() == ["Once"]
+    assert cli.main(["show", str(out)]) == 0
+    assert capsys.readouterr().err.endswith("jaxbandit: fast implementations: uniform as Once\n")
     slowly = ["run", str(study), "--implementation", "reference", "--out"]
     assert cli.main([*slowly, str(out)]) == 2
     assert "this study or a part of it; implementation differs in the study it holds" in capsys.readouterr().err
     other = tmp_path / "other"
     assert cli.main([*slowly, str(other)]) == 0
+    assert "fast implementations" not in capsys.readouterr().err
     assert open_results(other).attrs["implementation"] == "reference"
+    assert open_results(other)["implemented_by"].values.tolist() == ["Uniform"]
     assert (other / "summary.json").read_bytes() == (out / "summary.json").read_bytes()
     assert cli.main(["run", str(study), "--out", str(other)]) == 2
     study.write_text(f'implementation = "reference"\n{study.read_text()}')

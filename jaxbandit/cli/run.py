@@ -41,7 +41,7 @@ class Run:
         from jaxbandit.registry import whole
         from jaxbandit.study import picture
         from jaxbandit.study.conclude import check_target, conclusions
-        from jaxbandit.study.describe import description, reads_files
+        from jaxbandit.study.describe import description, implementations, reads_files
         from jaxbandit.study.results import open_results
         from jaxbandit.study.run import run
         from jaxbandit.study.spec import MAX_RUNS, load
@@ -63,5 +63,7 @@ class Run:
         picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, study.labels_of_axes))
         sys.stdout.write(render(rows, paired=study.problem.get("paired", True) is not False))
         sys.stdout.flush()
-        for line in conclusions(study, rows, self.target, open_results(self.out)):
-            say(line)
+        data = open_results(self.out)
+        for line in (implementations(data), *conclusions(study, rows, self.target, data)):
+            if line:
+                say(line)

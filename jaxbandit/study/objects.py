@@ -22,7 +22,7 @@ from jaxbandit.grammar import Policy, Problem
 from jaxbandit.progress import Progress, shown
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, one_of, real
 from jaxbandit.study import picture
-from jaxbandit.study.results import open_results
+from jaxbandit.study.results import IMPLEMENTED_BY, open_results
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import identity, plain
@@ -248,7 +248,7 @@ def _measured(metrics: Any) -> tuple[Metric, ...]:
     return measured
 
 
-_TAKEN = ("policy", "problem", "run", "checkpoint", "kind", "done")
+_TAKEN = ("policy", "problem", "run", "checkpoint", "kind", "done", IMPLEMENTED_BY)
 
 
 def _check_names(field: str, given: Any, sound: Callable[[Any], bool], what: str) -> None:

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import accelerated
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.store import DONE, RESULTS, Coordinate, Place, Store
 from jaxbandit.study.summary import Always, Moments, Row, exactly, identity
 
 if TYPE_CHECKING:
     import xarray as xr
+
+IMPLEMENTED_BY = "implemented_by"
+"""The coordinate that names the class that ran a configuration: the rule's own, or a faster implementation."""
 
 
 def described(
@@ -25,7 +29,8 @@ def described(
 
     A swept parameter's values stand along its dimension, texts where they are no numbers. ``kind`` is the policies'
     kind; what else a policy has as a parameter, tuned ones included, stands along ``policy`` and the swept parameters,
-    NaN or empty where it has none.
+    NaN or empty where it has none. So does ``implemented_by``, the name of the class that ran the configuration; the
+    attribute ``rules`` names the classes of the policies as they are written.
     """
     dimensions = tuple(store.labels)
     found: dict[str, Coordinate] = {}
@@ -42,6 +47,11 @@ def described(
         given = {places[id(each)]: each.params.get(name) for each in members}
         values: list[Any] = [given.get(place) for place in np.ndindex(*shape)]
         found[name] = Coordinate(dimensions, column(values).reshape(shape), "")
+    own = [type(each.policy).__name__ for each in members]
+    fast = [type(accelerated(each.policy, each.problem)).__name__ for each in members]
+    ran = dict(zip(map(places.get, map(id, members)), fast if study.implementation == "fast" else own, strict=True))
+    classes = column([ran.get(place, "") for place in np.ndindex(*shape)])
+    found[IMPLEMENTED_BY] = Coordinate(dimensions, classes.reshape(shape), "class that ran the policy")
     wanted: dict[str, list[Any]] = {"policy": list(dict.fromkeys(each.label for each in members))}
     for name in members[0].point:
         wanted[name] = list({identity(each.point[name]): each.point[name] for each in members}.values())
@@ -56,6 +66,7 @@ def described(
         "references": [each.label for each in first if study.family.policies[each.name].reference],
         "share": " ".join(metric.name for metric in study.family.metrics if metric.share),
         "coordinates": " ".join(name for name in found if name not in (*dimensions, "checkpoint")),
+        "rules": list(dict.fromkeys(own)),
         "params": list(dict.fromkeys(name for each in members for name in each.params)),
         "swept": study.swept,
         "labels_of_axes": study.labels_of_axes,
