@@ -43,11 +43,11 @@ class Plan:
         """Prints a line and a row for each policy."""
         from jaxbandit.study.spec import load
         from jaxbandit.study.table import render
-        from jaxbandit.tuning import reach
+        from jaxbandit.tuning import needed
 
         study = load(self.study, counted=False)
-        wanted = reach.goal(study, self.metric, self.reach)
-        found = reach.needed(study, wanted, self.parameter, self.from_, self.to, self.within, self.most_runs)
-        sys.stdout.write(render(reach.rows_of(found, wanted, self.parameter), self.format))
+        wanted = needed.goal(study, self.metric, self.reach)
+        found = needed.needed(study, wanted, self.parameter, self.from_, self.to, self.within, self.most_runs)
+        sys.stdout.write(render(needed.rows_of(found, wanted, self.parameter), self.format))
         for each in found:
-            say(reach.sentence(each, wanted, self.parameter))
+            say(needed.sentence(each, wanted, self.parameter))

@@ -49,7 +49,7 @@ class Tune:
         from jaxbandit.study.describe import description, reads_files
         from jaxbandit.study.spec import load
         from jaxbandit.tuning import claimed
-        from jaxbandit.tuning.plan import Plan, leaves_open
+        from jaxbandit.tuning.options import TuneOptions, leaves_open
 
         study = load(self.study, counted=False)
         by_formula = not study.tune and study.family.tune is not None
@@ -58,7 +58,7 @@ class Tune:
             allowed = "a study with a table [tune], or with policies whose parameters are left open: see docs/tuning.md"
             raise BadInput("STUDY", str(self.study), allowed)
         if by_simulation:
-            Plan.of(study)  # what is wrong is said before there is a folder
+            TuneOptions.of(study)  # what is wrong is said before there is a folder
         for line in description(study) if reads_files(study) else ():
             say(line)
         with ExitStack() as held:

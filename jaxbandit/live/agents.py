@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from jaxbandit.errors import BadInput
 from jaxbandit.live.arms import ArmQuestions
 from jaxbandit.live.session import LEASE, Session
-from jaxbandit.tables import columns
+from jaxbandit.user_tables import columns
 
 Found = TypeVar("Found")
 Ask = Callable[[dict[str, Any]], str | None]

@@ -68,7 +68,7 @@ class ArmQuestions:
         """The lowest reward."""
         return 0 if self._rewards.whole else self._low
 
-    def alike(self, address: Address, one: Any, other: Any) -> bool:
+    def same_to_policy(self, address: Address, one: Any, other: Any) -> bool:
         """Whether they are equal."""
         return bool(one == other)
 

@@ -18,7 +18,7 @@ from jaxbandit.laws import Beta
 from jaxbandit.registry import Family, parse
 from jaxbandit.study.keys import paths
 from jaxbandit.study.spec import Configuration, Study
-from jaxbandit.tables import columns, header
+from jaxbandit.user_tables import columns, header
 
 MOST_BYTES = 1 << 28
 """Of all input files together."""

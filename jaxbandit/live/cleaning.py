@@ -123,7 +123,7 @@ class CleaningQuestions:
         left = self.left(entity, answers, attempt)
         return left[-1] if 1 < len(left) < len(self.candidates(entity)) else self.unknown(entity)
 
-    def alike(self, address: Address, one: str, other: str) -> bool:
+    def same_to_policy(self, address: Address, one: str, other: str) -> bool:
         """Whether both rule out a value, or neither."""
         unknown = self.unknown(address[0])
         return (one == unknown) == (other == unknown)

@@ -104,7 +104,7 @@ class ExtractionQuestions:
     def guess(self, address: Address, answers: Answers) -> None:
         """Nothing is asked ahead: each query depends on the entities that are known."""
 
-    def alike(self, address: Address, one: Any, other: Any) -> bool:
+    def same_to_policy(self, address: Address, one: Any, other: Any) -> bool:
         """Whether they are equal."""
         return bool(one == other)
 

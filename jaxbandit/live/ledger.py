@@ -14,7 +14,7 @@ from jaxbandit.random.stream import stream
 
 
 @dataclass
-class Question:
+class AskedQuestion:
     """``asked``: the number of its event. ``step`` and ``trace``: where the policy stood then. ``state``: open,
     answered, undone or withdrawn. ``done``: the number of its answer's event; ``cost``: of the answer."""
 
@@ -53,8 +53,8 @@ class Ledger:
     def forget(self) -> None:
         """As before the first event."""
         self.events: list[Event] = []
-        self.questions: dict[int, Question] = {}
-        self.open: dict[int, Question] = {}
+        self.questions: dict[int, AskedQuestion] = {}
+        self.open: dict[int, AskedQuestion] = {}
         self.at: dict[Address, int] = {}
         self.spent, self.changed = 0.0, 0
         self._follow(self._first)
@@ -131,7 +131,7 @@ class Ledger:
 
     def _asked(self, event: Event, number: int, again: bool) -> None:
         content = event.content
-        asked = Question(
+        asked = AskedQuestion(
             _address(content["address"]), event.number, content["step"], content["trace"], content["version"]
         )
         asked.cost = self.asks.cost(asked.address)
@@ -153,7 +153,7 @@ class Ledger:
         self.questions[number].state = "withdrawn"
         del self.at[self.open.pop(number).address]
 
-    def _check(self, number: int, asked: Question) -> None:
+    def _check(self, number: int, asked: AskedQuestion) -> None:
         """Whether this version decided as the one that asked had."""
         if asked.step > self.play.steps or self.play.trace(asked.step) != asked.trace:
             raise BadInput(
@@ -167,4 +167,4 @@ def _address(value: Any) -> Any:
     return tuple(map(_address, value)) if isinstance(value, list) else value
 
 
-__all__ = ["Ledger", "Question"]
+__all__ = ["AskedQuestion", "Ledger"]

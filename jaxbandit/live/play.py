@@ -49,7 +49,7 @@ class Play:
         """An answer more."""
         self._since += 1
         guess, later = self._guesses.pop(address, None), list[Address]()
-        if guess is not None and not self._asks.alike(address, guess, value):
+        if guess is not None and not self._asks.same_to_policy(address, guess, value):
             later = [each for each in self._guesses if not self._asks.ready(each, self.answers)]
         self.answers[address] = value
         for each in later:

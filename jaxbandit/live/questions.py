@@ -50,7 +50,7 @@ class Questions(Protocol):
         """What an open question counts as while questions are asked ahead of its answer: most often a failure. None
         where nothing can be asked ahead."""
 
-    def alike(self, address: Address, one: Any, other: Any) -> bool:
+    def same_to_policy(self, address: Address, one: Any, other: Any) -> bool:
         """Whether two answers are the same to a policy."""
 
     def cost(self, address: Address) -> float:

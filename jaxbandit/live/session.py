@@ -14,7 +14,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.journal import Journal, Lease, Writing
-from jaxbandit.live.ledger import Ledger, Question
+from jaxbandit.live.ledger import AskedQuestion, Ledger
 from jaxbandit.live.questions import Address, questions
 from jaxbandit.live.standing import Standing
 from jaxbandit.live.writeback import WriteBack
@@ -318,7 +318,7 @@ class Session(Standing):
         before = self._write_back.write(writing.connection, self.asks.name(entity), column, left[0], claimed)
         return {"written": {"column": column, "value": left[0], "before": before}}
 
-    def _found(self, question: int | str) -> Question:
+    def _found(self, question: int | str) -> AskedQuestion:
         number = int(question) if str(question).isascii() and str(question).isdigit() else 0
         if number not in self.questions:
             last = f"1 to {len(self.questions)}" if self.questions else "`jaxbandit live next` asks the first one"

@@ -11,7 +11,7 @@ from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.extraction import ExtractionQuestions
 from jaxbandit.live.forecast import fitted, records_of
-from jaxbandit.live.ledger import Ledger, Question
+from jaxbandit.live.ledger import AskedQuestion, Ledger
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Address, Questions
 
@@ -37,7 +37,7 @@ class Standing:
         return self._ledger.play
 
     @property
-    def questions(self) -> Mapping[int, Question]:
+    def questions(self) -> Mapping[int, AskedQuestion]:
         """By number."""
         return self._ledger.questions
 

@@ -34,7 +34,7 @@ Values = Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
 
 
 @dataclass(frozen=True)
-class _Setting:
+class _GivenProblem:
     """A problem, as metrics see it: all of its attributes, ``budget`` being that of the checkpoint."""
 
     given: Any
@@ -166,10 +166,10 @@ def _problem_kind(problems: Mapping[str, Any], made_by: Sequence[str] | None, ch
     if checkpoints:
         parameters.append(Parameter("budget", real(0, 2.0**31), "the problem's"))
 
-    def setting(**values: Any) -> _Setting:
+    def setting(**values: Any) -> _GivenProblem:
         budget = values.pop("budget") if checkpoints else None
         given = problems[values["problem"] if made_by is None else identity(values)]
-        return _Setting(given, budget if budget is not None else getattr(given, "budget", None), values)
+        return _GivenProblem(given, budget if budget is not None else getattr(given, "budget", None), values)
 
     return ProblemKind("given", "problems given as objects", tuple(parameters), setting)
 
@@ -186,7 +186,7 @@ def _kind(name: str, policy: Any, swept: Mapping[str, Any], made_by: Sequence[st
     """A policy as a family has it. Its parameters are what it takes of ``sweep`` and the problem does not."""
     takes = _takes(name, policy, swept, 1) if callable(policy) else []
 
-    def build(setting: _Setting, **own: Any) -> tuple[Policy, dict[str, Any]]:
+    def build(setting: _GivenProblem, **own: Any) -> tuple[Policy, dict[str, Any]]:
         if not callable(policy):
             return policy, {}
         shared = {each: setting.swept_values[each] for each in takes if each in made_by}

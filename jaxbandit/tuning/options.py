@@ -82,7 +82,7 @@ def metric_of(study: Study, table: str, given: Mapping[str, Any], keys: Sequence
 
 
 @dataclass(frozen=True)
-class Plan:
+class TuneOptions:
     """A checked table ``[tune]``; see the head of this module."""
 
     metric: Metric
@@ -95,7 +95,7 @@ class Plan:
     policies: tuple[Open, ...]
 
     @classmethod
-    def of(cls, study: Study) -> "Plan":
+    def of(cls, study: Study) -> "TuneOptions":
         """The plan of a study.
 
         Raises:

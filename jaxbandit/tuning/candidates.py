@@ -16,7 +16,7 @@ import numpy as np
 from jaxbandit.errors import BadInput
 from jaxbandit.space import Choice, Domain
 from jaxbandit.study.summary import identity
-from jaxbandit.tuning.plan import Open, Plan
+from jaxbandit.tuning.options import Open, TuneOptions
 
 
 class Point(NamedTuple):
@@ -39,31 +39,31 @@ _FEW_RUNS, _QUARTER = 16, 4
 _CLIMBS, _PAIRS, _WIDTH, _RATE = 24, 8, 0.1, 0.08
 
 
-def finalists(plan: Plan, means: Means, seed: int) -> list[Point]:
+def finalists(options: TuneOptions, means: Means, seed: int) -> list[Point]:
     """The candidates to judge, the default of each policy first.
 
     ``means``: see ``Means``; *grid* and *sobol* do not call it.
     """
-    defaults = [Point(number, dict(each.given)) for number, each in enumerate(plan.policies) if each.complete]
-    if not any(each.axes for each in plan.policies):
+    defaults = [Point(number, dict(each.given)) for number, each in enumerate(options.policies) if each.complete]
+    if not any(each.axes for each in options.policies):
         return defaults
     search = {"grid": _grid, "sobol": _sobol, "halving": _halving, "optuna": _optuna, "gradient": _gradient}
     distinct: dict[Any, Point] = {}
-    for point in [*defaults, *search[plan.search](plan, means, seed)]:
+    for point in [*defaults, *search[options.search](options, means, seed)]:
         distinct.setdefault((point.policy, identity(point.given)), point)
     return list(distinct.values())
 
 
-def _shares(plan: Plan) -> Iterator[tuple[int, Open, int]]:
+def _shares(options: TuneOptions) -> Iterator[tuple[int, Open, int]]:
     """The policies with something open, by number, with the candidates that each gets."""
-    opened = [(number, each) for number, each in enumerate(plan.policies) if each.axes]
+    opened = [(number, each) for number, each in enumerate(options.policies) if each.axes]
     for number, each in opened:
-        yield number, each, max(1, plan.candidates // len(opened))
+        yield number, each, max(1, options.candidates // len(opened))
 
 
-def _grid(plan: Plan, means: Means, seed: int) -> list[Point]:
+def _grid(options: TuneOptions, means: Means, seed: int) -> list[Point]:
     found = []
-    for number, policy, share in _shares(plan):
+    for number, policy, share in _shares(options):
         choices = {name: axis.values for name, axis in policy.axes.items() if isinstance(axis, Choice)}
         ranges = {name: axis for name, axis in policy.axes.items() if name not in choices}
         rows = _combinations(policy, choices, share)
@@ -86,13 +86,13 @@ def _combinations(policy: Open, choices: Mapping[str, Sequence[Any]], most: int)
     return list(distinct.values())
 
 
-def _sobol(plan: Plan, means: Means, seed: int) -> list[Point]:
+def _sobol(options: TuneOptions, means: Means, seed: int) -> list[Point]:
     try:
         from scipy.stats import qmc
     except ImportError:
-        raise BadInput("tune.search", plan.search, "grid or gradient, or: pip install 'jaxbandit[tune]'") from None
+        raise BadInput("tune.search", options.search, "grid or gradient, or: pip install 'jaxbandit[tune]'") from None
     found = []
-    for number, policy, share in _shares(plan):
+    for number, policy, share in _shares(options):
         cube = qmc.Sobol(len(policy.axes), scramble=True, rng=seed).random_base2(max(1, share).bit_length())[:share]
         found += [_at(number, policy, place) for place in cube]
     return found
@@ -109,29 +109,29 @@ def _best(points: Sequence[Point], values: np.ndarray, count: int) -> list[Point
     return [points[place] for place in sorted(order[:count].tolist())]
 
 
-def _halving(plan: Plan, means: Means, seed: int) -> list[Point]:
+def _halving(options: TuneOptions, means: Means, seed: int) -> list[Point]:
     """Successive halving (Karnin, Koren and Somekh 2013) on runs that all candidates share, by quarters: runs of one
     number are paired, so few of them tell what is far behind."""
-    points, runs = _sobol(plan, means, seed), _FEW_RUNS
+    points, runs = _sobol(options, means, seed), _FEW_RUNS
     while len(points) > FINALISTS:
         points = _best(points, means(points, runs), max(FINALISTS, len(points) // _QUARTER))
         runs *= _QUARTER
     return points
 
 
-def _optuna(plan: Plan, means: Means, seed: int) -> list[Point]:
+def _optuna(options: TuneOptions, means: Means, seed: int) -> list[Point]:
     try:
         import optuna
     except ImportError:
         raise BadInput("tune.search", "optuna", "another search, or: pip install 'jaxbandit[tune]'") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    opened = {str(number): (number, each) for number, each, _ in _shares(plan)}
+    opened = {str(number): (number, each) for number, each, _ in _shares(options)}
     sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=_AT_ONCE)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     points: list[Point] = []
     values: list[float] = []
-    while len(points) < plan.candidates:
-        trials = [study.ask() for _ in range(min(_AT_ONCE, plan.candidates - len(points)))]
+    while len(points) < options.candidates:
+        trials = [study.ask() for _ in range(min(_AT_ONCE, options.candidates - len(points)))]
         asked = []
         for trial in trials:
             name = trial.suggest_categorical("policy", list(opened)) if len(opened) > 1 else next(iter(opened))
@@ -159,7 +159,7 @@ def _suggested(trial: Any, name: str, axis: Domain) -> Any:
     return trial.suggest_float(name, axis.low, axis.high, log=axis.log)
 
 
-def _gradient(plan: Plan, means: Means, seed: int) -> list[Point]:
+def _gradient(options: TuneOptions, means: Means, seed: int) -> list[Point]:
     """Adam on the score function's gradient: the mean over a normal distribution of places is climbed, not the mean at
     a place, so that steps and whole numbers do no harm. Pairs of opposite places share their runs: each is the other's
     baseline."""
@@ -167,7 +167,7 @@ def _gradient(plan: Plan, means: Means, seed: int) -> list[Point]:
     import optax
 
     found: list[Point] = []
-    for number, policy, _ in _shares(plan):
+    for number, policy, _ in _shares(options):
         if any(isinstance(axis, Choice) for axis in policy.axes.values()):
             raise BadInput("tune.search", "gradient", f"ranges alone; {policy.kind} has a list")
         rng, adam = np.random.default_rng([seed, number]), optax.adam(_RATE)

@@ -20,14 +20,14 @@ from jaxbandit.registry import Metric, measured
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.summary import Always, Moments, Row
 
-LOOKS = 40
+EVALUATIONS = 40
 """Values of the parameter that share the error of a policy's answer; a range of 2^31 needs 31."""
 
 _FIRST, _ROOM = 256, 1 << 12
 
 
 @dataclass(frozen=True)
-class Reached:
+class Needed:
     """What a policy needs.
 
     Attributes:
@@ -75,7 +75,7 @@ def goal(study: Study, metric: str | None, reach: float) -> Goal:
 def needed(
     study: Study, wanted: Goal, parameter: str = "budget", low: int | None = None, high: int | None = None,
     within: float = 0.02, most_runs: int = 1_000_000, progress: Progress | bool = True,
-) -> list[Reached]:  # fmt: skip
+) -> list[Needed]:  # fmt: skip
     """What each policy of a study needs, with 95 % confidence each.
 
     Args:
@@ -153,7 +153,7 @@ class _Search:
     runs: int = 0
     means: dict[int, float] = field(default_factory=dict)
 
-    def between(self, first: int, last: int, within: float) -> Reached:
+    def between(self, first: int, last: int, within: float) -> Needed:
         member = _at(self.study, self.parameter, first)[self.place]
         ends = self._reaches(first), self._reaches(last)
         low, high = (first, last) if ends[0] is not True else (last, first)
@@ -170,10 +170,10 @@ class _Search:
             low, high = (low, middle) if answer else (middle, high)
         return self._made(member, low, high)
 
-    def _made(self, member: Configuration, low: int | None, high: int | None) -> Reached:
+    def _made(self, member: Configuration, low: int | None, high: int | None) -> Needed:
         own = {name: value for name, value in member.params.items() if name != self.parameter}
         at = high if high is not None else low
-        return Reached(member.name, member.label, own, low, high, self.means.get(at or 0, math.nan), self.runs)
+        return Needed(member.name, member.label, own, low, high, self.means.get(at or 0, math.nan), self.runs)
 
     def _reaches(self, value: int) -> bool | None:
         """Whether the goal is surely reached there (True) or surely not (False); None where the runs do not tell."""
@@ -191,7 +191,7 @@ class _Search:
             total.add(values)
             self.runs += stop - start
             self.means[value] = total.mean
-            always = always or Always(4 * _FIRST, 0.05 / LOOKS)
+            always = always or Always(4 * _FIRST, 0.05 / EVALUATIONS)
             low, high = always.interval(total)
             if not low <= self.wanted.value <= high or (low == high and not total.variance):
                 better = total.mean >= self.wanted.value
@@ -216,7 +216,7 @@ def _batch(member: Configuration, study: Study) -> Batch:
     return Batch([(member.problem, member.policy)], implementation=study.implementation, hurry=False)
 
 
-def rows_of(found: Sequence[Reached], wanted: Goal, parameter: str) -> list[Row]:
+def rows_of(found: Sequence[Needed], wanted: Goal, parameter: str) -> list[Row]:
     """Rows as a summary has them: the value that surely reaches the goal, with the range that was told."""
     return [
         Row(
@@ -229,7 +229,7 @@ def rows_of(found: Sequence[Reached], wanted: Goal, parameter: str) -> list[Row]
     ]  # fmt: skip
 
 
-def sentence(each: Reached, wanted: Goal, parameter: str) -> str:
+def sentence(each: Needed, wanted: Goal, parameter: str) -> str:
     """What a policy needs, in words."""
     if each.high is None:
         return f"{each.policy}: {wanted} is not surely reached up to {parameter} {each.low:,} (there {each.mean:.4g})"
@@ -240,4 +240,4 @@ def sentence(each: Reached, wanted: Goal, parameter: str) -> str:
     return f"{each.policy}: {wanted} takes a {parameter} above {each.low:,} and at most {each.high:,} (at 95 %)"
 
 
-__all__ = ["Goal", "Reached", "goal", "needed", "rows_of", "sentence"]
+__all__ = ["Goal", "Needed", "goal", "needed", "rows_of", "sentence"]
