@@ -349,7 +349,7 @@ def test_checkpoints_are_rows(tmp_path: Path) -> None:
         ({"checkpoints": [5]}, "checkpoints = mixed: policies that do not plan for their budget"),
         ({"stop_when": 3}, "stop_when = 3: { metric"),
         ({"stop_when": {"metric": "tails", "half_width": 1}}, "stop_when.metric = tails: one of heads, never, thrown"),
-        ({"stop_when": {"metric": "heads"}}, "stop_when = {'metric': 'heads'}: either half_width or relative"),
+        ({"stop_when": {"metric": "heads"}}, "stop_when = {'metric': 'heads'}: a table with either half_width"),
         ({"stop_when": {"metric": "heads", "relative": 0}}, "stop_when.relative = 0: a finite number above 0"),
         ({"stop_when": {"metric": "heads", "half_width": math.inf}}, "stop_when.half_width = inf: a finite number"),
         ({"stop_when": {"metric": "heads", "relative": 1}, "runs": 1}, "runs = 1: at least 2 where stop_when"),
@@ -360,7 +360,7 @@ def test_checkpoints_are_rows(tmp_path: Path) -> None:
         ),
         (
             {"stop_when": {"metric": "heads", "relative": 0.1, "difference": ["best"]}},
-            "stop_when.difference = ['best']: two",
+            "stop_when.difference = ['best']: a list of two",
         ),
     ],
 )

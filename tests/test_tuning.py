@@ -287,7 +287,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ({"space": {}}, "tune.space"),
         ({"space": "some"}, 'tune.space = some: a table of domains by parameter, or "all"'),
         ({"space": {"speed": [1]}}, "tune.space.speed = [1]: a parameter of a policy"),
-        ({"space": {"share": {"from": 0.5, "to": 0.1}}}, "from below to"),
+        ({"space": {"share": {"from": 0.5, "to": 0.1}}}, "a table in which from is below to"),
         ({"space": {"share": {"from": 0, "to": 1, "log": True}}}, "tune.space.share.from = 0"),
         ({"space": {"share": {"from": 0, "to": 3}}}, "tune.space.share.to = 3"),
         ({"space": {"mixed": {"speed": [1]}, "share": [0.5]}}, "tune.space.mixed.speed"),

@@ -41,14 +41,14 @@ _PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin", "jax-rocm60-plugin", "jax-
 
 @dataclass(frozen=True)
 class Doctor:
-    """Print what there is here: versions, devices, the cache of compiled programs and whether it works, settings."""
+    """Print what this installation has: versions, devices, whether the cache of compiled programs works, settings."""
 
     check: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Also run EE for some seconds: its mean against the exact one, its bits, its speed; status 1 if it is wrong."""
     platform: Platform = None
 
     def __call__(self) -> None:
-        """Prints it, a line each."""
+        """Prints the facts of the installation, a line each."""
         for name, value in _findings(self.platform):
             print(f"{name:10}{value}", flush=True)
         if not self.check:
@@ -106,7 +106,6 @@ def _plugins() -> dict[str, str]:
 
 
 def _memory(device: "jax.Device") -> str:
-    """What an accelerator has of its own."""
     from jaxbandit.devices import memory
 
     most = memory(device)

@@ -39,7 +39,7 @@ _HELP = ("-h", "--help", "--tyro-print-completion", "--tyro-write-completion")
 
 
 def parse(argv: Sequence[str]) -> Any:
-    """The verb with its arguments. What tyro would say in a box becomes a ``BadInput``."""
+    """Returns the verb with its arguments. What tyro would say in a box becomes a ``BadInput``."""
     if argv[:1] == ["--version"]:
         print(f"jaxbandit {__version__}")
         raise SystemExit(0)

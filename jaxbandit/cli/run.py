@@ -29,7 +29,7 @@ class Run:
     implementation: Annotated[
         Literal["fast", "reference"] | None, tyro.conf.arg(help_behavior_hint="(default: the study's, or fast)")
     ] = None
-    """How policies are run: by what is fastest, or each as it is written in its rule's file."""
+    """How policies are run: fast, by what is fastest, or reference, each as it is written in its rule's file."""
     platform: Platform = None
     lanes: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: by the device)")] = None
     """Runs that advance together on a device; chosen from its memory and cores, and the size of a run's state."""
@@ -37,7 +37,7 @@ class Run:
     continues: ClassVar[bool] = True
 
     def __call__(self) -> None:
-        """Writes the folder, prints the table; what it says of the problem and of the results goes to stderr."""
+        """Runs the study, writes the folder, and prints the table; sentences on problem and results go to stderr."""
         from jaxbandit.registry import whole
         from jaxbandit.study import picture
         from jaxbandit.study.conclude import check_target, conclusions

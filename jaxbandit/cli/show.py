@@ -31,7 +31,7 @@ class Show:
     written to, figure.png, figure.pdf or figure.svg; the table is then printed as text."""
 
     def __call__(self) -> None:
-        """Prints the tables, draws the picture, writes the report."""
+        """Prints the tables, draws the picture, and writes the report."""
         from jaxbandit.study import canvas, display, folder
         from jaxbandit.study.describe import implementations
         from jaxbandit.study.report import REPORT, report

@@ -40,7 +40,7 @@ class Tune:
 
     @property
     def continues(self) -> bool:
-        """Whether there is something that the same command need not do again."""
+        """Returns whether there is something that the same command need not do again."""
         kept = (_TUNED, "search.zarr", "results.zarr")
         return self.out is not None and any((self.out / name).exists() for name in kept)
 

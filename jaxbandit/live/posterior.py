@@ -34,15 +34,15 @@ class Posterior:
     arms: int = field(metadata={"static": True})
 
     def draw(self, key: Stream) -> tuple[Array, Array]:
-        """The means and the rows of a run's arms."""
+        """Returns the means and the rows of a run's arms."""
         arms = jnp.arange(self.arms, dtype=jnp.int32)
         cell = categorical(words(key, MEAN, arms)[0], self.laws[self.law])
         return (2 * cell + 1) * jnp.int32(UNITS // (2 * CELLS)), arms
 
 
 def simulated(rewards: Rewards) -> Rewards:
-    """The law by which rewards are drawn. A record of the study's is not what this agent gives: its arms pay 0 or 1
-    with their means, or normal rewards that spread as the records do."""
+    """Returns the law by which rewards are drawn. A record of the study's is not what this agent gives: its arms pay 0
+    or 1 with their means, or normal rewards that spread as the records do."""
     if rewards.whole:
         return Bernoulli()
     if not isinstance(rewards, Replay):
@@ -55,7 +55,7 @@ def simulated(rewards: Rewards) -> Rewards:
 
 
 def posterior(answers: Answers, means: Any, rewards: Rewards) -> tuple[Posterior, str]:
-    """What the means may be after some rewards, and the name of the law that they had before.
+    """Returns the law of the means after some rewards, and the name of the law that they had before.
 
     ``means``: the study's; ``rewards``: as ``simulated`` gives them.
     """

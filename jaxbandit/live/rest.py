@@ -28,7 +28,7 @@ _OfPolicy: Any = _forwarding(Policy, "policy")
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Rest(_OfProblem):  # type: ignore[misc]
-    """The session's problem, as far as a family's subclass does not override it."""
+    """Stands for the session's problem, as far as a family's subclass does not override it."""
 
     problem: Any
 
@@ -36,7 +36,7 @@ class Rest(_OfProblem):  # type: ignore[misc]
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Continued(_OfPolicy):  # type: ignore[misc]
-    """The session's policy, whose runs begin with the state that it has reached in the session."""
+    """Runs the session's policy on, beginning with the state that it has reached in the session."""
 
     policy: Any
     state: Tree

@@ -23,7 +23,9 @@ try:
     from starlette.responses import HTMLResponse, JSONResponse, Response
     from starlette.routing import Route
 except ImportError:
-    raise BadInput("jaxbandit.live", "not installed", "used with the extra: pip install 'jaxbandit[live]'") from None
+    raise BadInput(
+        "jaxbandit.live", "not installed", "an installation with the extra: pip install 'jaxbandit[live]'"
+    ) from None
 
 MOST_BODY = 1 << 16
 """Bytes of a request."""
@@ -94,9 +96,9 @@ class _Desk:
 
 class _Line:
     """Agents that wait for a question. An answer wakes the first of them, and who gets a question wakes the next one,
-    so that an answer does not make all of them look.
+    so that an answer does not wake all of them.
 
-    Each looks every ``_LOOK`` seconds too: for leases that ended, and for answers that another process recorded.
+    Each asks every ``_LOOK`` seconds too: for leases that ended, and for answers that another process recorded.
     """
 
     def __init__(self, desk: _Desk) -> None:
@@ -104,7 +106,7 @@ class _Line:
         self._waiting: deque[asyncio.Event] = deque()
 
     def wake(self) -> None:
-        """Lets the first agent look."""
+        """Wakes the first agent that waits, which then asks for a question."""
         if self._waiting:
             self._waiting.popleft().set()
 
@@ -150,7 +152,7 @@ class _Rates:
         self._second, self._seen = 0, dict[str, int]()
 
     def allows(self, address: str) -> bool:
-        """Counts one more."""
+        """Counts a request, and returns whether the address may still make it."""
         if (now := int(time.monotonic())) != self._second:
             self._second, self._seen = now, {}
         self._seen[address] = self._seen.get(address, 0) + 1
@@ -259,7 +261,7 @@ def app(
     session: Session, token: str = "", lease: float = LEASE, ahead: int = 0, offers: Beside | None = None,
     rate: int = MOST_RATE,
 ) -> Starlette:  # fmt: skip
-    """The application: POST /next, /answers, /undo and /candidates, GET /status and the page at /.
+    """Returns the application: POST /next, /answers, /undo and /candidates, GET /status and the page at /.
 
     Args:
         session: whose questions.

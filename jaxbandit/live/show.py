@@ -28,7 +28,7 @@ th, td { padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line); t
 
 
 def page(session: Session) -> str:
-    """The page of a session; every cell of a table or an answer is shown as text."""
+    """Returns the page of a session; every cell of a table or an answer is shown as text."""
     status, rows = session.status(), session.told()
     head = f"{session.case.label}: {status['spent']:g} spent, {status['left']:g} left"
     parts = [f"<h1>{html.escape(head)}</h1>"]

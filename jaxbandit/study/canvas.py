@@ -29,7 +29,7 @@ _MANY = 25
 
 
 class Drawn(Figure):
-    """A figure that notebooks show, though ``pyplot`` does not know it."""
+    """Has notebooks show a figure, though ``pyplot`` does not know it."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -49,7 +49,7 @@ def draw(
     bars: bool = False,
     narrow: bool = False,
 ) -> Drawn:
-    """A picture of 150 dots an inch.
+    """Returns a picture of 150 dots an inch.
 
     Args:
         series: points by the name of their curve. A curve whose only point has no x is drawn as a level across the
@@ -102,7 +102,7 @@ def draw(
 
 
 def encoded(drawing: Mapping[str, Any], format: str) -> bytes:
-    """What ``draw`` draws as a file: png, pdf or svg, in which no time is noted."""
+    """Returns what ``draw`` draws as a file: png, pdf or svg, in which no time is noted."""
     buffer = io.BytesIO()
     dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     with matplotlib.rc_context({"svg.hashsalt": "jaxbandit"}):
@@ -111,13 +111,14 @@ def encoded(drawing: Mapping[str, Any], format: str) -> bytes:
 
 
 def svg(drawing: Mapping[str, Any], narrow: bool = False) -> str:
-    """What ``draw`` draws as an SVG element for a page: its text is the page's, black is the page's own colour of text,
-    and there is no ground."""
+    """Returns what ``draw`` draws as an SVG element for a page: its text is the page's, black is the page's own colour
+    of text, and there is no ground."""
     return element(lambda: draw(**drawing, narrow=narrow), f"{narrow} {json.dumps(drawing)}")
 
 
 def element(made: Callable[[], Figure], salt: str) -> str:
-    """A figure as an SVG element, as ``svg`` has it; ``salt``: tells its inner names from those of others on a page."""
+    """Returns a figure as an SVG element, as ``svg`` has it; ``salt``: tells its inner names from those of others on a
+    page."""
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
         made().savefig(

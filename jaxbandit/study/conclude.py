@@ -26,7 +26,7 @@ _ALL_OF_IT = 0.99
 
 @dataclass(frozen=True)
 class Cell:
-    """What one policy did with one budget: a row by metric.
+    """Holds what one policy did with one budget: a row by metric.
 
     Attributes:
         reference: whether the policy knows the truth.
@@ -41,13 +41,13 @@ class Cell:
     close: bool = False
 
     def mean(self, metric: str) -> float:
-        """NaN where there is none."""
+        """Returns the mean of a metric, NaN where there is none."""
         found = self.rows[metric]["mean"]
         return math.nan if found is None else found
 
 
 def check_target(study: Study, target: float | None) -> None:
-    """Whether a study's results can be held against ``target``.
+    """Returns whether a study's results can be held against ``target``.
 
     Raises:
         BadInput: where they cannot, or the problem has no such thing.
@@ -122,7 +122,7 @@ def _cells(study: Study, question: Question, rows: Sequence[Row], data: Any) -> 
 
 
 def sentences(question: Question, metric: Metric, cells: Sequence[Cell], target: float | None) -> list[str]:
-    """The answer under one setting. ``metric``: that of the question; ``target``: see ``conclusions``."""
+    """Returns the answer under one setting. ``metric``: that of the question; ``target``: see ``conclusions``."""
     answer = _Answer(question, -1.0 if metric.lower_is_better else 1.0, _in_percent(metric))
     real = [cell for cell in cells if not cell.reference]
     lines = [question.opening(cells[0].setting)]

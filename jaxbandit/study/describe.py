@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def description(study: Study) -> list[str]:
-    """The problem with its files, columns and other parameters, and what its family says of it.
+    """Returns the problem with its files, columns and other parameters, and what its family says of it.
 
     Raises:
         BadInput: where an input file cannot be read, and for parameters that do not go together.
@@ -27,7 +27,7 @@ def description(study: Study) -> list[str]:
 
 
 def headline(named: dict[str, Any]) -> str:
-    """A line for ``Study.named``: the problem's kind and parameters, and what is swept."""
+    """Returns a line for ``Study.named``: the problem's kind and parameters, and what is swept."""
     problem = dict(named["problem"])
     kind = problem.pop("kind")
 
@@ -72,6 +72,7 @@ def _shown(value: Any) -> str:
 
 
 def reads_files(study: Study) -> bool:
-    """Whether the problem is made of a user's files, so that a look at what was read from them is worth its lines."""
+    """Returns whether the problem is made of a user's files, so that a description of what was read from them is worth
+    its lines."""
     named = study.named()
     return identity(named) != identity({"problem": study.problem, "sweep": study.sweep})

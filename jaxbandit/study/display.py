@@ -54,7 +54,7 @@ def plot(results: "Results", metric: str | None = None, x: str | None = None) ->
 
 
 def table(results: "Results", metric: str | Sequence[str] = (), format: Format = "text") -> str:
-    """The table of results that ``jaxbandit run`` and ``show`` print.
+    """Returns the table of results that ``jaxbandit run`` and ``show`` print.
 
     Args:
         results: see ``plot``.
@@ -86,8 +86,8 @@ def table(results: "Results", metric: str | Sequence[str] = (), format: Format =
 
 
 def drawing(results: "Results", metric: str | None = None, x: str | None = None) -> dict[str, Any]:
-    """The arguments of ``canvas.draw`` for ``plot``, JSON-ready. The picture of a folder is its own where neither is
-    given: that of a paper's figure has the paper's axes."""
+    """Returns the arguments of ``canvas.draw`` for ``plot``, JSON-ready. The picture of a folder is its own where
+    neither is given: that of a paper's figure has the paper's axes."""
     if metric is None and x is None and isinstance(results, str | Path) and (Path(results) / folder.FIGURE).exists():
         own: dict[str, Any] = folder.read(Path(results) / folder.FIGURE)
         return own

@@ -37,7 +37,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def read(path: Path, field: str = "DIR") -> Any:
-    """The content of a JSON file that was written here.
+    """Returns the content of a JSON file that was written here.
 
     Raises:
         BadInput: where there is no such file, or it is no JSON.
@@ -51,7 +51,7 @@ def read(path: Path, field: str = "DIR") -> Any:
 
 
 def checksum(field: str, path: Path) -> str:
-    """SHA-256 of a file, or of all files in a folder with their names.
+    """Returns the SHA-256 of a file, or of all files in a folder with their names.
 
     Raises:
         BadInput: where it cannot be read.
@@ -68,14 +68,14 @@ def checksum(field: str, path: Path) -> str:
 
 
 def version() -> str:
-    """The version of jaxbandit; a plain checkout that was never installed has none."""
+    """Returns the version of jaxbandit; a plain checkout that was never installed has none."""
     with suppress(metadata.PackageNotFoundError):
         return metadata.version("jaxbandit")
     return "unknown"
 
 
 def check(out: Path, identity: Mapping[str, Any]) -> None:
-    """Whether results of ``identity`` may be written to ``out``: it is new or empty, or was begun with the same.
+    """Checks that results of ``identity`` may be written to ``out``: it is new or empty, or was begun with the same.
 
     Raises:
         BadInput: where it may not. Nothing is written.

@@ -60,7 +60,8 @@ def experiment(
     stop_when: Mapping[str, Any] | None = None,
     check: bool = True,
 ) -> Study:
-    """A study of objects: it is stored, continued, stopped and reported as one of a study file, and given more runs.
+    """Returns a study of objects: it is stored, continued, stopped and reported as one of a study file, and given more
+    runs.
 
     Args:
         problem: see ``jaxbandit.Problem``; several by name are swept, as the parameter ``problem``; a function makes

@@ -24,7 +24,7 @@ def save(out: Path, drawing: Mapping[str, Any]) -> None:
 def of_rows(
     rows: Sequence[Row], swept: Sequence[str], title: str, labels: Mapping[str, str], x: str | None = None
 ) -> dict[str, Any]:
-    """The arguments of ``draw``, JSON-ready, for the first metric of ``rows``.
+    """Returns the arguments of ``draw``, JSON-ready, for the first metric of ``rows``.
 
     Args:
         swept: params that may be the x axis; it is the first of them that is numeric and has several values.

@@ -25,7 +25,7 @@ from jaxbandit.study.families import FAMILIES, register
 
 GROUP = "jaxbandit.families"
 _groups = [GROUP]
-"""Entry points that are still to be looked for: it takes a while, and they may look for families themselves."""
+"""Entry points that are still to be searched: it takes a while, and they may ask for families themselves."""
 
 OWN = "one of your own comes from --plugin FILE.py"
 _PAGE = "see docs/own-policy.md"
@@ -114,7 +114,7 @@ def _parameter(argument: inspect.Parameter) -> Parameter:
 
 
 def families() -> dict[str, Family]:
-    """All families by name, those of installed packages among them."""
+    """Returns all families by name, those of installed packages among them."""
     while _groups:
         for point in metadata.entry_points(group=_groups.pop()):
             before = dict(FAMILIES)
@@ -130,7 +130,7 @@ def families() -> dict[str, Family]:
 
 
 def lookup(field: str, kind: object) -> tuple[Family, ProblemKind]:
-    """The family and the problem that ``family/problem`` names.
+    """Returns the family and the problem that ``family/problem`` names.
 
     Raises:
         BadInput: naming ``field``, where there is no such problem.
@@ -142,7 +142,7 @@ def lookup(field: str, kind: object) -> tuple[Family, ProblemKind]:
 
 
 def load(given: str) -> None:
-    """Imports a plugin.
+    """Imports a user's module, whose problems and policies register themselves.
 
     Args:
         given: a Python file, or the name of a module that can be imported.

@@ -25,7 +25,7 @@ IMPLEMENTED_BY = "implemented_by"
 def described(
     study: Study, members: Sequence[Configuration], store: Store, places: Mapping[int, Place], budgets: Sequence[float]
 ) -> tuple[dict[str, Coordinate], dict[str, Any]]:
-    """The coordinates and the attributes of a study's group.
+    """Returns the coordinates and the attributes of a study's group.
 
     A swept parameter's values stand along its dimension, texts where they are no numbers. ``kind`` is the policies'
     kind; what else a policy has as a parameter, tuned ones included, stands along ``policy`` and the swept parameters,
@@ -74,7 +74,7 @@ def described(
 
 
 def column(values: list[Any]) -> np.ndarray:
-    """Numbers as they are, with NaN for None; all else as texts, tables and lists as JSON."""
+    """Returns numbers as they are, with NaN for None; all else as texts, tables and lists as JSON."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return np.array(values)
     if all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values):
@@ -83,8 +83,8 @@ def column(values: list[Any]) -> np.ndarray:
 
 
 def rows_of(data: "xr.Dataset") -> list[Row]:
-    """The rows of what is in ``data``, as ``summary.json`` has them: of fewer configurations or runs where it was
-    selected from.
+    """Returns the rows of what is in ``data``, as ``summary.json`` has them: of fewer configurations or runs where it
+    was selected from.
 
     Raises:
         BadInput: for a Dataset that is none of ``open_results``, or where runs are missing.
@@ -117,7 +117,7 @@ def rows_of(data: "xr.Dataset") -> list[Row]:
 
 
 def value_of(label: Any) -> Any:
-    """A coordinate's value as a param, None where there is none: the reverse of ``column``."""
+    """Returns a coordinate's value as a param, None where there is none: the reverse of ``column``."""
     value = label.item() if isinstance(label, np.generic | np.ndarray) else label
     if isinstance(value, float):
         return None if math.isnan(value) else value
@@ -127,8 +127,10 @@ def value_of(label: Any) -> Any:
 
 
 def finished(data: "xr.Dataset") -> None:
-    """Raises:
-    BadInput: where runs are missing.
+    """Checks that no runs of the results are missing.
+
+    Raises:
+        BadInput: where there are some.
     """
     if "done" in data:
         raise BadInput(
@@ -137,7 +139,7 @@ def finished(data: "xr.Dataset") -> None:
 
 
 def open_results(path: Path | str) -> "xr.Dataset":
-    """The stored results of a study, each run of it, read from disk as they are used.
+    """Returns the stored results of a study, each run of it, read from disk as they are used.
 
     Args:
         path: the folder that ``jaxbandit run`` was given, or one under ``studies`` of a figure's.

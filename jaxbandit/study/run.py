@@ -58,7 +58,7 @@ def run(
             its devices, where None. Which it is changes no bit of the results.
         in_flight: chunks given to the executor at a time; twice its workers, where it tells their number, or else 8.
         max_steps, lanes: see ``jaxbandit.simulate``.
-        check: whether problems and policies that are not of this package are looked at first: see ``jaxbandit.check``.
+        check: whether problems and policies that are not of this package are checked first: see ``jaxbandit.check``.
 
     Returns:
         One row for each configuration, checkpoint and metric, in the study's order.
@@ -96,7 +96,7 @@ def run(
 
 
 def facts(study: Study | None = None) -> dict[str, Any]:
-    """What results were computed with: noted beside them, though they should not depend on it.
+    """Returns what results were computed with: noted beside them, though they should not depend on it.
 
     ``study``: its problem is noted as its user knows it, with the names of its files; and which implementation of its
     policies is run.
@@ -154,14 +154,12 @@ def _compute(
 
 
 def platform() -> str:
-    """What this process computes on: cpu, gpu or tpu."""
+    """Returns what this process computes on: cpu, gpu or tpu."""
     return str(jax.local_devices()[0].platform)
 
 
 @dataclass
 class _Work:
-    """One call of ``run``."""
-
     study: Study
     members: list[Configuration]
     path: Path
@@ -319,7 +317,6 @@ class _Work:
         ]
 
     def _task(self, pile: Pile, span: Span) -> _Task:
-        """The arguments of ``_compute``."""
         first, stop = span
         problems, policies = [each.problem for each in pile.members], [each.policy for each in pile.members]
         study = self.study

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Tuning(NamedTuple):
-    """What ``tune`` found: the candidates that were judged, and the verdict as ``verdict.json`` has it."""
+    """Holds what ``tune`` found: the candidates that were judged, and the verdict as ``verdict.json`` has it."""
 
     data: "xr.Dataset"
     verdict: dict[str, Any]

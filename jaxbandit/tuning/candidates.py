@@ -1,8 +1,8 @@
 """Searches: which candidates are worth judging. Each is deterministic, and asks for means of many candidates at once.
 
-*grid* and *sobol* propose all their points at once, and all of them are judged. The others look first: *halving* keeps
-a quarter of the points again and again, with four times the runs, *optuna* proposes by what it has seen, *gradient*
-climbs. What they hand over are finalists; they were chosen by runs that the judge does not use.
+*grid* and *sobol* propose all their points at once, and all of them are judged. The others simulate first: *halving*
+keeps a quarter of the points again and again, with four times the runs, *optuna* proposes by what it has seen,
+*gradient* climbs. They hand over finalists, which were chosen by runs that the judge does not use.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from jaxbandit.tuning.options import Open, TuneOptions
 
 
 class Point(NamedTuple):
-    """A candidate: the number of its policy in the study, and the parameters that it is given."""
+    """Holds a candidate: the number of its policy in the study, and the parameters that it is given."""
 
     policy: int
     given: Mapping[str, Any]
@@ -40,7 +40,7 @@ _CLIMBS, _PAIRS, _WIDTH, _RATE = 24, 8, 0.1, 0.08
 
 
 def finalists(options: TuneOptions, means: Means, seed: int) -> list[Point]:
-    """The candidates to judge, the default of each policy first.
+    """Returns the candidates to judge, the default of each policy first.
 
     ``means``: see ``Means``; *grid* and *sobol* do not call it.
     """
@@ -82,7 +82,9 @@ def _combinations(policy: Open, choices: Mapping[str, Sequence[Any]], most: int)
             row = dict(zip(choices, values, strict=True))
             distinct.setdefault(identity(policy.proposed(row)), row)
         if number >= _MOST_COMBINATIONS or len(distinct) > most:
-            raise BadInput("tune.candidates", most, f"more, for the lists of {policy.kind} alone; or search = sobol")
+            raise BadInput(
+                "tune.candidates", most, f"a larger number, for the lists of {policy.kind} alone; or search = sobol"
+            )
     return list(distinct.values())
 
 
@@ -169,7 +171,11 @@ def _gradient(options: TuneOptions, means: Means, seed: int) -> list[Point]:
     found: list[Point] = []
     for number, policy, _ in _shares(options):
         if any(isinstance(axis, Choice) for axis in policy.axes.values()):
-            raise BadInput("tune.search", "gradient", f"ranges alone; {policy.kind} has a list")
+            raise BadInput(
+                "tune.search",
+                "gradient",
+                f"a search that takes lists, as {policy.kind} has one; a gradient takes ranges alone",
+            )
         rng, adam = np.random.default_rng([seed, number]), optax.adam(_RATE)
         centre = jnp.full(len(policy.axes), 0.5)
         memory, seen = adam.init(centre), []

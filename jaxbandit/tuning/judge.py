@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 
 LEAST = 64
-"""The runs of each candidate at the first look."""
+"""The runs of each candidate at the first evaluation."""
 
 _SHARE, _STEP, _LINES = 0.95, 4.0, 6
 """The part of the error that the line for differences as large as ``within`` has; by how much the next line's
@@ -54,7 +54,7 @@ class Judge:
         runs: of each candidate that is in question.
         eliminated: by candidate that is out, the one that is surely better, and the runs that showed it.
         failed: by candidate that has no value in some run, how many such runs were seen; it is out.
-        history: after each look, the runs, the candidates that are not out, and those of them still in question.
+        history: after each evaluation, the runs, the candidates that are not out, and those of them still in question.
     """
 
     count: int
@@ -83,11 +83,13 @@ class Judge:
         self._scale = math.nan
 
     def missing(self, runs: int) -> dict[int, int]:
-        """The candidates in question, each with the first of its runs below ``runs`` that the judge has not seen."""
+        """Returns the candidates in question, each with the first of its runs below ``runs`` that the judge has not
+        seen."""
         return {one: self._values[one].size for one in self._active if self._values[one].size < runs}
 
     def decide(self, runs: int, values: Mapping[int, np.ndarray]) -> Verdict:
-        """The verdict after ``runs`` runs of all in question. *undecided* may change with more, the others are final.
+        """Returns the verdict after ``runs`` runs of all candidates in question. *undecided* may change with more runs,
+        the others are final.
 
         ``values``: of what was ``missing``, float64 of shape (runs that were missing,).
         """
@@ -123,20 +125,21 @@ class Judge:
 
     @property
     def chosen(self) -> int:
-        """The candidate that leads: the one in question that covers most others, and of several the best mean."""
+        """Returns the candidate that leads: the one in question that covers most others, and of several the best
+        mean."""
         return max(self._active, key=lambda one: (int((self._covers[one] & self._alive).sum()), self.mean(one)))
 
     @property
     def survivors(self) -> list[int]:
-        """The candidates that are not out."""
+        """Returns the candidates that no other one has beaten."""
         return np.flatnonzero(self._alive).tolist()
 
     def mean(self, one: int) -> float:
-        """The mean of a candidate's runs so far."""
+        """Returns the mean of a candidate's runs so far."""
         return float(self._centre[one] + self._sums[one] / self._values[one].size)
 
     def values(self, one: int) -> np.ndarray:
-        """A candidate's values so far, float64 of shape (runs,)."""
+        """Returns a candidate's values so far, float64 of shape (runs,)."""
         return self._values[one]
 
     def _sum_up(self) -> None:

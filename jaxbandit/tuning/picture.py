@@ -28,8 +28,8 @@ EXPLAINED = (
 
 
 def draw(tuned: TuningOutcome, narrow: bool = False) -> Drawn:
-    """A panel for each parameter that was searched, for each two ranges of a policy, for all of three or more, and for
-    the runs; ``narrow``: one below the other, for a phone."""
+    """Draws a panel for each parameter that was searched, for each two ranges of a policy, for all of three or more,
+    and for the runs; ``narrow``: one below the other, for a phone."""
     searched = [(each.kind, each.axes) for each in tuned.options.policies if each.axes]
     panels: list[Any] = []
     for kind, axes in searched:
@@ -151,7 +151,7 @@ def _scaled(column: list[Any]) -> tuple[np.ndarray, str]:
 
 def _left(axes: Any, tuned: TuningOutcome) -> None:
     runs, alive, open_ = zip(*tuned.judge.history, strict=True)
-    # The first look decides much: it is shown as a step down from all candidates.
+    # The first evaluation decides much: it is shown as a step down from all candidates.
     first, count = runs[0], len(tuned.candidates)
     runs, alive, open_ = (first / 2, *runs), (count, *alive), (count, *open_)
     axes.step(runs, alive, where="post", label="not surely worse", color=_COLOURS["survivor"])

@@ -1,4 +1,4 @@
-"""What ``jaxbandit tune`` leaves to look at in its folder: a picture a problem, and the verdict as a page."""
+"""What ``jaxbandit tune`` writes for people into its folder: a picture a problem, and the verdict as a page."""
 
 import html
 import io
@@ -28,7 +28,7 @@ def save(out: Path, found: Sequence[TuningOutcome]) -> None:
 
 
 def report(out: Path, found: Sequence[TuningOutcome]) -> str:
-    """The verdicts on a folder's problems as one HTML page, with their pictures and their best candidates."""
+    """Returns the verdicts on a folder's problems as one HTML page, with their pictures and their best candidates."""
     held = folder.read(out / folder.STUDY)
     title = out.resolve().name
     parts = [f"<h1>{html.escape(title)}</h1>", setup(held)]

@@ -31,7 +31,7 @@ _SEARCH_RUNS = 1 << 31
 
 @dataclass(frozen=True)
 class TuningOutcome:
-    """The outcome of tuning for one problem.
+    """Holds the outcome of tuning for one problem.
 
     Attributes:
         options: what was asked.
@@ -55,15 +55,15 @@ class TuningOutcome:
 
     @property
     def chosen(self) -> int:
-        """The number of the candidate that is chosen."""
+        """Returns the number of the candidate that is chosen."""
         return self.judge.chosen
 
     def mean(self, number: int) -> float:
-        """A candidate's mean of the metric."""
+        """Returns a candidate's mean of the metric."""
         return self.options.sign * self.judge.mean(number)
 
     def status(self, number: int) -> str:
-        """What became of a candidate: "chosen", "survivor", "eliminated" or "failed"."""
+        """Returns what became of a candidate: "chosen", "survivor", "eliminated" or "failed"."""
         if number == self.chosen:
             return "chosen"
         if number in self.judge.failed:
@@ -71,7 +71,7 @@ class TuningOutcome:
         return "eliminated" if number in self.judge.eliminated else "survivor"
 
     def rows(self) -> list[Row]:
-        """Each candidate's mean of the metric, with its 95 % interval, as a summary has them."""
+        """Returns each candidate's mean of the metric, with its 95 % interval, as a summary has them."""
         metric, rows = self.options.metric, []
         for number, each in enumerate(self.candidates):
             moments = Moments(metric.binary, metric.share)
@@ -80,13 +80,13 @@ class TuningOutcome:
         return rows
 
     def ranked(self) -> list[Row]:
-        """The rows of all candidates, the chosen one first, then by their means."""
+        """Returns the rows of all candidates, the chosen one first, then by their means."""
         rows, failed = self.rows(), self.judge.failed
         order = sorted(range(len(rows)), key=lambda one: (one != self.chosen, one in failed, -self.judge.mean(one)))
         return [rows[number] for number in order]
 
     def record(self) -> dict[str, Any]:
-        """The verdict, JSON-ready: see ``docs/tuning.md``."""
+        """Returns the verdict as ``verdict.json`` has it: see ``docs/tuning.md``."""
 
         def named(number: int) -> dict[str, Any]:
             return {"policy": self.candidates[number].name, "params": self.candidates[number].params}
@@ -126,7 +126,7 @@ class TuningOutcome:
         return "the chosen one is surely within of it" if self.verdict == "within" else "it is among the survivors"
 
     def sentences(self) -> list[str]:
-        """The verdict in words."""
+        """Returns the verdict in words, a line for each sentence."""
         options, chosen = self.options, self.candidates[self.chosen]
         size = f"{options.within:.3g}" if not options.relative else f"{100 * options.within:.3g} %"
         sure = f"{100 * options.confidence:.4g} %"
@@ -162,7 +162,7 @@ def tuned(study: Study, out: Path, tell: Progress) -> list[TuningOutcome]:
 
 
 def record(found: Sequence[TuningOutcome]) -> dict[str, Any]:
-    """The content of ``verdict.json``: of one problem, or a list of them under ``problems``."""
+    """Returns the content of ``verdict.json``: of one problem, or a list of them under ``problems``."""
     if len(found) == 1:
         return found[0].record()
     return {"problems": [{"problem": dict(each.params), **each.record()} for each in found]}
@@ -173,7 +173,7 @@ def _json(value: Any) -> bytes:
 
 
 def _check(study: Study, options: TuneOptions, setting: Any, problem: Problem, params: Mapping[str, Any]) -> None:
-    """Looks at a policy of each kind that is not of this package: see ``jaxbandit.check``."""
+    """Checks a policy of each kind that is not of this package: see ``jaxbandit.check``."""
     if not study.family.checked:
         middle = [
             (each.kind, {**each.given, **{name: axis.at(0.5) for name, axis in each.axes.items()}})
@@ -194,31 +194,36 @@ def _tuned(
             [study.configuration(setting, problem, params, options.policies[at].kind, given) for at, given in points]
         )
 
-    looks = Values(study, options.metric, out / "search.zarr", _SEARCH_RUNS, tell, "searching")
+    searched = Values(study, options.metric, out / "search.zarr", _SEARCH_RUNS, tell, "searching")
     seen: dict[str, tuple[Configuration, float]] = {}
 
     def means(points: Sequence[Point], runs: int) -> np.ndarray:
         members, places = built(points)
-        if looks.price(members, runs) > options.most_runs:
-            raise BadInput("tune.most_runs", options.most_runs, f"more; the search alone has used {looks.spent:,}")
-        values = looks.read(looks.prepare(members), [0] * len(members), runs)
+        if searched.price(members, runs) > options.most_runs:
+            raise BadInput(
+                "tune.most_runs",
+                options.most_runs,
+                f"more than the search alone takes, which has used {searched.spent:,}",
+            )
+        values = searched.read(searched.prepare(members), [0] * len(members), runs)
         found = np.array([own.mean() for own in values])
         seen.update((each.label, (each, float(mean))) for each, mean in zip(members, found, strict=True))
         scores: np.ndarray = options.sign * found[places]
         return scores
 
     members, _ = built(finalists(options, means, study.seed))
-    least = looks.spent + len(members) * LEAST
+    least = searched.spent + len(members) * LEAST
     if len(members) > MOST_CANDIDATES or least > options.most_runs:
         allowed = f"at least {least:,}, for {len(members)} candidates with {LEAST} runs each"
         raise BadInput("tune.most_runs", options.most_runs, allowed)
     values = Values(study, options.metric, out / "results.zarr", 0, tell, "judging")
     values.prepare(members)
-    judge, verdict = _judged(options, values, members, looks.spent)
+    judge, verdict = _judged(options, values, members, searched.spent)
     finite = [each for each in seen.values() if np.isfinite(each[1])]
     promising = max(finite, key=lambda each: options.sign * each[1]) if finite else None
     own = {name: params[name] for name in study.sweep}
-    return TuningOutcome(options, own, verdict, members, judge, looks.spent + values.spent, looks.spent, promising)
+    runs = searched.spent + values.spent
+    return TuningOutcome(options, own, verdict, members, judge, runs, searched.spent, promising)
 
 
 def _distinct(members: Sequence[Configuration]) -> tuple[list[Configuration], list[int]]:

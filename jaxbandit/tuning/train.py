@@ -39,7 +39,7 @@ _KEPT, _AGAIN = 4, 8
 
 
 class TrainingOutcome(NamedTuple):
-    """What training found.
+    """Holds what training found, and how it got there.
 
     Attributes:
         score: the best of the finalists.
@@ -56,7 +56,7 @@ class TrainingOutcome(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """A checked table ``[train]``; see the head of this module."""
+    """Holds a checked table ``[train]``; see the head of this module."""
 
     metric: Metric
     statistics: tuple[str, ...]
@@ -68,7 +68,7 @@ class TrainOptions:
 
     @classmethod
     def of(cls, study: Study) -> "TrainOptions":
-        """The options of a study.
+        """Checks the table ``[train]`` of a study, key by key, and returns it.
 
         Raises:
             BadInput: naming the key of the table that is wrong.
@@ -132,7 +132,9 @@ class _Objective:
         for _ in range(times):
             first = FIRST_RUN + self.spent
             if first + options.runs > 2**32:
-                raise BadInput("train.runs", options.runs, "fewer, or fewer generations: together at most 2^30 runs")
+                raise BadInput(
+                    "train.runs", options.runs, "fewer runs or generations: together at most 2^30 runs of a candidate"
+                )
             answers = batch.run(which, runs=options.runs, seed=self.study.seed, first_run=first, room=room)
             self.spent += options.runs
             endless = answers.pop("endless")
@@ -158,7 +160,7 @@ def train(
 
     Args:
         study: of ``load_study``, or what ``Study.of`` takes. It is trained on all problems of the sweep, each of which
-            counts alike; the policies are what it is compared with at the end.
+            counts the same; the policies are what it is compared with at the end.
         out: a file for the score, which study files name as ``kind = "trained"`` with ``path``; None for no file.
         progress: called with a ``Status`` whenever that changes; shown on stderr where True, nowhere where False.
         table: keys of the table ``[train]``, which go before those of the study. See ``docs/trained.md``.
@@ -191,7 +193,7 @@ def train(
 
 
 def writable(path: Path) -> Path:
-    """The path of a file for a score: a new one, or one that holds a score.
+    """Returns the path of a file for a score: a new one, or one that holds a score.
 
     Raises:
         BadInput: for another file, a folder, or a folder that is not there.
@@ -208,7 +210,9 @@ def trained(study: Study, tell: Progress) -> TrainingOutcome:
     try:
         from cmaes import CMA
     except ImportError:
-        raise BadInput("train", "cmaes is missing", "pip install 'jaxbandit[tune]'") from None
+        raise BadInput(
+            "train", "cmaes is missing", "an installation with the extra: pip install 'jaxbandit[tune]'"
+        ) from None
     use_all_cores()
     options = TrainOptions.of(study)
     settings = [setting for setting, _ in study.settings()]
