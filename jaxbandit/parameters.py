@@ -165,7 +165,7 @@ def _keys(made_by: Callable[..., Any]) -> dict[str, Key]:
 
 
 def _helps(made_by: Callable[..., Any]) -> dict[str, str]:
-    """What the docstring says of the arguments, by their names, up to the first semicolon or full stop."""
+    """Returns what the docstring says of the arguments, by their names, up to the first semicolon or full stop."""
     listed = re.search(r"\n(?:Args|Attributes):\n(.*?)(?:\n\n|\Z)", inspect.getdoc(made_by) or "", re.S)
     entries = re.findall(r"^ {4}(\w[\w, ]*): (.*?)(?=^ {4}\w|\Z)", listed.group(1) if listed else "", re.S | re.M)
     return {

@@ -183,14 +183,14 @@ class Display:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds for people: ``40 s``, ``12 min``, ``3.5 h``."""
+    """Returns seconds for people: ``40 s``, ``12 min``, ``3.5 h``."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _bar_fits() -> bool:
-    """Whether stderr is a terminal, or a notebook's."""
+    """Returns whether stderr is a terminal, or a notebook's."""
     return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
 
 

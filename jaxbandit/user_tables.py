@@ -69,7 +69,7 @@ def columns(
 
 
 def _lines(path: Path, table: str | None, delimiter: str) -> Iterator[tuple[int, Sequence[Any]]]:
-    """The header and then the rows of a file, with line numbers."""
+    """Yields the header and then the rows of a file, with line numbers."""
     try:
         with path.open("rb") as file:
             database = file.read(len(_SQLITE)) == _SQLITE

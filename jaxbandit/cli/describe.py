@@ -75,5 +75,5 @@ class Describe:
 
 
 def _named(columns: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """All columns that an option names, in whichever occurrence of it."""
+    """Returns all columns that an option names, in whichever occurrence of it."""
     return tuple(name for names in columns for name in names)

@@ -97,7 +97,7 @@ def _findings(platform_asked: str | None) -> Iterator[tuple[str, str]]:
 
 
 def _plugins() -> dict[str, str]:
-    """The packages of accelerators that are installed, with their versions."""
+    """Returns the packages of accelerators that are installed, with their versions."""
     found = {}
     for name in _PLUGINS:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -113,7 +113,7 @@ def _memory(device: "jax.Device") -> str:
 
 
 def _cache() -> str:
-    """Where compiled programs are kept, and how many; or why none are."""
+    """Says where compiled programs are kept and how many there are, or why none are."""
     import jax
 
     from jaxbandit.programs.cache import MOST_BYTES, OFF, stored
@@ -137,7 +137,7 @@ def _cache() -> str:
 
 
 def _hits(platform_asked: str | None) -> str:
-    """Whether a program that one process has compiled is loaded by another."""
+    """Returns whether a program that one process has compiled is loaded by another."""
     environment = os.environ | ({"JAX_PLATFORMS": platform_asked} if platform_asked else {})
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, env=environment)

@@ -53,7 +53,7 @@ class Fit:
 
 
 def _facts(found: "mixtures.Fit") -> dict[str, Any]:
-    """What JSON tells; a missing error is null."""
+    """Returns the fit as JSON has it; a missing error is null."""
     names = ("weight", "alpha", "beta")
     parts = []
     for law, errors in zip(found.components, found.errors, strict=True):

@@ -47,7 +47,7 @@ class List:
 
 
 def _entries() -> Iterator[tuple[str, str, list[str]]]:
-    """Everything that has a name: its kind, its family or paper, and its lines."""
+    """Yields everything that has a name: its kind, its family or paper, and its lines."""
     from jaxbandit.papers import FIGURES
     from jaxbandit.study.plugins import families
 
@@ -67,7 +67,8 @@ def _entries() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _parameters(parameters: Sequence["Parameter"], searched: bool = False) -> Iterator[str]:
-    """A line for each, and one more on where ``tune`` searches for its best value, if ``searched``."""
+    """Returns a line for each parameter, and one more on where ``tune`` searches for its best value, if
+    ``searched``."""
     from jaxbandit.study.summary import show
 
     for parameter in parameters:

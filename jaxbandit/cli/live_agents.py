@@ -158,7 +158,7 @@ class Serve:
 
 
 def _offers(session: Any, url: str, kind: str, property: str) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
-    """A function from a question to what a reconciliation service offers beside it; None without a service."""
+    """Returns a function from a question to what a reconciliation service offers beside it; None without a service."""
     from jaxbandit.live.reconcile import Offers
 
     if not url:

@@ -80,7 +80,7 @@ class Show:
                     say(line)
 
     def _verdict(self, form: Format) -> None:
-        """Of a folder that ``tune`` wrote: the candidates of each problem, and the verdict in words."""
+        """Shows a folder that ``tune`` wrote: the candidates of each problem, and the verdict in words."""
         from jaxbandit.study import folder
         from jaxbandit.study.table import render
 

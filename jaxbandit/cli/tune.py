@@ -111,7 +111,8 @@ class Tune:
         sys.stdout.write(render(rows))
 
     def _tuned_before(self) -> dict[str, list[Any]]:
-        """The rows of each setting that this command tuned before it was interrupted, by the setting's params."""
+        """Returns the rows of each setting that this command tuned before it was interrupted, by the setting's
+        params."""
         from jaxbandit.study import folder
 
         if self.out is None or not (self.out / _TUNED).exists():
@@ -121,8 +122,8 @@ class Tune:
 
 
 def _told(rows: Iterable[dict[str, Any]], status: Status, display: Display) -> list[dict[str, Any]]:
-    """The rows of a setting, as a list. What they were tuned for is said as they come: of each policy that took long, a
-    line, since its other rows come with the first one and are in the table."""
+    """Collects the rows of a setting. What they were tuned for is said as they come, in a line for each policy that
+    took long: its other rows come with the first one and are in the table."""
     from jaxbandit.study.summary import identity, show
 
     found: list[dict[str, Any]] = []

@@ -68,8 +68,8 @@ class Case:
 
     @classmethod
     def _tuned(cls, table: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]], label: str = "") -> "Case":
-        """What is found by tuning is kept, so that no later version tunes otherwise. ``label``: made of all parameters
-        where there is none."""
+        """Writes what is found by tuning into the table, so that no later version tunes otherwise. ``label``: made of
+        all parameters where there is none."""
         own, chosen = table["policy"], _built(table, files)
         kind = chosen.family.policies[own["kind"]]
         found = {each.name: chosen.params[each.name] for each in kind.parameters if each.name in chosen.params}

@@ -249,8 +249,8 @@ def _chained(before: str, *parts: Any) -> str:
 
 
 def _durable(connection: Any, _: Any) -> None:
-    """SQLite that loses nothing that was acknowledged, and transactions that begin when SQLAlchemy says so. A database
-    of the user's keeps its own way of journalling."""
+    """Has SQLite lose nothing that was acknowledged, and begin transactions when SQLAlchemy says so. A database of the
+    user's keeps its own way of journalling."""
     connection.isolation_level = None
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
         connection.execute("PRAGMA journal_mode = WAL").close()

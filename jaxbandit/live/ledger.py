@@ -93,7 +93,7 @@ class Ledger:
         return asked.asked < self.changed and not self.play.needs(asked.address)
 
     def _follow(self, case: Case) -> None:
-        """Another policy, which is told what was answered as far as it asks for it."""
+        """Goes on with another policy, which is told what was answered as far as it asks for it."""
         chosen, key = case.chosen, stream(case.table["seed"], 0)
         self.case = case
         self.asks = questions(chosen.setting, chosen.problem, chosen.policy, key)
@@ -156,7 +156,7 @@ class Ledger:
         del self.at[self.open.pop(number).address]
 
     def _check(self, number: int, asked: AskedQuestion) -> None:
-        """Whether this version decided as the one that asked had."""
+        """Checks that this version decides as the version that asked the question did."""
         if asked.step > self.play.steps or self.play.trace(asked.step) != asked.trace:
             raise BadInput(
                 "--journal", self._place,

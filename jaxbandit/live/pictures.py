@@ -62,7 +62,7 @@ def _curve(axes: Any, session: Session) -> None:
 
 
 def _simulated(session: Session, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """After what was spent: the 5 % and 95 % quantiles of a metric over simulated runs."""
+    """Returns the 5 % and 95 % quantiles of a metric over simulated runs, after what was spent."""
     chosen = session.case.chosen
     budget = int(chosen.problem.budget)  # type: ignore[attr-defined]
     points = np.array([budget])
@@ -106,7 +106,7 @@ def _arms(axes: Any, session: Session) -> None:
 
 
 def _interval(rewards: list[float]) -> tuple[float, float]:
-    """Of the mean at 95 %: Wilson's of 0 and 1, else the normal one."""
+    """Returns the 95 % interval of a mean: Wilson's where values are 0 and 1, else the normal one."""
     if set(rewards) <= {0, 1}:
         return share_interval(sum(rewards) / len(rewards), len(rewards))
     mean, half = float(np.mean(rewards)), 1.96 * float(np.std(rewards)) / len(rewards) ** 0.5

@@ -149,12 +149,12 @@ class Play:
 
 
 def _seen(pull: Tree) -> Tree:
-    """A pull as arrays of NumPy; ``device_get`` takes four times as long for a few scalars."""
+    """Returns a pull as arrays of NumPy; ``device_get`` takes four times as long for a few scalars."""
     return jax.tree.map(np.asarray, pull)
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    """With the engine's options: a step of one run is too short to be divided among threads."""
+    """Compiles with the engine's options: a step of one run is too short to be divided among threads."""
     return jax.jit(function, compiler_options=options_for(jax.default_backend(), hurried=True))
 
 

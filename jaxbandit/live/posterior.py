@@ -107,7 +107,7 @@ def _log_density(rewards: Rewards, value: np.ndarray, mean: np.ndarray) -> np.nd
 
 
 def _prior(means: Any) -> np.ndarray:
-    """The law of a mean by the study, as the probabilities of ``CELLS`` cells: from many draws."""
+    """Returns the law of a mean by the study, as the probabilities of ``CELLS`` cells: from many draws."""
     runs = jnp.arange(-(-_DRAWS // means.arms))
     drawn = jax.vmap(lambda run: means.draw(stream(0, run))[0])(runs)
     cell = np.minimum((np.asarray(drawn).ravel() / UNITS * CELLS).astype(int), CELLS - 1)

@@ -99,7 +99,7 @@ class Reconciliation:
         return found
 
     def _call(self, form: dict[str, str] | None, read: Callable[[Any], Found]) -> Found:
-        """What is read from the manifest, or from the reply to a form."""
+        """Returns what is read from the manifest, or from the reply to a form."""
         body = None if form is None else urllib.parse.urlencode(form).encode()
 
         def once() -> Found:
@@ -160,7 +160,7 @@ class Offers:
 
 
 def _claimed(question: dict[str, Any], said: Collection[str]) -> list[str]:
-    """The entity's values that are said, but for case and white space."""
+    """Returns the entity's values that are said, but for case and white space."""
     known = set(map(_plain, said))
     return [value for value in question["values"] if _plain(value) in known]
 
@@ -181,7 +181,8 @@ def _score(score: Any) -> float:
 
 
 def _text(cell: dict[str, Any]) -> str:
-    """A value of data extension: {"str": ...}, {"int": ...}, {"date": ...}, or an entity with its name."""
+    """Returns a value of data extension as a text: {"str": ...}, {"int": ...}, {"date": ...}, or an entity with its
+    name."""
     for key in ("str", "name", "date", "int", "float", "bool", "id"):
         if key in cell:
             return _short(cell[key])

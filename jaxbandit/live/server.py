@@ -57,7 +57,7 @@ class _Desk:
         self._thread.start()
 
     async def call(self, what: Call) -> dict[str, Any]:
-        """What a call of the session gives, once it is on disk."""
+        """Returns what a call of the session gives, once it is on disk."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[dict[str, Any]] = loop.create_future()
         with self._there:
@@ -111,8 +111,8 @@ class _Line:
             self._waiting.popleft().set()
 
     async def next(self, ask: Call, wait: float, gone: Callable[[], Awaitable[bool]]) -> dict[str, Any]:
-        """What ``ask`` gives: once it is a question or the end, or after ``wait`` seconds. An agent that is ``gone`` is
-        given no question."""
+        """Returns what ``ask`` gives: once it is a question or the end, or after ``wait`` seconds. An agent that is
+        ``gone`` is given no question."""
         end = time.monotonic() + wait
         found = await self._desk.call(ask)
         while not (done := "id" in found or found["over"]) and (left := end - time.monotonic()) > 0:
@@ -145,7 +145,7 @@ def _settle(future: "asyncio.Future[Any]", result: Any) -> None:
 
 
 class _Rates:
-    """How many requests an address may make."""
+    """Counts how many requests an address makes in a second."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -161,7 +161,7 @@ class _Rates:
 
 @dataclass(frozen=True, eq=False)
 class _Doors:
-    """What each request is answered with: see ``app``."""
+    """Answers each kind of request: see ``app``."""
 
     session: Session
     token: str
@@ -231,7 +231,7 @@ class _Doors:
     async def _guarded(
         self, request: Request, handle: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
     ) -> Response:
-        """What ``handle`` makes of a request's content, where the request is one that may be made."""
+        """Returns what ``handle`` makes of a request's content, where the request is one that may be made."""
         if not self.rates.allows(request.client.host if request.client else ""):
             return _refused(429, f"more than {self.rate} requests a second")
         given = request.headers.get("authorization", "").removeprefix("Bearer ")

@@ -360,7 +360,7 @@ class Session(Standing):
 
     @contextmanager
     def _writing(self) -> Iterator[Writing]:
-        """A transaction that begins with what others wrote, or that of ``together``."""
+        """Opens a transaction that begins with what others wrote, or goes on in that of ``together``."""
         with self._lock:
             if self._current is not None:
                 yield self._current

@@ -68,7 +68,7 @@ def page(session: Session) -> str:
 
 
 def _facts(status: dict[str, Any]) -> str:
-    """What ``status`` says, but for what the page shows elsewhere, and counts of nothing."""
+    """Returns what ``status`` says, but for what the page shows elsewhere, and counts of nothing."""
     elsewhere, names = ("family", "policy", "spent", "left", "arms", "names", "over"), status.get("names", {})
     facts = [
         f"{name}: {_short([_named(str(each), names) for each in value] if isinstance(value, list) else value)}"
@@ -91,7 +91,7 @@ def _text(value: Any) -> str:
 
 
 def _moment(at: str) -> str:
-    """To the second, in UTC, as the journal has it."""
+    """Returns a time of the journal to the second, in UTC."""
     return at[:19].replace("T", " ")
 
 

@@ -106,7 +106,7 @@ class Standing:
         return self.questions[number].address, self.questions[number].answer
 
     def _fitted(self) -> Beta | None:
-        """The sc-pdf that fits the answers, where the family has one."""
+        """Returns the sc-pdf that fits the answers, where the family has one."""
         return fitted(records_of(self.asks, self.answers)) if isinstance(self.asks, CleaningQuestions) else None
 
     def _money(self) -> dict[str, float]:

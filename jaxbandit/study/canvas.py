@@ -168,7 +168,8 @@ def _curves(
 
 
 def _style(number: int, marks: bool) -> dict[str, Any]:
-    """Of the curve of that number: its neighbours differ from it in colour, and in their marks or else their dashes."""
+    """Returns the style of the curve of that number: its neighbours differ from it in colour, and in their marks or
+    else their dashes."""
     dashes = number // len(_COLOURS) if marks else number
     return {
         "color": _COLOURS[number % len(_COLOURS)], "linestyle": _LINES[dashes % len(_LINES)], "linewidth": 1.6,
@@ -176,7 +177,7 @@ def _style(number: int, marks: bool) -> dict[str, Any]:
 
 
 def _curve(axes: Any, line: list[Any], name: str, style: Mapping[str, Any], marker: str, number: int) -> None:
-    """A curve with the band of its intervals. Of many points some are marked, and the ends of none."""
+    """Draws a curve with the band of its intervals. Of many points some are marked, and the ends of none."""
     every = max(1, len(line) // 12)
     axes.plot(
         [point[0] for point in line], [point[1] for point in line], label=name, marker=marker, markersize=5.5,
@@ -193,7 +194,7 @@ def _curve(axes: Any, line: list[Any], name: str, style: Mapping[str, Any], mark
 
 
 def _ticks(axes: Any, xs: list[Any], words: list[str] | None, xlog: bool) -> None:
-    """At categories, and at the numbers themselves where they are few."""
+    """Sets ticks at categories, and at the numbers themselves where they are few."""
     if words is not None:
         axes.set_xticks(range(len(words)), words)
         return
@@ -206,13 +207,13 @@ def _ticks(axes: Any, xs: list[Any], words: list[str] | None, xlog: bool) -> Non
 
 
 def _apart(ticks: list[float], log: bool) -> bool:
-    """Whether labels at these places do not run into each other."""
+    """Returns whether labels at these places do not run into each other."""
     at = [math.log(tick) for tick in ticks] if log else ticks
     return all(b - a >= (at[-1] - at[0]) / 14 for a, b in itertools.pairwise(at))
 
 
 def _folded(name: str) -> str:
-    """A curve's name in lines that leave room for the axes."""
+    """Returns a curve's name in lines that leave room for the axes."""
     return textwrap.fill(name, 40)
 
 

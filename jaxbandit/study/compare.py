@@ -356,13 +356,13 @@ def _sign(data: "xr.Dataset", metric: str) -> float:
 
 
 def _planned(data: "xr.Dataset") -> int | None:
-    """For how many runs intervals that hold at any stop are tightest; None where Student's are right."""
+    """Returns for how many runs intervals that hold at any stop are tightest; None where Student's are right."""
     stops = json.loads(data.attrs["study"]).get("stop_when")
     return int(data.attrs["planned"]) if stops else None
 
 
 def _points(data: "xr.Dataset", metric: str) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-    """Each setting (and checkpoint) with its params and the values, float64 of shape (policies, runs)."""
+    """Yields each setting (and checkpoint): its params and the values, float64 of shape (policies, runs)."""
     array = data[metric]
     swept = [str(name) for name in array.dims if name not in ("policy", "run")]
     for place in np.ndindex(*(array.sizes[name] for name in swept)):

@@ -66,7 +66,7 @@ def _where(groups: list[np.ndarray], columns: dict[str, np.ndarray]) -> list[str
 
 
 def _shown(value: Any) -> str:
-    """A value as ``show`` has it, but all of a list of texts: they name columns."""
+    """Returns a value as ``show`` has it, but all of a list of texts: they name columns."""
     texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
     return ", ".join(value) if texts else show(value)
 

@@ -110,7 +110,8 @@ def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
 
 
 def _known(results: Any) -> tuple[list[Row], Mapping[str, Any]]:
-    """The rows, and what is known of the study: ``swept``, ``labels_of_axes``, and whether its runs are ``paired``."""
+    """Returns the rows, and what is known of the study: ``swept``, ``labels_of_axes``, and whether its runs are
+    ``paired``."""
     if isinstance(results, str | Path):
         place = Path(results)
         about: dict[str, Any] = {}
@@ -138,7 +139,8 @@ def _known(results: Any) -> tuple[list[Row], Mapping[str, Any]]:
 
 
 def _paired(attributes: Mapping[str, Any]) -> bool:
-    """Whether the study that such attributes are of has runs of one number meet the same draws under each policy."""
+    """Returns whether the study that such attributes are of has runs of one number meet the same draws under each
+    policy."""
     problem = json.loads(attributes.get("study", "{}")).get("problem")
     return not isinstance(problem, Mapping) or problem.get("paired", True) is not False
 

@@ -153,7 +153,7 @@ def claimed(
 
 
 def _lock(out: Path) -> int | None:
-    """A lock that ends with the process, where the system has such locks."""
+    """Returns a lock that ends with the process, where the system has such locks."""
     try:
         import fcntl
     except ImportError:

@@ -35,7 +35,7 @@ Values = Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
 
 @dataclass(frozen=True)
 class _GivenProblem:
-    """A problem, as metrics see it: all of its attributes, ``budget`` being that of the checkpoint."""
+    """Shows a problem to metrics: all of its attributes, ``budget`` being that of the checkpoint."""
 
     given: Any
     budget: float | None
@@ -151,7 +151,7 @@ def _check_objects(problems: Mapping[str, Any], policies: Mapping[str, Any]) -> 
 
 
 def _common_budget(problems: Mapping[str, Any], checkpoints: Sequence[float]) -> float:
-    """The budget of all problems, which checkpoints are below."""
+    """Returns the budget of all problems, which checkpoints are below."""
     budgets = {getattr(each, "budget", None) is None or float(each.budget) for each in problems.values()}
     if len(budgets) > 1 or True in budgets:
         raise BadInput("checkpoints", list(checkpoints), "none, where problems have no budget or different ones")
@@ -159,7 +159,8 @@ def _common_budget(problems: Mapping[str, Any], checkpoints: Sequence[float]) ->
 
 
 def _problem_kind(problems: Mapping[str, Any], made_by: Sequence[str] | None, checkpoints: bool) -> ProblemKind:
-    """The problems as a family has them. ``checkpoints``: whether there are any, at which the budget is another one."""
+    """Returns the problems as a family has them. ``checkpoints``: whether there are any, at which the budget is another
+    one."""
     if made_by is None:
         parameters = [Parameter("problem", one_of(*problems), "one of the problems", next(iter(problems)))]
     else:
@@ -176,7 +177,7 @@ def _problem_kind(problems: Mapping[str, Any], made_by: Sequence[str] | None, ch
 
 
 def _problems(problem: Any, made_by: Sequence[str] | None, swept: Mapping[str, Any]) -> dict[str, Problem]:
-    """The problems by name, or by the values of ``sweep`` that a function makes them of."""
+    """Returns the problems by name, or by the values of ``sweep`` that a function makes them of."""
     if made_by is None:
         return dict(problem) if isinstance(problem, Mapping) else {"given": problem}
     points = (dict(zip(made_by, values, strict=True)) for values in product(*(swept[name] for name in made_by)))
@@ -184,7 +185,7 @@ def _problems(problem: Any, made_by: Sequence[str] | None, swept: Mapping[str, A
 
 
 def _kind(name: str, policy: Any, swept: Mapping[str, Any], made_by: Sequence[str]) -> PolicyKind:
-    """A policy as a family has it. Its parameters are what it takes of ``sweep`` and the problem does not."""
+    """Returns a policy as a family has it. Its parameters are what it takes of ``sweep`` and the problem does not."""
     takes = _takes(name, policy, swept, 1) if callable(policy) else []
 
     def build(setting: _GivenProblem, **own: Any) -> tuple[Policy, dict[str, Any]]:
@@ -198,7 +199,7 @@ def _kind(name: str, policy: Any, swept: Mapping[str, Any], made_by: Sequence[st
 
 
 def _swept(sweep: Any) -> dict[str, list[Any]]:
-    """``sweep`` with its lists checked, by name."""
+    """Checks the lists of ``sweep`` and returns them by name."""
     if not isinstance(sweep, Mapping | None):
         raise BadInput("sweep", sweep, "a dict of lists by name")
     found = {}
@@ -218,7 +219,7 @@ def _scalar(field: str, value: Any) -> Any:
 
 
 def _takes(name: str, function: Any, swept: Mapping[str, Any], first: int = 0) -> list[str]:
-    """The swept values that a function takes by name, from its parameter number ``first`` on."""
+    """Returns the swept values that a function takes by name, from its parameter number ``first`` on."""
     try:
         parameters = list(inspect.signature(function).parameters.values())[first:]
     except (TypeError, ValueError):  # of some functions that are not written in Python
@@ -261,7 +262,7 @@ def _check_names(field: str, given: Any, sound: Callable[[Any], bool], what: str
 
 
 def _fingerprint(problems: Mapping[str, Any], policies: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
-    """SHA-256 of what the objects are: policies only of those that are no functions."""
+    """Returns the SHA-256 of what the objects are: policies only of those that are no functions."""
     found = hashlib.sha256()
     for name, each in [*problems.items(), *sorted(policies.items()), *((metric.name, None) for metric in metrics)]:
         found.update(f"{name} {type(each).__module__}.{type(each).__qualname__}".encode())

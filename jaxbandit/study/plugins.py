@@ -87,7 +87,7 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
 
 
 def _any(parse: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    """The parser without its domain: all numbers of a type are no place to search in."""
+    """Returns the parser without its domain: all numbers of a type are no place to search in."""
     return lambda name, value: parse(name, value)
 
 
@@ -171,7 +171,7 @@ _loaded: set[str] = set()
 
 
 def _of_file(given: str, path: Path) -> ModuleType:
-    """The module of a file, by the name of the file."""
+    """Returns the module of a file, by the name of the file."""
     if path.suffix != ".py" or not path.is_file():
         raise BadInput("--plugin", given, "a Python file that exists, or the name of a module")
     name, path = path.stem, path.resolve()
@@ -210,7 +210,7 @@ def _stamp(before: dict[str, Family], module: ModuleType) -> bool:
 
 
 def _source(module: ModuleType) -> str:
-    """SHA-256 of the module's file, or of all Python files of a package."""
+    """Returns the SHA-256 of the module's file, or of all Python files of a package."""
     folders = [Path(each) for each in getattr(module, "__path__", ())]
     files = sorted(file for folder in folders for file in folder.rglob("*.py")) or [Path(str(module.__file__))]
     parts = (hashlib.sha256(file.read_bytes()).digest() for file in files)

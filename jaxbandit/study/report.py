@@ -160,7 +160,7 @@ def distribution(data: Any, metric: str) -> tuple[dict[str, Any], str]:
 
 
 def _explained(drawing: Mapping[str, Any]) -> str:
-    """What the marks of a picture of means stand for."""
+    """Returns what the marks of a picture of means stand for."""
     points = [point for series in drawing["series"].values() for point in series]
     curves = any(point[0] is not None for point in points)
     sure = any(point[2] is not None for point in points)
@@ -180,7 +180,7 @@ def _explained(drawing: Mapping[str, Any]) -> str:
 
 
 def _figure(drawing: Mapping[str, Any], words: str) -> str:
-    """A picture with its caption: drawn twice, for screens and for phones, of which a page shows one."""
+    """Returns a picture with its caption: drawn twice, for screens and for phones, of which a page shows one."""
     return framed(canvas.svg(drawing), canvas.svg(drawing, narrow=True), words)
 
 

@@ -195,7 +195,7 @@ def open_results(path: Path | str) -> "xr.Dataset":
 
 
 def _missing(group: Path, data: "xr.Dataset", known: Mapping[str, Any], selected: Mapping[str, Any]) -> Path | None:
-    """The first chunk that should be there and is not: Zarr would read it as NaN."""
+    """Returns the first chunk that should be there and is not: Zarr would read it as NaN."""
     indices = [[known[name].index(identity(label)) for label in selected[name]] for name in known]
     for metric in data.attrs["metrics"].split():
         length = data[metric].encoding["chunks"][len(known)]

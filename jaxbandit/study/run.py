@@ -107,7 +107,7 @@ def facts(study: Study | None = None) -> dict[str, Any]:
 
 
 def _finished(out: Path, canonical: Mapping[str, Any]) -> list[Row] | None:
-    """The rows of a study that was finished before, where no file of it has changed since."""
+    """Returns the rows of a study that was finished before, where no file of it has changed since."""
     try:
         if folder.read(out / folder.FINISHED) == _seal(out, canonical):
             return cast("list[Row]", folder.read(out / folder.SUMMARY))
@@ -117,7 +117,8 @@ def _finished(out: Path, canonical: Mapping[str, Any]) -> list[Row] | None:
 
 
 def _seal(out: Path, canonical: Mapping[str, Any]) -> dict[str, str]:
-    """What tells a finished study: its files with their sizes and times are enough, as each has its own checksum."""
+    """Returns what tells a finished study: its files with their sizes and times are enough, as each has its own
+    checksum."""
     files = []
     for place, _, names in os.walk(out / RESULTS):
         for name in names:
@@ -244,7 +245,7 @@ class _Work:
         return member.params | ({"budget": self._budgets[point]} if self._budgets else {})
 
     def _pairs(self) -> Iterator[tuple[Configuration, ...]]:
-        """The two configurations under each setting whose difference is waited for."""
+        """Yields the two configurations under each setting whose difference is waited for."""
         rule = self.study.stop_when
         if rule is not None and rule.difference:
             by_point: dict[str, dict[str, Configuration]] = {}
@@ -364,7 +365,7 @@ class _Work:
         self._report(0, doing, 0, compiling)
 
     def _values(self, member: Configuration, answers: Mapping[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
-        """The metrics of one configuration, each float64 of shape (runs[, checkpoints])."""
+        """Returns the metrics of one configuration, each float64 of shape (runs[, checkpoints])."""
         own = {name: values[number] for name, values in answers.items()}
         if not self._budgets:
             return {metric.name: measured(metric, member.setting, own) for metric in member.family.metrics}
@@ -376,7 +377,7 @@ class _Work:
         }
 
     def _report(self, more: int, doing: str, idle: int = 0, compiling: float = 0.0) -> None:
-        """``compiling``: the seconds until all is compiled."""
+        """Tells the progress; ``compiling``: the seconds until all is compiled."""
         widths = [spread.half_width for spread in self._spreads.values() if spread.runs > 1]
         done = self._done + more
         self._clock.tell(doing.startswith("running"), done - self._before)

@@ -220,7 +220,7 @@ class Study:
 
     @property
     def _slowly(self) -> dict[str, str]:
-        """Nothing for fast implementations: that is what all folders had that were begun before one could choose."""
+        """Is empty for fast implementations: that is what all folders had that were begun before one could choose."""
         return {} if self.implementation == "fast" else {"implementation": self.implementation}
 
     def named(self) -> dict[str, Any]:

@@ -186,7 +186,7 @@ class Store:
             self._mark(place, (first, stop), True)
 
     def _check_beside(self, name: str, place: Place, first: int, stop: int) -> None:
-        """Writing to a part of a chunk keeps the rest of it, which must be sound or nothing."""
+        """Checks chunks that are written in part: what they hold beside it is kept, and must be sound or nothing."""
         for at, end in _pieces(first, stop, self._length):
             start = at - at % self._length
             if end - at == self._length:

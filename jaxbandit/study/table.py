@@ -40,7 +40,8 @@ def render(rows: Sequence[Row], format: Format = "text", every: bool = False, pa
 
 
 def _text(cells: list[list[str]], numbers: list[bool], lead: int) -> list[str]:
-    """Aligned lines of at most ``WIDTH`` where that can be; columns that do not fit go below, beside the lead again."""
+    """Returns aligned lines of at most ``WIDTH`` where that can be; columns that do not fit go below, beside the lead
+    again."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     blocks = [list(range(lead))]
     for column in range(lead, len(widths)):
@@ -149,12 +150,12 @@ def caption(rows: Sequence[Row], every: bool = False, ends: bool = False, paired
 
 
 def _constant(row: Row) -> bool:
-    """Whether a sampled value was the same in all of several runs, so that they give it no interval."""
+    """Returns whether a sampled value was the same in all of several runs, so that they give it no interval."""
     return row["runs"] > 1 and row["ci_low"] is not None and row["ci_low"] == row["ci_high"]
 
 
 def _symmetric(row: Row) -> bool:
-    """Whether the interval is the mean plus and minus the same, to within rounding, or there is none."""
+    """Returns whether the interval is the mean plus and minus the same, to within rounding, or there is none."""
     mean, low, high = row["mean"], row["ci_low"], row["ci_high"]
     if mean is None or low is None or high is None:
         return True

@@ -55,7 +55,7 @@ def finalists(options: TuneOptions, means: Means, seed: int) -> list[Point]:
 
 
 def _shares(options: TuneOptions) -> Iterator[tuple[int, Open, int]]:
-    """The policies with something open, by number, with the candidates that each gets."""
+    """Yields the policies with something open, by number, with the candidates that each gets."""
     opened = [(number, each) for number, each in enumerate(options.policies) if each.axes]
     for number, each in opened:
         yield number, each, max(1, options.candidates // len(opened))
@@ -75,7 +75,7 @@ def _grid(options: TuneOptions, means: Means, seed: int) -> list[Point]:
 
 
 def _combinations(policy: Open, choices: Mapping[str, Sequence[Any]], most: int) -> list[dict[str, Any]]:
-    """The combinations of choices; of those that differ only in what does not matter, the first one."""
+    """Returns the combinations of choices; of those that differ only in what does not matter, the first one."""
     distinct: dict[str, dict[str, Any]] = {}
     for number, values in enumerate(itertools.product(*choices.values())):
         if number < _MOST_COMBINATIONS:
@@ -101,7 +101,7 @@ def _sobol(options: TuneOptions, means: Means, seed: int) -> list[Point]:
 
 
 def _at(number: int, policy: Open, place: np.ndarray) -> Point:
-    """The candidate at a place of the unit cube of a policy's axes."""
+    """Returns the candidate at a place of the unit cube of a policy's axes."""
     own = {name: axis.at(float(share)) for (name, axis), share in zip(policy.axes.items(), place, strict=True)}
     return Point(number, policy.proposed(own))
 
@@ -112,8 +112,8 @@ def _best(points: Sequence[Point], values: np.ndarray, count: int) -> list[Point
 
 
 def _halving(options: TuneOptions, means: Means, seed: int) -> list[Point]:
-    """Successive halving (Karnin, Koren and Somekh 2013) on runs that all candidates share, by quarters: runs of one
-    number are paired, so few of them tell what is far behind."""
+    """Halves the candidates successively (Karnin, Koren and Somekh 2013) on runs that all share, by quarters: runs of
+    one number are paired, so few of them tell what is far behind."""
     points, runs = _sobol(options, means, seed), _FEW_RUNS
     while len(points) > FINALISTS:
         points = _best(points, means(points, runs), max(FINALISTS, len(points) // _QUARTER))
@@ -162,9 +162,9 @@ def _suggested(trial: Any, name: str, axis: Domain) -> Any:
 
 
 def _gradient(options: TuneOptions, means: Means, seed: int) -> list[Point]:
-    """Adam on the score function's gradient: the mean over a normal distribution of places is climbed, not the mean at
-    a place, so that steps and whole numbers do no harm. Pairs of opposite places share their runs: each is the other's
-    baseline."""
+    """Climbs by Adam on the score function's gradient: the mean over a normal distribution of places is climbed, not
+    the mean at a place, so that steps and whole numbers do no harm. Pairs of opposite places share their runs: each is
+    the other's baseline."""
     import jax.numpy as jnp
     import optax
 

@@ -143,7 +143,7 @@ class Judge:
         return self._values[one]
 
     def _sum_up(self) -> None:
-        """Products of the runs of each two in question, about a value near their means."""
+        """Sums the products of the runs of each two in question, about a value near their means."""
         start = self._upto if self._summed == self._active else 0
         kept = [self._summed.index(one) for one in self._active if one in self._summed]
         if start == 0 and len(kept) == len(self._active) and self._upto:
@@ -156,7 +156,7 @@ class Judge:
         self._summed, self._upto = list(self._active), self.runs
 
     def _compare(self) -> None:
-        """What the runs show of each two in question: who is out, and who covers whom."""
+        """Notes what the runs show of each two in question: who is out, and who covers whom."""
         if len(self._active) < 2:
             return
         if math.isnan(self._scale):
@@ -180,17 +180,19 @@ class Judge:
         return means
 
     def _factors(self) -> np.ndarray:
-        """What another's value is multiplied by, so that no less than that is within of it; costs are negative here."""
+        """Returns what another's value is multiplied by, so that no less than that is within of it; costs are negative
+        here."""
         return np.where(self._means() > 0, 1 - self.within, 1 + self.within)
 
     def _size(self) -> float:
-        """The difference that the first line is for."""
+        """Returns the difference that the first line is for."""
         if self.within > 0:
             return self.within * (float(np.abs(self._means()).max()) if self.relative else 1.0)
         return 3 * math.sqrt(float(np.median(self._variance(np.ones(len(self._active))))) / self.cap)
 
     def _variance(self, factors: np.ndarray) -> np.ndarray:
-        """Of the differences of each two in question: the first less its factor times the second."""
+        """Returns the variance of the differences of each two in question: the first less its factor times the
+        second."""
         variance = self._plain_variance(factors)
         own = np.diag(self._products)
         equal = self._plain_variance(np.ones(len(own))) <= 1e-12 * (own[:, None] + own) / self.runs
@@ -208,7 +210,7 @@ class Judge:
         return variance
 
     def _lower(self, factors: np.ndarray) -> np.ndarray:
-        """Lower bounds of the mean differences, as ``_variance``; of a candidate and itself there is none."""
+        """Returns lower bounds of the mean differences, as ``_variance``; of a candidate and itself there is none."""
         n, means, variance = self.runs, self._means(), self._variance(factors)
         error = (1 - self.confidence) / (self.count - 1) / (2 if self.relative else 1)
         shares = [_SHARE, *[(1 - _SHARE) / (_LINES - 1)] * (_LINES - 1)]
@@ -223,7 +225,8 @@ class Judge:
 
 
 def _exponent(error: float, runs: int) -> float:
-    """ln(1 / error), more where the variance is one of few runs, as Student's quantile is more than the normal one.
+    """Returns ln(1 / error), or more where the variance is one of few runs, as Student's quantile is more than the
+    normal one.
 
     By the first terms of Fisher and Cornish's expansion of that quantile.
     """

@@ -130,7 +130,8 @@ def _range(study: Study, parameter: str, low: int | None, high: int | None) -> t
 
 
 def _roomy(study: Study, parameter: str, last: int) -> Study:
-    """The study with room for the last value, where its problem can make some: so that all values share a program."""
+    """Returns the study with room for the last value, where its problem can make some: so that all values share a
+    program."""
     room = f"largest_{parameter}"
     if room not in {each.name for each in study.kind.parameters} - set(study.problem):
         return study
@@ -178,7 +179,8 @@ class _Search:
         return Needed(member.name, member.label, own, low, high, self.means.get(at or 0, math.nan), self.runs)
 
     def _reaches(self, value: int) -> bool | None:
-        """Whether the goal is surely reached there (True) or surely not (False); None where the runs do not tell."""
+        """Returns whether the goal is surely reached there (True) or surely not (False); None where the runs do not
+        tell."""
         member = _at(self.study, self.parameter, value)[self.place]
         batch = _batch(member, self.study)
         metric, total, always = self.wanted.metric, Moments(self.wanted.metric.binary, self.wanted.metric.share), None
@@ -201,7 +203,8 @@ class _Search:
         return None
 
     def _values(self, batch: Batch, member: Configuration, start: int, stop: int) -> np.ndarray:
-        """The metric's values of some runs, no more than the program has room for: more would compile another."""
+        """Returns the metric's values of some runs, no more than the program has room for: more would compile
+        another."""
         answers = batch.run([0], runs=stop - start, seed=self.study.seed, first_run=start, room=_ROOM)
         answers.pop("endless")
         return measured(self.wanted.metric, member.setting, {name: own[0] for name, own in answers.items()})
@@ -214,7 +217,7 @@ class _Search:
 
 
 def _batch(member: Configuration, study: Study) -> Batch:
-    """A batch whose program is the same for all values that are tried."""
+    """Returns a batch whose program is the same for all values that are tried."""
     return Batch([(member.problem, member.policy)], implementation=study.implementation, hurry=False)
 
 

@@ -211,7 +211,7 @@ def _open(kind: PolicyKind, table: Mapping[str, Any], named: Mapping[str, Any], 
 def _can_matter(
     parameter: Parameter, parameters: Mapping[str, Parameter], fixed: Mapping[str, Any], axes: Mapping[str, Domain]
 ) -> bool:
-    """Whether what a parameter depends on has, or may be proposed, a value under which it matters."""
+    """Returns whether what a parameter depends on has, or may be proposed, a value under which it matters."""
 
     def values(name: str) -> Iterator[Any]:
         if name in axes:
@@ -223,7 +223,7 @@ def _can_matter(
 
 
 def _domain(field: str, given: Any, parameter: Parameter) -> Domain:
-    """The domain that is given, each end of which, or each value, the parameter takes; its own for "all"."""
+    """Returns the domain that is given, each end of which, or each value, the parameter takes; its own for "all"."""
     if given == ALL:
         if parameter.domain is None:
             raise BadInput(field, given, "a domain; the parameter declares none")

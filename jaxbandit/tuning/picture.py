@@ -58,7 +58,7 @@ def draw(tuned: TuningOutcome, narrow: bool = False) -> Drawn:
 
 
 def _of(tuned: TuningOutcome, kind: str) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Status, parameters and row of each candidate of a policy that has a mean, the chosen one last, on top."""
+    """Returns status, parameters and row of each candidate of a policy that has a mean, the chosen one last, on top."""
     rows = tuned.rows()
     found = [
         (tuned.status(number), each.params, rows[number])
@@ -69,7 +69,7 @@ def _of(tuned: TuningOutcome, kind: str) -> list[tuple[str, Mapping[str, Any], M
 
 
 def _placed(axes: Any, axis: Domain, values: list[Any], which: str = "x") -> list[float]:
-    """Places on an axis: numbers of a range at themselves, choices side by side under their words."""
+    """Returns places on an axis: numbers of a range at themselves, choices side by side under their words."""
     if isinstance(axis, Range):
         if axis.log:
             _logarithmic(axes, which)
@@ -121,7 +121,7 @@ def _map(axes: Any, tuned: TuningOutcome, kind: str, names: tuple[str, str], dom
 
 
 def _parallel(axes: Any, tuned: TuningOutcome, kind: str, domains: Mapping[str, Domain]) -> None:
-    """A line for each candidate through its values, each scaled to its range; the metric stands last."""
+    """Draws a line for each candidate through its values, each scaled to its range; the metric stands last."""
     table = [
         (status, [*(params.get(name) for name in domains), row["mean"]])
         for status, params, row in _of(tuned, kind)
@@ -139,7 +139,7 @@ def _parallel(axes: Any, tuned: TuningOutcome, kind: str, domains: Mapping[str, 
 
 
 def _scaled(column: list[Any]) -> tuple[np.ndarray, str]:
-    """Values from 0 to 1, and what these two stand for."""
+    """Returns values scaled from 0 to 1, and what these two stand for."""
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in column):
         words = sorted({show(value) for value in column})
         places = np.array([words.index(show(value)) for value in column], float)

@@ -101,7 +101,7 @@ class TuningOutcome:
         }  # fmt: skip
 
     def _ahead(self) -> tuple[Configuration, float, int]:
-        """What looked best before it was judged, its mean there, and its number; -1 where it was not judged."""
+        """Returns what looked best before it was judged, its mean there, and its number; -1 where it was not judged."""
         number = max(range(len(self.candidates)), key=lambda one: (one not in self.judge.failed, self.judge.mean(one)))
         if self.promising is None:
             return self.candidates[number], self.mean(number), number
@@ -109,7 +109,7 @@ class TuningOutcome:
         return each, mean, next((at for at, one in enumerate(self.candidates) if one.label == each.label), -1)
 
     def _best_seen(self) -> dict[str, Any]:
-        """What looked best before it was judged, and why it was not chosen, if it was not."""
+        """Returns what looked best before it was judged, and why it was not chosen, if it was not."""
         each, mean, number = self._ahead()
         return {"policy": each.name, "params": each.params, "mean": mean, "not_chosen": self._why_not(number)}
 
@@ -227,7 +227,7 @@ def _tuned(
 
 
 def _distinct(members: Sequence[Configuration]) -> tuple[list[Configuration], list[int]]:
-    """The configurations whose policies differ, and the place of each one's policy among them."""
+    """Returns the configurations whose policies differ, and the place of each one's policy among them."""
     found: dict[Any, int] = {}
     kept: list[Configuration] = []
     places = []

@@ -99,7 +99,7 @@ class TrainOptions:
 
 @dataclass
 class _Objective:
-    """What candidates are worth: the mean over problems of their mean of the metric, in that of the first weights.
+    """Evaluates candidates: the mean over problems of their mean of the metric, in that of the first weights.
 
     Higher is better. ``spent``: runs of each candidate on each problem so far, which are never used again.
     """
@@ -114,7 +114,7 @@ class _Objective:
         self._problems = [setting.problem() for setting in self.settings]
 
     def means(self, points: np.ndarray, times: int = 1) -> np.ndarray:
-        """The means of the metric: float64, (problems, points); NaN where a run has no value.
+        """Returns the means of the metric: float64, (problems, points); NaN where a run has no value.
 
         ``points``: at most as many as a generation has; ``times``: so many times its runs.
         """
@@ -237,7 +237,8 @@ def trained(study: Study, tell: Progress) -> TrainingOutcome:
 def _climbed(
     search: Any, objective: _Objective, tell: Progress
 ) -> tuple[list[float], list[np.ndarray], list[tuple[float, np.ndarray]], list[str]]:
-    """The history, the means of the distributions, the best points seen with their values, and notes."""
+    """Searches, and returns the history, the means of the distributions, the best points seen with their values, and
+    notes."""
     options = objective.options
     history: list[float] = []
     centres: list[np.ndarray] = []
@@ -261,7 +262,7 @@ def _climbed(
 
 
 def _origin(study: Study, options: TrainOptions, generations: int) -> dict[str, Any]:
-    """What the score was trained on, for its file."""
+    """Returns what the score was trained on, for its file."""
     return {
         "metric": options.metric.name, "seed": study.seed, "generations": generations, "population": options.population,
         "runs": options.runs, **study.named(),
@@ -269,7 +270,7 @@ def _origin(study: Study, options: TrainOptions, generations: int) -> dict[str, 
 
 
 def _compared(objective: _Objective, score: Score) -> list[Row]:
-    """The trained policy and the study's own, by problem, on runs that nothing was chosen by."""
+    """Returns the trained policy and the study's own, by problem, on runs that nothing was chosen by."""
     study, options, rows = objective.study, objective.options, []
     runs = _AGAIN * options.runs
     members: list[tuple[Any, Any, Any, str, dict[str, Any]]] = []
