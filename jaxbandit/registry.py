@@ -131,7 +131,7 @@ class PolicyKind:
     build: Callable[..., tuple[Policy, Mapping[str, Any]]]
     anytime: bool = False
     fingerprint: str = ""
-    """Of the source of a plugin that it comes from."""
+    """The SHA-256 of the plugin's source, where it comes from one."""
     reference: bool = False
 
 
@@ -183,9 +183,9 @@ class Family:
     common: tuple[str, ...] = field(default=())
     """Problem parameters that are reported in every row (a budget)."""
     tune: Callable[[Any], Iterable[dict[str, Any]]] | None = None
-    """From a setting to the best parameters found for it, as summary rows, which may come one by one."""
+    """A function from a setting to the best parameters found for it, as summary rows, which may come one by one."""
     describe: Callable[[Any], list[str]] | None = None
-    """From a setting to sentences on what it holds (a table's entities, its oddities), for its user."""
+    """A function from a setting to sentences on what it holds (a table's entities, its oddities), for its user."""
     axes: tuple[str, ...] = ()
     """Swept params in the order in which they can be the x axis, where it is not that of the study."""
     fingerprint: str = ""
@@ -193,7 +193,7 @@ class Family:
     question: Question | None = None
     """What the results are asked, on problems whose kind has no question of its own."""
     failed: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
-    """From answers to the runs whose values are not sound, bool of shape (runs,), as those that ran out of room."""
+    """A function from answers to the runs whose values are not sound (bool, (runs,)), as they ran out of room."""
     checked: bool = False
     """Whether a study need not check its users' own problems and policies: see ``jaxbandit.check``."""
     trainable: Trainable | None = None

@@ -17,10 +17,10 @@ from jaxbandit.user_tables import columns
 
 Found = TypeVar("Found")
 Ask = Callable[[dict[str, Any]], str | None]
-"""From a question to its answer; None ends the work."""
+"""A function from a question to its answer, in which None ends the work."""
 
 MOST_REPLY = 1 << 20
-"""Bytes of a service's reply that are read."""
+"""The most bytes of a service's reply that are read."""
 _WAIT, _TRIES = 0.5, 4
 
 

@@ -21,7 +21,7 @@ from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.user_tables import columns, header
 
 MOST_BYTES = 1 << 28
-"""Of all input files together."""
+"""The most bytes of all input files together."""
 MOST_SOURCES = 3
 
 

@@ -89,7 +89,7 @@ class CleaningRest(Rest):
         return Outcome(drawn.cleans + made, drawn.removed + removed)
 
 
-class Purse(NamedTuple):
+class PaidState(NamedTuple):
     """Holds the policy's own state, and what was paid and removed since (int32)."""
 
     inner: Tree
@@ -110,32 +110,32 @@ class Paying(Continued):
         """Returns the policy's hints, but for ``masked``: a run that is out of money may end before the policy does."""
         return replace(super().execution, masked=False)
 
-    def init(self, view: View) -> Purse:
+    def init(self, view: View) -> PaidState:
         """Returns the state that the policy has reached, with nothing paid since."""
-        return Purse(self.state, jnp.int32(0), jnp.int32(0))
+        return PaidState(self.state, jnp.int32(0), jnp.int32(0))
 
-    def ask(self, view: View, state: Purse) -> Pull:
+    def ask(self, view: View, state: PaidState) -> Pull:
         """Asks for the policy's next pull, cut to the operations that the money is enough for."""
         pull: Pull = self.policy.ask(view, state.inner)
         made, _ = self.known.taken(pull)
         return pull._replace(cleans=jnp.minimum(pull.cleans, made + self.left - state.paid))
 
-    def tell(self, view: View, state: Purse, pull: Pull, outcome: Outcome) -> Purse:
+    def tell(self, view: View, state: PaidState, pull: Pull, outcome: Outcome) -> PaidState:
         """Tells the policy the outcome, and counts what was not answered before as paid and removed."""
         made, removed = self.known.taken(pull)
         inner = self.policy.tell(view, state.inner, pull, outcome)
-        return Purse(inner, state.paid + outcome.cleans - made, state.gained + outcome.removed - removed)
+        return PaidState(inner, state.paid + outcome.cleans - made, state.gained + outcome.removed - removed)
 
-    def advance(self, view: View, state: Purse, sample: Callable[[Pull], Outcome]) -> Purse:
+    def advance(self, view: View, state: PaidState, sample: Callable[[Pull], Outcome]) -> PaidState:
         """Makes one pull, also where the policy could make several, as money is counted by the pull."""
         pull = self.ask(view, state)
         return self.tell(view, state, pull, sample(pull))
 
-    def done(self, view: View, state: Purse) -> Array:
+    def done(self, view: View, state: PaidState) -> Array:
         """Returns whether the policy is done or the money is spent."""
         return self.policy.done(view, state.inner) | (state.paid >= self.left)  # type: ignore[no-any-return]
 
-    def answer(self, view: View, state: Purse) -> dict[str, Array]:
+    def answer(self, view: View, state: PaidState) -> dict[str, Array]:
         """Returns the number of false values that were removed since the session's state."""
         return {"gained": state.gained}
 

@@ -25,7 +25,7 @@ except ImportError:
     ) from None
 
 FORMAT = "1"
-"""Of the tables and of what the events hold."""
+"""The format of the tables and of what the events hold."""
 
 _TABLES = sa.MetaData()
 _HEAD = sa.Table(

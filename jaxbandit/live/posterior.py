@@ -80,7 +80,7 @@ def posterior(answers: Answers, means: Any, rewards: Rewards) -> tuple[Posterior
 
 
 def _log_density(rewards: Rewards, value: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Of rewards that are not 0 or 1, for each place of the mean on the scale, but for a constant.
+    """Returns the log density of a reward that is not 0 or 1, at each place of the mean, up to a constant.
 
     A mean from which the law cannot give the reward is not ruled out, as a real agent need not keep to the law: it is
     the less likely the farther off.

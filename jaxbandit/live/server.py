@@ -28,11 +28,11 @@ except ImportError:
     ) from None
 
 MOST_BODY = 1 << 16
-"""Bytes of a request."""
+"""The most bytes of a request."""
 MOST_RATE = 2000
 """Requests a second from one address."""
 MOST_WAIT = 60.0
-"""Seconds that a request waits for a question."""
+"""The most seconds that a request waits for a question."""
 _AT_ONCE, _LOOK = 256, 1.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _HEADERS = {
@@ -125,7 +125,7 @@ class _Line:
         return found
 
     async def _stand(self, seconds: float) -> None:
-        """In the line, until it is this one's turn or the time is over."""
+        """Waits in the line until it is this one's turn or the time is over."""
         turn = asyncio.Event()
         self._waiting.append(turn)
         with suppress(TimeoutError):
@@ -160,7 +160,7 @@ class _Rates:
 
 
 @dataclass(frozen=True, eq=False)
-class _Doors:
+class _Routes:
     """Answers each kind of request: see ``app``."""
 
     session: Session
@@ -272,7 +272,7 @@ def app(
         rate: requests a second that are taken from one address.
     """
     desk = _Desk(session)
-    doors = _Doors(session, token, lease, ahead, offers, rate, desk, _Line(desk), _Rates(rate))
+    routes = _Routes(session, token, lease, ahead, offers, rate, desk, _Line(desk), _Rates(rate))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -284,9 +284,9 @@ def app(
 
     return Starlette(
         routes=[
-            route("/", doors.page, "GET"), route("/status", doors.status, "GET"), route("/next", doors.next, "POST"),
-            route("/answers", doors.answers, "POST"), route("/undo", doors.undo, "POST"),
-            route("/candidates", doors.candidates, "POST"),
+            route("/", routes.page, "GET"), route("/status", routes.status, "GET"), route("/next", routes.next, "POST"),
+            route("/answers", routes.answers, "POST"), route("/undo", routes.undo, "POST"),
+            route("/candidates", routes.candidates, "POST"),
         ], lifespan=lifespan,
     )  # fmt: skip
 

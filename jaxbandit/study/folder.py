@@ -16,11 +16,11 @@ from jaxbandit.study.summary import identity as identical
 
 STUDY, SUMMARY, TIMINGS, FIGURE, PICTURE = "study.json", "summary.json", "timings.json", "figure.json", "figure.png"
 VERDICT, WORDS, CANDIDATES = "verdict.json", "verdict.txt", "candidates.json"
-"""Of ``jaxbandit tune``: see ``docs/tuning.md``."""
+"""The files of ``jaxbandit tune``: see ``docs/tuning.md``."""
 FINISHED = "finished.json"
 """Seals the results of a study that is finished: see ``run``."""
 FORMAT = 2
-"""Of folders of results: raised where an older version could not read them."""
+"""The format of result folders, which is raised where an older version could not read them."""
 _PARTIAL = "partial.tmp"
 _AT_TIMES = {"implementation"}
 """Keys of a study's identity that stand there only where they say something."""

@@ -18,7 +18,7 @@ from jaxbandit.study.summary import Row, show
 from jaxbandit.study.table import caption, cells_of
 
 MOST_DISTRIBUTIONS = 12
-"""Of more policies than that, the distributions of the best ones are drawn."""
+"""If there are more policies, the distributions of this many of the best are drawn."""
 
 REPORT = "report.html"
 

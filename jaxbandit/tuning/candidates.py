@@ -27,8 +27,8 @@ class Point(NamedTuple):
 
 
 Means = Callable[[Sequence[Point], int], np.ndarray]
-"""From points and a number of runs to their means (float64, higher is better; NaN where a run has no value). Runs are
-numbered from 0, so that the same points with more runs keep those that they had."""
+"""A function from points and a number of runs to their means (float64, higher is better; NaN where a run has no
+value). Runs are numbered from 0, so that the same points with more runs keep those that they had."""
 
 _log = logging.getLogger("jaxbandit")
 

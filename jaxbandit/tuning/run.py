@@ -23,7 +23,7 @@ from jaxbandit.tuning.options import MOST_CANDIDATES, TuneOptions
 from jaxbandit.tuning.values import Values
 
 LEADING = 10
-"""Of the best candidates, so many are shown."""
+"""How many of the best candidates are shown."""
 _GROWTH = 1.1
 _SEARCH_RUNS = 1 << 31
 """The number of the search's first run: the judge's begin at 0, as those of ``jaxbandit run`` do."""
