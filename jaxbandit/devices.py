@@ -16,7 +16,7 @@ _log = logging.getLogger("jaxbandit")
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """Returns how many processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -77,14 +77,14 @@ def use_platform(platform: str | None) -> None:
 
 
 def not_found(field: str, asked: str, error: BaseException) -> BadInput:
-    """The error for a platform that JAX does not find."""
+    """Returns the error for a platform that JAX does not find."""
     install = next((f"; {how}" for name, how in PACKAGES.items() if name in asked.lower().replace("gpu", "cuda")), "")
     why = str(error).partition("\n")[0].strip() or type(error).__name__
     return BadInput(field, asked, f"a platform that JAX finds here ({why[:200]}){install}")
 
 
 class Accelerator(NamedTuple):
-    """What is known of a device: its memory in bytes, and its cores (multiprocessors of a GPU)."""
+    """Describes a device: its memory in bytes and its cores (multiprocessors of a GPU)."""
 
     memory: int
     cores: int
@@ -105,14 +105,14 @@ _UNKNOWN = Accelerator(8 * _GIB, 16)
 
 
 def accelerator(device: jax.Device) -> Accelerator:
-    """The memory and the cores of a device: its own word, else the table's, else those of a small one."""
+    """Returns the memory and the cores of a device: its own word, else the table's, else those of a small one."""
     table = next((known for part, known in KNOWN.items() if part in device.device_kind), _UNKNOWN)
     cores = getattr(device, "core_count", None) if device.platform == "gpu" else None
     return Accelerator(memory(device) or table.memory, int(cores or table.cores))
 
 
 def memory(device: jax.Device) -> int | None:
-    """The bytes of an accelerator's own memory that JAX may take, if the device says so."""
+    """Returns the bytes of an accelerator's own memory that JAX may take, if the device says so."""
     try:
         found = (device.memory_stats() or {}).get("bytes_limit")
     except Exception:  # one that is only compiled for has none

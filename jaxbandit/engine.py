@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import fields, is_dataclass
@@ -171,17 +172,17 @@ def simulate(
     if devices is None:
         use_all_cores(say=True)
     pairs = list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True))
-    answers = simulate_pairs(
-        pairs, runs=runs, seed=seed, first_run=first_run, devices=devices, lanes=lanes, checkpoints=checkpoints,
-        implementation=implementation, max_steps=max_steps, progress=progress,
-    )  # fmt: skip
+    batch = Batch(pairs, checkpoints, max_steps, devices, implementation)
+    used = Counter(batch.classes).items()
+    _log.info("jaxbandit: configurations by the class that runs them: %s", ", ".join(f"{name} {n}" for name, n in used))
+    answers = batch.run(range(count), runs=runs, seed=seed, first_run=first_run, lanes=lanes, progress=progress)
     for line in _doubts(pairs, answers):
         _log.warning("jaxbandit: %s", line)
     return answers
 
 
 def _doubts(pairs: Sequence[tuple[Problem, Policy]], answers: dict[str, np.ndarray]) -> Iterator[str]:
-    """A line for each policy with runs that did not end, and for each of a user's own answers that is not a number."""
+    """Yields a line for each policy with runs that did not end, and for each of a user's own answers that is not a number."""
     names = [type(policy).__name__ for _, policy in pairs]
     for name in dict.fromkeys(names):
         rows = [row for row, other in enumerate(names) if other == name]
@@ -203,11 +204,10 @@ def _doubts(pairs: Sequence[tuple[Problem, Policy]], answers: dict[str, np.ndarr
 
 def simulate_pairs(
     pairs: Sequence[tuple[Problem, Policy]], *, runs: int, seed: int, first_run: int, checkpoints: Sequence[float],
-    max_steps: int | None, progress: Progress | bool, devices: Sequence[jax.Device] | None = None,
-    lanes: int | None = None, implementation: Implementation = "fast",
+    max_steps: int | None, progress: Progress | bool, lanes: int | None = None, implementation: Implementation = "fast",
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """What ``simulate`` does once its arguments are checked. It says nothing of runs that do not end."""
-    batch = Batch(pairs, checkpoints, max_steps, devices, implementation)
+    """Does what ``simulate`` does once its arguments are checked. It says nothing of runs that do not end."""
+    batch = Batch(pairs, checkpoints, max_steps, None, implementation)
     return batch.run(range(len(pairs)), runs=runs, seed=seed, first_run=first_run, lanes=lanes, progress=progress)
 
 
@@ -215,7 +215,7 @@ class Batch:
     """Configurations that are simulated again and again, some of them at a time, by the same compiled programs.
 
     ``hurry``: whether a program that has little to run may be compiled in a hurry. Not where problems of other budgets
-    are to share it.
+    are to share it. ``classes``: by configuration, the name of the class that runs it, a faster implementation or not.
     """
 
     def __init__(
@@ -229,6 +229,7 @@ class Batch:
         self._budgets = _checkpoints(checkpoints, problems)
         self._most = _enough_steps(problems) if max_steps is None else max_steps
         self._groups, self._hurry = _groups(pairs), hurry
+        self.classes = [type(policy).__name__ for _, policy in pairs]
 
     def programs(self, which: Sequence[int], *, runs: int, lanes: int | None = None, room: int = 0) -> list[Program]:
         """The programs that ``run`` takes, in their order."""

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class BadInput(ValueError):
-    """A value that cannot be used. ``str()`` of it is one line, fit to be shown to a user as it is.
+    """Reports a value that cannot be used. ``str()`` of it is one line, fit to be shown to a user as it is.
 
     Args:
         field: the name of the argument, key or column, as the user wrote it.
@@ -34,13 +34,14 @@ class BadInput(ValueError):
 
 
 def quoted(value: Any) -> Any:
-    """A text that reads as a number in quotation marks: "20" is wrong for being a text, which 20 would not show."""
+    """Returns a text in quotation marks where it reads as a number: "20" is wrong for being a text, which 20 would not
+    show."""
     return f'"{value}"' if isinstance(value, str) and value.strip("+-.0123456789e_") == "" else value
 
 
 @contextmanager
 def under(name: str) -> Iterator[None]:
-    """Says which key of a study file a function of the library complains about: it knows its own arguments alone."""
+    """Names the key of a study file in an error of a library function, which knows only its own arguments."""
     try:
         yield
     except BadInput as error:

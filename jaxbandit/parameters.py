@@ -20,7 +20,7 @@ Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 class Required:
-    """The default of a parameter that has none.
+    """Marks a parameter without a default, which must be given.
 
     Example:
         >>> from jaxbandit.registry import Parameter, Required, text
@@ -30,7 +30,7 @@ class Required:
 
 
 class Key:
-    """What an argument takes, for its annotation: ``Annotated[int, Key(whole(1, 9))]``; ``more``: see ``Parameter``.
+    """Annotates an argument with what it takes: ``Annotated[int, Key(whole(1, 9))]``; ``more``: see ``Parameter``.
 
     Example:
         >>> from typing import Annotated
@@ -52,13 +52,13 @@ class Key:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One key of a problem or a policy.
+    """Describes one key of a problem or a policy.
 
     ``parse(field, value)`` gives the checked value or raises ``BadInput``; ``swept``: whether a list in a study file
     stands for several configurations (else a list is one value); ``label``: what an axis says, with the unit, where the
     name alone does not do; ``partner``: the parameter without which it is not given.
 
-    For ``jaxbandit tune``: ``search`` is where it looks for the best value, in the place of all that ``parse`` takes;
+    For ``jaxbandit tune``: ``search`` is the domain in which it searches, in the place of all that ``parse`` takes;
     ``on_request``: only where ``[tune.space]`` names it, as of a promise that the best value would break, of a price,
     or of a reading of a paper's text; ``when``: other parameters, with the values under which this one matters.
 
@@ -81,21 +81,21 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """Whether a user must give it."""
+        """Returns whether a user must give the parameter."""
         return self.default is Required
 
     @property
     def domain(self) -> Domain | None:
-        """What a search may move over; None where ``parse`` does not say what it takes, as of a path."""
+        """Returns what a search may move over; None where ``parse`` does not say what it takes, as of a path."""
         return self.search or getattr(self.parse, "domain", None)
 
     def matters(self, values: Mapping[str, Any]) -> bool:
-        """Whether it makes a difference, given the values of all parameters that it depends on."""
+        """Returns whether it makes a difference, given the values of all parameters that it depends on."""
         return all(values.get(name) in domain for name, domain in self.when.items())
 
     @property
     def searched(self) -> str:
-        """What a user is told of where ``tune`` looks; empty of a parameter that it cannot search."""
+        """Returns what a user is told of where ``tune`` searches; empty of a parameter that it cannot search."""
         if self.domain is None:
             return ""
         words = "tune, if its space names it" if self.on_request else "tune"
@@ -103,7 +103,7 @@ class Parameter:
 
     @property
     def condition(self) -> str:
-        """Where it matters, in words; empty of one that always does."""
+        """Returns where it matters, in words; empty of one that always does."""
         domains = {name: str(domain).replace(", ", " or ") for name, domain in self.when.items()}
         found = [f"{name} is {'left out' if self.when[name] == LEFT_OUT else each}" for name, each in domains.items()]
         return " and ".join(found)
@@ -116,7 +116,7 @@ LEFT_OUT = Choice((None,))
 def parameters(
     made_by: Callable[..., Any], *, leave_out: tuple[str, ...] = (), **defaults: Any
 ) -> tuple[Parameter, ...]:
-    """The parameters that a function declares by ``Key`` in the annotations of its arguments, in their order.
+    """Returns the parameters that a function declares by ``Key`` in the annotations of its arguments, in their order.
 
     Args:
         made_by: the function, or a dataclass, whose fields they are then.
@@ -165,7 +165,7 @@ def _keys(made_by: Callable[..., Any]) -> dict[str, Key]:
 
 
 def _helps(made_by: Callable[..., Any]) -> dict[str, str]:
-    """What the docstring says of the arguments, by their names, up to the first semicolon or full stop."""
+    """Returns what the docstring says of the arguments, by their names, up to the first semicolon or full stop."""
     listed = re.search(r"\n(?:Args|Attributes):\n(.*?)(?:\n\n|\Z)", inspect.getdoc(made_by) or "", re.S)
     entries = re.findall(r"^ {4}(\w[\w, ]*): (.*?)(?=^ {4}\w|\Z)", listed.group(1) if listed else "", re.S | re.M)
     return {

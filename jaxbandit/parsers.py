@@ -10,7 +10,7 @@ Parser = TypeVar("Parser", bound=Callable[[str, Any], Any])
 
 
 def takes(domain: Domain) -> Callable[[Parser], Parser]:
-    """Marks a parser with what it takes, so that ``jaxbandit tune`` knows where to look.
+    """Marks a parser with what it takes, so that ``jaxbandit tune`` knows where to search.
 
     Example:
         >>> from jaxbandit.registry import Parameter, takes
@@ -34,7 +34,7 @@ def _spans_decades(low: float, high: float) -> bool:
 
 
 def whole(low: int, high: int) -> Callable[[str, Any], int]:
-    """A parser of whole numbers from ``low`` to ``high``.
+    """Returns a parser of whole numbers from ``low`` to ``high``.
 
     Example:
         >>> from jaxbandit.registry import whole
@@ -52,7 +52,7 @@ def whole(low: int, high: int) -> Callable[[str, Any], int]:
 
 
 def real(low: float, high: float) -> Callable[[str, Any], float]:
-    """A parser of numbers from ``low`` to ``high``, both included.
+    """Returns a parser of numbers from ``low`` to ``high``, both included.
 
     Example:
         >>> from jaxbandit.registry import real
@@ -70,7 +70,7 @@ def real(low: float, high: float) -> Callable[[str, Any], float]:
 
 
 def between(least: float, most: float, *, least_too: bool = False) -> Callable[[str, Any], float]:
-    """A parser of numbers above ``least`` and below ``most``; or from ``least`` on, where ``least_too``.
+    """Returns a parser of numbers above ``least`` and below ``most``; or from ``least`` on, where ``least_too``.
 
     Example:
         >>> from jaxbandit.registry import between
@@ -90,7 +90,7 @@ def between(least: float, most: float, *, least_too: bool = False) -> Callable[[
 
 @takes(Choice((False, True)))
 def flag(name: str, value: Any) -> bool:
-    """A parser of true and false: ``value`` of the key ``name``.
+    """Returns a parser of true and false: ``value`` of the key ``name``.
 
     Example:
         >>> from jaxbandit.registry import flag
@@ -103,7 +103,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def one_of(*words: str) -> Callable[[str, Any], str]:
-    """A parser of one of a few words.
+    """Returns a parser of one of a few words.
 
     Example:
         >>> from jaxbandit.registry import one_of
@@ -121,7 +121,7 @@ def one_of(*words: str) -> Callable[[str, Any], str]:
 
 
 def text(name: str, value: Any) -> str:
-    """A parser of a text that is not empty: ``value`` of the key ``name``.
+    """Returns a parser of a text that is not empty: ``value`` of the key ``name``.
 
     Example:
         >>> from jaxbandit.registry import text

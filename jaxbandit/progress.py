@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class Status(NamedTuple):
-    """How far a simulation or a study is.
+    """Says how far a simulation or a study is.
 
     Attributes:
         done, of: runs, counted over configurations.
@@ -44,7 +44,7 @@ _UNCOUNTED = "{desc}{postfix}"
 
 @dataclass
 class Clock:
-    """A guess of the time that runs still take, in work that goes policy by policy.
+    """Estimates the time that runs still take, in work that goes policy by policy.
 
     A run of a policy that has not run yet takes as long as those of the others.
     """
@@ -60,20 +60,20 @@ class Clock:
     """When runs were last seen to go on; None while they wait for a program."""
 
     def begin(self, runs: int, later: int = 0) -> None:
-        """A policy begins with so many runs to make, and so many ``later`` of those that follow."""
+        """Begins a policy with so many runs to make, and so many ``later`` of those that follow."""
         self.tell(False, self._done)
         if self._done:
             self._rates.append((self.running - self._before) / self._done)
         self._runs, self._later, self._done, self._before = runs, later, 0, self.running
 
     def tell(self, running: bool, done: int) -> None:
-        """Runs go on from now, or not; ``done`` of the policy's are done."""
+        """Notes whether runs go on from now, and how many of the policy's are done."""
         now = time.monotonic()
         self.running += 0.0 if self._since is None else now - self._since
         self._since, self._done = now if running else None, done
 
     def left(self) -> float:
-        """Seconds; NaN where there is nothing to guess by, as no run is done."""
+        """Returns the seconds that are left; NaN where no run is done to estimate them by."""
         own = [(self.running - self._before) / self._done] if self._done else []
         rates = [*self._rates, *own]
         if not rates:
@@ -84,7 +84,7 @@ class Clock:
 
 @contextmanager
 def shown(progress: Progress | bool, doing: str = "", unit: str = "runs") -> Iterator[Progress]:
-    """What to call with each status: ``progress``, a display where it is True, nothing where it is False."""
+    """Yields what is called with each status: ``progress``, a display where it is True, nothing where it is False."""
     if progress is True:
         with Display(doing, unit) as display:
             yield display
@@ -161,7 +161,7 @@ class Display:
         self._bar.refresh()
 
     def line(self) -> str:
-        """The status in a line."""
+        """Returns the status and the time left, as one line of text."""
         status = self.status
         counted = [f"{status.done:,} of {status.of:,} {self._unit}"] if status.of else []
         return "; ".join([*counted, self._doing(), *self._asides()])
@@ -171,7 +171,6 @@ class Display:
         return self.status.doing + (f", {seconds:.0f} s" if seconds >= 1 else "")
 
     def _asides(self) -> list[str]:
-        """What else there is to say."""
         status, asides = self.status, []
         if status.idle and time.monotonic() - self._moved > _WORTH_A_WORD:
             asides.append(f"no run has ended for {status.idle:,} steps")
@@ -184,14 +183,14 @@ class Display:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds for people: ``40 s``, ``12 min``, ``3.5 h``."""
+    """Returns seconds for people: ``40 s``, ``12 min``, ``3.5 h``."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _bar_fits() -> bool:
-    """Whether stderr is a terminal, or a notebook's."""
+    """Returns whether stderr is a terminal, or a notebook's."""
     return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
 
 

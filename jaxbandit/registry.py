@@ -15,7 +15,7 @@ from jaxbandit.scores import Trainable
 
 
 class Setting(Protocol):
-    """A problem as its user describes it, before anything is drawn: what a policy is built and tuned for.
+    """Describes a problem as its user does, before anything is drawn: a policy is built and tuned for it.
 
     Example:
         >>> import jaxbandit
@@ -26,7 +26,7 @@ class Setting(Protocol):
     """
 
     def problem(self) -> Problem:
-        """The problem that lanes are run against."""
+        """Returns the problem against which lanes are run."""
 
 
 Answers = Mapping[str, np.ndarray]
@@ -47,7 +47,7 @@ def answered(name: str) -> Callable[[Any, Answers], np.ndarray]:
 
 @dataclass(frozen=True)
 class Metric:
-    """``of(setting, answers)``: from a policy's answers, each of shape (runs, ...), to float64 of shape (runs,).
+    """Computes ``of(setting, answers)``: from a policy's answers, each of shape (runs, ...), float64 of shape (runs,).
 
     ``binary``: whether a run's value is 0 or 1, so that the mean is a share of runs and has Wilson's interval;
     ``share``: whether a run's value is from 0 to 1, so that the mean has an interval even where it never varied;
@@ -69,7 +69,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Question:
-    """What the results of a study are asked: which policy, and which budget? ``study.conclude`` has the sentences.
+    """Says what the results of a study are asked: which policy, and which budget? ``study.conclude`` has the sentences.
 
     Attributes:
         metric: the one that decides. Where it is of shares, values and targets are in percent.
@@ -101,7 +101,7 @@ class Question:
 
 @dataclass(frozen=True)
 class ProblemKind:
-    """``build`` takes the parsed parameters, by name, and returns the setting.
+    """Declares a kind of problem. ``build`` takes the parsed parameters, by name, and returns the setting.
 
     ``metrics``: those of problems of this kind alone, after the family's; ``question``: what results are asked, where
     it is not the family's.
@@ -125,7 +125,8 @@ class ProblemKind:
 
 @dataclass(frozen=True)
 class PolicyKind:
-    """``build`` takes the setting and the parsed parameters, and returns the policy and the parameters to report.
+    """Declares a kind of policy. ``build`` takes the setting and the parsed parameters, and returns the policy and the
+    parameters to report.
 
     ``anytime``: whether the policy does the same whatever its budget, until that is spent. Its runs can be recorded at
     checkpoints, which are smaller budgets. ``reference``: whether it knows the truth, so that it shows how well a
@@ -135,7 +136,7 @@ class PolicyKind:
         >>> from jaxbandit import topk
         >>> from jaxbandit.registry import Parameter, PolicyKind, parse, whole
         >>> keys = (Parameter("want", whole(1, 9), "how many arms", 1),)
-        >>> kind = PolicyKind("even", "each arm alike", keys, lambda setting, want: (topk.uniform(want), {"K": want}))
+        >>> kind = PolicyKind("even", "all arms", keys, lambda setting, want: (topk.uniform(want), {"K": want}))
         >>> kind.build(None, **parse("policy.even", kind.parameters, {}))
         (Uniform(want=1, spread=False), {'K': 1})
     """
@@ -146,12 +147,12 @@ class PolicyKind:
     build: Callable[..., tuple[Policy, Mapping[str, Any]]]
     anytime: bool = False
     fingerprint: str = ""
-    """Of the source of a plugin that it comes from."""
+    """The SHA-256 of the plugin's source, where it comes from one."""
     reference: bool = False
 
 
 def measured(metric: Metric, setting: Any, answers: Answers) -> np.ndarray:
-    """A metric's values, float64 of shape (runs,), from a policy's ``answers`` to the problem that ``setting``
+    """Returns a metric's values, float64 of shape (runs,), from a policy's ``answers`` to the problem that ``setting``
     describes.
 
     Raises:
@@ -182,7 +183,7 @@ def measured(metric: Metric, setting: Any, answers: Answers) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Family:
-    """A family of problems with the policies that can run on them. The first metric is the one that is plotted.
+    """Holds a family of problems with the policies that can run on them. The first metric is the one that is plotted.
 
     Example:
         >>> from jaxbandit.study.families import FAMILIES
@@ -198,9 +199,9 @@ class Family:
     common: tuple[str, ...] = field(default=())
     """Problem parameters that are reported in every row (a budget)."""
     tune: Callable[[Any], Iterable[dict[str, Any]]] | None = None
-    """From a setting to the best parameters found for it, as summary rows, which may come one by one."""
+    """A function from a setting to the best parameters found for it, as summary rows, which may come one by one."""
     describe: Callable[[Any], list[str]] | None = None
-    """From a setting to sentences on what it holds (a table's entities, its oddities), for its user to look at."""
+    """A function from a setting to sentences on what it holds (a table's entities, its oddities), for its user."""
     axes: tuple[str, ...] = ()
     """Swept params in the order in which they can be the x axis, where it is not that of the study."""
     fingerprint: str = ""
@@ -208,9 +209,9 @@ class Family:
     question: Question | None = None
     """What the results are asked, on problems whose kind has no question of its own."""
     failed: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
-    """From answers to the runs whose values are not sound, bool of shape (runs,), as those that ran out of room."""
+    """A function from answers to the runs whose values are not sound (bool, (runs,)), as they ran out of room."""
     checked: bool = False
-    """Whether a study need not look at its users' own problems and policies: see ``jaxbandit.check``."""
+    """Whether a study need not check its users' own problems and policies: see ``jaxbandit.check``."""
     trainable: Trainable | None = None
     """What ``jaxbandit train`` can train policies of this family on."""
 

@@ -25,7 +25,7 @@ MOST_HIDDEN = 64
 
 @dataclass(frozen=True)
 class Score:
-    """A score over statistics.
+    """Computes a trained policy's score from statistics of an entity or an arm.
 
     Attributes:
         family: whose statistics they are.
@@ -45,12 +45,12 @@ class Score:
 
     @property
     def kind(self) -> str:
-        """What it is called: "linear" or "network"."""
+        """Returns the kind of the score: "linear" or "network"."""
         return "network" if self.hidden else "linear"
 
     @property
     def sha256(self) -> str:
-        """Of what the file has."""
+        """Returns the SHA-256 of what the score's file holds."""
         return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
 
     def save(self, path: Path | str) -> None:
@@ -75,7 +75,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Trainable:
-    """What a family's policies can be trained on.
+    """Declares what a family's policies can be trained on.
 
     Attributes:
         statistics: by name, the weight with which training begins.
@@ -89,7 +89,7 @@ class Trainable:
 
 
 def size(statistics: int, hidden: int) -> int:
-    """How many weights a score has.
+    """Returns how many weights a score has.
 
     A network has the linear weights too, and for each hidden unit those of its inputs, its bias and its output.
     """
@@ -97,7 +97,7 @@ def size(statistics: int, hidden: int) -> int:
 
 
 def value(weights: Any, hidden: int, statistics: Sequence[Any], tanh: Callable[[Any], Any]) -> Any:
-    """The score of each of some entities or arms.
+    """Returns the score of each of some entities or arms.
 
     Args:
         weights: shape (``size(len(statistics), hidden)``,).
@@ -118,7 +118,7 @@ def value(weights: Any, hidden: int, statistics: Sequence[Any], tanh: Callable[[
 
 
 def read(field: str, path: Path | str, family: str, known: Mapping[str, float]) -> Score:
-    """The score in a file.
+    """Returns the score that a file of ``jaxbandit train`` holds.
 
     Args:
         field: what errors call it.
@@ -158,7 +158,7 @@ def read(field: str, path: Path | str, family: str, known: Mapping[str, float]) 
 
 
 def stacked(scores: Sequence[Score]) -> np.ndarray:
-    """The weights of scores of one shape: float64, (scores, weights).
+    """Returns the weights of scores of one shape: float64, (scores, weights).
 
     Raises:
         BadInput: where they have different shapes.

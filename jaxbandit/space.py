@@ -29,7 +29,7 @@ class Range:
         return number and self.low <= value <= self.high
 
     def at(self, share: float) -> float | int:
-        """The number at a share of the way from ``low`` to ``high``, 0 to 1, of four digits."""
+        """Returns the number at a share of the way from ``low`` to ``high``, 0 to 1, of four digits."""
         low, high = (self.low - 0.5, self.high + 0.5) if self.whole else (self.low, self.high)
         if self.log:
             low = max(low, self.low / 2)
@@ -40,7 +40,7 @@ class Range:
         return min(max(round(value), int(self.low)), int(self.high)) if self.whole else value
 
     def spread(self, count: int) -> list[Any]:
-        """At most ``count`` numbers from end to end in equal steps; of whole numbers each once."""
+        """Returns at most ``count`` numbers from end to end in equal steps, whole numbers each once."""
         if count == 1 or self.low == self.high:
             return [self.at(0.5)]
         if not self.whole:
@@ -55,7 +55,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several values."""
+    """Lets a search choose one of several values."""
 
     values: tuple[Any, ...]
 
@@ -66,11 +66,11 @@ class Choice:
         return any(value is each or (type(value) is type(each) and value == each) for each in self.values)
 
     def at(self, share: float) -> Any:
-        """The value at a share of the way through, 0 to 1."""
+        """Returns the value at a share of the way through, 0 to 1."""
         return self.values[min(int(share * len(self.values)), len(self.values) - 1)]
 
     def spread(self, count: int) -> list[Any]:
-        """All of them."""
+        """Returns all of the values, whatever ``count`` is."""
         return list(self.values)
 
 
@@ -78,7 +78,8 @@ Domain = Range | Choice
 
 
 def domain(field: str, given: Any, whole: bool = False) -> Domain:
-    """The domain that a study file or a caller describes: a list of values, or a table of ``from``, ``to`` and ``log``.
+    """Returns the domain that a study file or a caller describes: a list of values, or a table of ``from``, ``to`` and
+    ``log``.
 
     ``whole``: whether the parameter takes whole numbers alone.
 
@@ -100,7 +101,7 @@ def domain(field: str, given: Any, whole: bool = False) -> Domain:
     if not isinstance(log, bool):
         raise BadInput(f"{field}.log", log, "true or false")
     if not low < high:
-        raise BadInput(field, dict(given), "from below to")
+        raise BadInput(field, dict(given), "a table in which from is below to")
     if log and low <= 0:
         raise BadInput(f"{field}.from", low, "a number above 0 where log = true")
     return Range(low, high, log, whole)

@@ -7,7 +7,7 @@ _Z = NormalDist().inv_cdf(0.975)
 
 
 def share_interval(share: float, runs: int) -> tuple[float, float]:
-    """Wilson's 95 % interval (1927) for a share of ``runs`` runs, at least 1; it holds ``share`` itself."""
+    """Returns Wilson's 95 % interval (1927) for a share of ``runs`` runs, at least 1; it holds ``share`` itself."""
     middle, scale = share + _Z * _Z / (2 * runs), 1 + _Z * _Z / runs
     half = _Z * math.sqrt(share * (1 - share) / runs + _Z * _Z / (4 * runs * runs))
     # Rounding must not put the share outside.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 
 from jaxbandit import cli
@@ -19,7 +20,7 @@ from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity
 from jaxbandit.cleaning.family import Setting
 from jaxbandit.study import families
 from jaxbandit.study.conclude import Cell, conclusions, sentences
-from jaxbandit.study.describe import description
+from jaxbandit.study.describe import description, implementations
 from jaxbandit.study.figure import Request, reproduce
 from jaxbandit.study.report import report
 from jaxbandit.study.results import open_results
@@ -257,6 +258,28 @@ def _concluded(cells: list[Cell], target: float | None) -> list[str]:
     question = family.FAMILY.problems["table"].question
     assert question is not None
     return sentences(question, family.FAMILY.problems["table"].metrics[0], cells, target)
+
+
+def test_implementations_by_what_tells_them_apart() -> None:
+    """A param whose values do, or how many configurations there are of each; nothing for folders without the names."""
+    fast = [["Fast", "Faster"], ["Fast", "Faster"], ["Rule", "Fast"], ["Rule", "Rule"]]
+    data = xr.Dataset(
+        coords={
+            "policy": [f"a q={q}" for q in (1, 2)] + ["b", "c"],
+            "kind": ("policy", ["a", "a", "b", "c"]),
+            "budget": [100, 200],
+            "q": (("policy", "budget"), [[1, 1], [2, 2], [np.nan] * 2, [np.nan] * 2]),
+            "implemented_by": (("policy", "budget"), fast),
+        },
+        attrs={"rules": ["Rule"], "params": ["budget", "q"]},
+    )
+    each = "a as Fast at budget 100 and as Faster at budget 200; b as Fast at budget 200"
+    assert implementations(data) == f"fast implementations: {each}"
+    assert implementations(data.sel(budget=100)) == "fast implementations: a as Fast"
+    assert implementations(data.isel(policy=[3])) == ""
+    assert implementations(data.drop_vars("implemented_by")) == ""
+    data["implemented_by"][:2] = [["Fast", "Faster"], ["Faster", "Fast"]]
+    assert "a as Fast in 2 configurations and as Faster in 2 configurations;" in implementations(data)
 
 
 def test_conclusions() -> None:

@@ -15,7 +15,7 @@ from jaxbandit.study import plugins
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study, load
 from jaxbandit.study.table import render
-from jaxbandit.tuning.plan import Plan
+from jaxbandit.tuning.options import TuneOptions
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -60,7 +60,7 @@ def test_study_files(tmp_path: Path) -> None:
     for block in found:
         study = Study.of(tomllib.loads(block), base=tmp_path, counted=False)
         assert study.configurations()
-        assert not study.tune or Plan.of(study).policies
+        assert not study.tune or TuneOptions.of(study).policies
 
 
 def test_commands() -> None:

@@ -291,9 +291,13 @@ def test_strict_types() -> None:
             assert simulate(given, policy, runs=3)["cleans"].max() <= 120
 
 
-def test_progress_ends_with_all() -> None:
+def test_progress_ends_with_all(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[Status] = []
-    simulate(problem(), [ee(1, 1.0), ee(2, 1.0)], runs=30, progress=seen.append)
+    with caplog.at_level("INFO", "jaxbandit"):
+        simulate(problem(), [ee(1, 1.0), ee(2, 1.0)], runs=30, progress=seen.append)
+    assert [each.getMessage() for each in caplog.records if each.name == "jaxbandit"] == [
+        "jaxbandit: configurations by the class that runs them: EE 2"
+    ]
     assert list(dict.fromkeys(status.doing for status in seen)) == ["compiling", "running"]
     assert (seen[-1].done, seen[-1].of) == (60, 60)
     assert [status.done for status in seen] == sorted(status.done for status in seen)

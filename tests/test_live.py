@@ -258,7 +258,7 @@ def test_a_damaged_journal_is_refused(session: Session) -> None:
     session.close()
     with sqlite3.connect(session.journal.place) as database:
         database.execute("UPDATE jaxbandit_event SET content = replace(content, 'unknown', 'value 2') WHERE number = 2")
-    with pytest.raises(BadInput, match="whole; event 2 was changed or lost"):
+    with pytest.raises(BadInput, match="an undamaged journal; event 2 was changed or lost"):
         again(session)
 
 
@@ -269,7 +269,7 @@ def test_another_version_does_not_go_on_in_silence(session: Session, monkeypatch
     table = {**session.case.table, "policy": {**session.case.table["policy"], "t": 2, "q": 0}}
     head = {**session.journal.head(), "study": json.dumps(table)}
     monkeypatch.setattr("jaxbandit.live.journal.Journal.head", lambda self: head)
-    with pytest.raises(BadInput, match=r"of a version that decides alike: question \d was asked by"):
+    with pytest.raises(BadInput, match=r"of a version that decides the same: question \d was asked by"):
         again(session)
 
 
@@ -327,7 +327,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         (("next", "--journal", "study.toml"), "--journal = study.toml: a database that answers"),
         (("next", "--journal", "none"), "--journal = none: a journal that `jaxbandit live begin` made"),
         (("next", "--journal", "mysql://a:secret@b/c"), "--journal = mysql://a:***@b/c: a file, or postgresql://"),
-        (("next", *place, "--lease", "-1"), "lease = -1.0: seconds, above 0"),
+        (("next", *place, "--lease", "-1"), "lease = -1.0: a number of seconds above 0"),
         (("wait", *place), "verb = wait: one of begin, next, record, status"),
     ):
         status, out, error = run(*words)

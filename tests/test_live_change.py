@@ -12,18 +12,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxbandit import cleaning, extraction
 from jaxbandit.arms.problem import Drawn, given
 from jaxbandit.arms.problem import Pull as ArmPull
 from jaxbandit.arms.rewards import Bounded, Gaussian
+from jaxbandit.cleaning.fast.random import RandomInRuns
 from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Uniform
 from jaxbandit.live import Session, forecast_arms
 from jaxbandit.live.arms import TopQuestions
 from jaxbandit.live.case import Case
+from jaxbandit.live.forecast import Paying
 from jaxbandit.live.play import Play
 from jaxbandit.live.posterior import posterior, simulated
 from jaxbandit.live.questions import questions
+from jaxbandit.live.rest import Continued, Rest
 from jaxbandit.random.stream import stream
 from jaxbandit.study.spec import Study
 from tests.test_live import again, agent, run_out, study
@@ -220,6 +224,23 @@ def test_forecasts_of_other_rewards(family: str, policy: str, problem: dict[str,
     assert found["gain"] == pytest.approx(found["now"] - found["end"])
     assert found["ci_low"] < found["gain"] < found["ci_high"]
     assert 0 <= found["end"] < found["now"]
+
+
+def test_the_rest_of_a_session_has_what_its_problem_and_policy_have(tmp_path: Path) -> None:
+    """Also what is optional in the grammar; but no scratch fields, which a run would not begin with."""
+    rule, fast = cleaning.ee(3, 0.6), RandomInRuns(256)
+    assert Continued(rule, None).execution == rule.execution
+    assert fast.execution.scratch
+    assert Continued(fast, None).execution == replace(fast.execution, scratch=())
+    assert not Paying(rule, None, None, jnp.int32(9)).execution.masked  # type: ignore[arg-type]
+    assert Continued(extraction.gs_exact(reach="all"), None).informed
+    assert not hasattr(Continued(rule, None), "informed")
+    assert not hasattr(Continued(rule, None), "advance")
+    chosen = Case.of(Study.of(study("cleaning", "ee", tmp_path), counted=False), "ee", {}).chosen
+    assert not hasattr(Rest(chosen.problem), "score")
+    assert Rest(chosen.problem).budget == chosen.problem.budget  # type: ignore[attr-defined]
+    arms = Case.of(Study.of(study("topk", "uniform", tmp_path), counted=False), "uniform", {}).chosen.problem
+    assert Rest(arms).score == arms.score  # type: ignore[attr-defined]
 
 
 def test_forecasts_of_other_families(tmp_path: Path) -> None:

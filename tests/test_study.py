@@ -349,7 +349,7 @@ def test_checkpoints_are_rows(tmp_path: Path) -> None:
         ({"checkpoints": [5]}, "checkpoints = mixed: policies that do not plan for their budget"),
         ({"stop_when": 3}, "stop_when = 3: { metric"),
         ({"stop_when": {"metric": "tails", "half_width": 1}}, "stop_when.metric = tails: one of heads, never, thrown"),
-        ({"stop_when": {"metric": "heads"}}, "stop_when = {'metric': 'heads'}: either half_width or relative"),
+        ({"stop_when": {"metric": "heads"}}, "stop_when = {'metric': 'heads'}: a table with either half_width"),
         ({"stop_when": {"metric": "heads", "relative": 0}}, "stop_when.relative = 0: a finite number above 0"),
         ({"stop_when": {"metric": "heads", "half_width": math.inf}}, "stop_when.half_width = inf: a finite number"),
         ({"stop_when": {"metric": "heads", "relative": 1}, "runs": 1}, "runs = 1: at least 2 where stop_when"),
@@ -360,7 +360,7 @@ def test_checkpoints_are_rows(tmp_path: Path) -> None:
         ),
         (
             {"stop_when": {"metric": "heads", "relative": 0.1, "difference": ["best"]}},
-            "stop_when.difference = ['best']: two",
+            "stop_when.difference = ['best']: a list of two",
         ),
     ],
 )
@@ -679,13 +679,18 @@ def test_results_say_which_implementation_made_them(tmp_path: Path, capsys: pyte
     study.write_text(arms + '[[policy]]\nkind = "uniform"\n')
     assert cli.main(["run", str(study), "--out", str(out)]) == 0
     assert json.loads((out / "study.json").read_text())["implementation"] == "fast"
-    capsys.readouterr()
+    assert "\njaxbandit: fast implementations: uniform as Once\n" in capsys.readouterr().err
+    assert open_results(out)["implemented_by"].values.tolist() == ["Once"]
+    assert cli.main(["show", str(out)]) == 0
+    assert capsys.readouterr().err.endswith("jaxbandit: fast implementations: uniform as Once\n")
     slowly = ["run", str(study), "--implementation", "reference", "--out"]
     assert cli.main([*slowly, str(out)]) == 2
     assert "this study or a part of it; implementation differs in the study it holds" in capsys.readouterr().err
     other = tmp_path / "other"
     assert cli.main([*slowly, str(other)]) == 0
+    assert "fast implementations" not in capsys.readouterr().err
     assert open_results(other).attrs["implementation"] == "reference"
+    assert open_results(other)["implemented_by"].values.tolist() == ["Uniform"]
     assert (other / "summary.json").read_bytes() == (out / "summary.json").read_bytes()
     assert cli.main(["run", str(study), "--out", str(other)]) == 2
     study.write_text(f'implementation = "reference"\n{study.read_text()}')

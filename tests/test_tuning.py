@@ -16,9 +16,9 @@ from jaxbandit.registry import Family, Metric, PolicyKind
 from jaxbandit.space import Choice, Range, domain
 from jaxbandit.study import families
 from jaxbandit.study.spec import Study
+from jaxbandit.tuning.candidates import finalists
 from jaxbandit.tuning.judge import LEAST, Judge
-from jaxbandit.tuning.plan import Plan, leaves_open
-from jaxbandit.tuning.search import finalists
+from jaxbandit.tuning.options import TuneOptions, leaves_open
 from tests import toy
 
 SPACE = {"share": {"from": 0.0, "to": 1.0}}
@@ -142,7 +142,7 @@ def test_searches_find_the_better_coin(search: str, tmp_path: Path) -> None:
 
 def test_verdicts_are_those_of_the_runs_that_run_makes() -> None:
     found = jaxbandit.tune(study(within=0.05), progress=False)
-    runs = found.data.runs.values[found.data.fate.values == "chosen"].item()
+    runs = found.data.runs.values[found.data.status.values == "chosen"].item()
     share = found.verdict["chosen"]["params"]["share"]
     problem = toy.Setting(20, 0.2, 0.8).problem()
     answers = jaxbandit.simulate(problem, toy.Coin(np.float32(share)), runs=runs, progress=False)
@@ -220,7 +220,7 @@ def test_a_candidate_whose_runs_run_out_of_room_is_left_out(monkeypatch: pytest.
 
 
 def test_a_gradient_that_diverges_is_said_and_leaves_what_was_seen(caplog: pytest.LogCaptureFixture) -> None:
-    plan = Plan.of(Study.of(study(search="gradient"), counted=False))
+    options = TuneOptions.of(Study.of(study(search="gradient"), counted=False))
     asked: list[int] = []
 
     def means(points: list[Any], runs: int) -> np.ndarray:
@@ -228,7 +228,7 @@ def test_a_gradient_that_diverges_is_said_and_leaves_what_was_seen(caplog: pytes
         values = np.array([each.given["share"] for each in points])
         return values if len(asked) < 3 else values * np.nan
 
-    found = finalists(plan, means, seed=0)
+    found = finalists(options, means, seed=0)
     assert "the gradient over share of mixed diverged" in caplog.text
     assert len(asked) == 3
     assert 1 < len(found) <= 6
@@ -287,7 +287,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ({"space": {}}, "tune.space"),
         ({"space": "some"}, 'tune.space = some: a table of domains by parameter, or "all"'),
         ({"space": {"speed": [1]}}, "tune.space.speed = [1]: a parameter of a policy"),
-        ({"space": {"share": {"from": 0.5, "to": 0.1}}}, "from below to"),
+        ({"space": {"share": {"from": 0.5, "to": 0.1}}}, "a table in which from is below to"),
         ({"space": {"share": {"from": 0, "to": 1, "log": True}}}, "tune.space.share.from = 0"),
         ({"space": {"share": {"from": 0, "to": 3}}}, "tune.space.share.to = 3"),
         ({"space": {"mixed": {"speed": [1]}, "share": [0.5]}}, "tune.space.mixed.speed"),
@@ -305,8 +305,8 @@ def test_bad_input(table: dict[str, Any], message: str, tmp_path: Path) -> None:
 def test_a_study_without_a_table_is_searched_over_the_domains_that_policies_declare() -> None:
     means = [0.9, 0.8, 0.5, 0.4, 0.2]
     problem = {"kind": "topk/bernoulli", "means": {"list": means}, "K": 2, "budget": 100}
-    plan = Plan.of(Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "optmai"}, {"kind": "sar"}]}))
-    assert [set(each.axes) for each in plan.policies] == [{"beta", "inflate", "reuse"}, set()]
+    options = TuneOptions.of(Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "optmai"}, {"kind": "sar"}]}))
+    assert [set(each.axes) for each in options.policies] == [{"beta", "inflate", "reuse"}, set()]
 
 
 KINDS = [
@@ -327,24 +327,24 @@ def test_every_parameter_declares_a_domain_of_values_that_it_takes(family: Famil
         assert str(each.domain) in each.searched
 
 
-def crux(**table: Any) -> Plan:
+def crux(**table: Any) -> TuneOptions:
     problem = {"kind": "extraction/people", "budget": 5}
-    return Plan.of(Study.of({"problem": problem, "policy": [{"kind": "crux"}], "tune": table}))
+    return TuneOptions.of(Study.of({"problem": problem, "policy": [{"kind": "crux"}], "tune": table}))
 
 
 def test_what_depends_on_another_is_proposed_where_it_matters() -> None:
     space = {"variance": "all", "estimator": ["chao92", "hwang-shen"], "bootstrap": [0, 10], "gain": "all"}
     wanted = {("chao92", 10, "delta"), ("chao92", 10, "bootstrap"), ("chao92", 0, None), ("hwang-shen", 10, None)}
     for search in ("grid", "sobol", "optuna"):
-        plan = crux(space=space, search=search, candidates=64)
-        points = finalists(plan, lambda points, runs: np.arange(len(points), dtype=float), seed=1)
+        options = crux(space=space, search=search, candidates=64)
+        points = finalists(options, lambda points, runs: np.arange(len(points), dtype=float), seed=1)
         assert len({str(point) for point in points}) == len(points)
         for _, given in points[1:]:
             assert ("variance" in given) == (given["estimator"] == "chao92" and given["bootstrap"] > 0)
             assert ("gain" in given) == (given["bootstrap"] > 0)
         found = {(given["estimator"], given["bootstrap"], given.get("variance")) for _, given in points[1:]}
         assert wanted <= found or search == "optuna"
-    assert list(plan.policies[0].axes).index("gain") > list(plan.policies[0].axes).index("bootstrap")
+    assert list(options.policies[0].axes).index("gain") > list(options.policies[0].axes).index("bootstrap")
 
 
 def test_all_is_the_domain_that_a_parameter_declares() -> None:
@@ -353,15 +353,17 @@ def test_all_is_the_domain_that_a_parameter_declares() -> None:
     assert set(every.axes) == set(every.parameters)
     assert set(crux(search="gradient").policies[0].axes) == {"variance_floor", "prior"}
     problem = {"kind": "cleaning/synthetic", "entities": 40, "budget": 50}
-    plan = Plan.of(Study.of({"problem": problem, "policy": [{"kind": "ee"}], "tune": {"space": {"tuning": "all"}}}))
-    assert plan.policies[0].axes == {"tuning": Choice(("lemma3", "exact"))}
+    options = TuneOptions.of(
+        Study.of({"problem": problem, "policy": [{"kind": "ee"}], "tune": {"space": {"tuning": "all"}}})
+    )
+    assert options.policies[0].axes == {"tuning": Choice(("lemma3", "exact"))}
 
 
 def test_a_parameter_that_cannot_matter_is_no_axis() -> None:
     problem = {"kind": "cleaning/synthetic", "entities": 40, "budget": 50}
     given = {"problem": problem, "policy": [{"kind": "ee", "t": 2, "q": 0.5}]}
     with pytest.raises(BadInput, match=r"tune.space.tuning = searched: .* tuning does where t is left out"):
-        Plan.of(Study.of({**given, "tune": {"space": {"tuning": "all"}}}))
+        TuneOptions.of(Study.of({**given, "tune": {"space": {"tuning": "all"}}}))
     assert not leaves_open(Study.of(given, counted=False))
     assert leaves_open(Study.of({**given, "policy": [{"kind": "ee"}]}, counted=False))
 
@@ -369,13 +371,13 @@ def test_a_parameter_that_cannot_matter_is_no_axis() -> None:
 def test_what_is_given_together_has_no_default_where_one_of_both_is_searched() -> None:
     problem = {"kind": "cleaning/synthetic", "entities": 40, "budget": 50}
     both = {"kind": "ee", "t": [2, 3], "q": 0.8}
-    assert not Plan.of(Study.of({"runs": 1, "problem": problem, "policy": [both]})).policies[0].complete
-    assert Plan.of(Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "ee"}]})).policies[0].complete
+    assert not TuneOptions.of(Study.of({"runs": 1, "problem": problem, "policy": [both]})).policies[0].complete
+    assert TuneOptions.of(Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "ee"}]})).policies[0].complete
 
 
 def test_one_of_what_is_given_together_may_stand_in_the_space() -> None:
     problem = {"kind": "cleaning/synthetic", "entities": 40, "budget": 50}
     given = {"problem": problem, "policy": [{"kind": "ee", "q": 0.8}], "tune": {"space": {"t": [2, 3]}}}
-    plan = Plan.of(Study.of(given))
-    assert set(plan.policies[0].axes) == {"t"}
-    assert not plan.policies[0].complete
+    options = TuneOptions.of(Study.of(given))
+    assert set(options.policies[0].axes) == {"t"}
+    assert not options.policies[0].complete

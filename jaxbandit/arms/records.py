@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from jaxbandit.arms.problem import Given, given
 from jaxbandit.arms.rewards import Replay, is_whole
 from jaxbandit.errors import BadInput
-from jaxbandit.tables import columns, whole_cells
+from jaxbandit.user_tables import columns, whole_cells
 
 MOST_REWARDS = 1 << 24
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jaxbandit.errors import BadInput
-from jaxbandit.tables import columns, whole_cells
+from jaxbandit.user_tables import columns, whole_cells
 
 if TYPE_CHECKING:
     from jaxtyping import Int32

@@ -22,7 +22,7 @@ _TIMES, _SECONDS = 16, 4.0
 
 
 def checkup() -> Iterator[tuple[str, str, bool]]:
-    """What is checked, what was found, and whether it is right; as it comes."""
+    """Yields each check as it is made: its name, what was found, and whether that is right."""
     import jax
 
     from jaxbandit import simulate
@@ -63,7 +63,7 @@ def checkup() -> Iterator[tuple[str, str, bool]]:
 
 
 def digest(answers: dict[str, Any]) -> str:
-    """The first digits of a hash of the first runs' answers, their names included."""
+    """Returns the first digits of a hash of the first runs' answers, their names included."""
     hashed = hashlib.sha256()
     for name, values in sorted(answers.items()):
         hashed.update(name.encode())

@@ -26,10 +26,10 @@ class Compare:
     quantiles: Annotated[tuple[float, ...], tyro.conf.arg(metavar="Q ...", help_behavior_hint="(default: none)")] = ()
     """Print these quantiles over runs instead, such as 0.05 0.5 0.95."""
     format: Format = "text"
-    """How the tables are printed."""
+    """The format of the tables."""
 
     def __call__(self) -> None:
-        """Prints the tables."""
+        """Prints the tables of ranks and differences, or of quantiles."""
         from jaxbandit.study import compare
         from jaxbandit.study.results import open_results
         from jaxbandit.study.table import render

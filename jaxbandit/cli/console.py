@@ -17,7 +17,8 @@ def say(line: str) -> None:
 
 
 def printable(text: str) -> str:
-    """A text whose control characters are replaced. A terminal would obey them, and a user's table may hold any."""
+    """Returns a text whose control characters are replaced. A terminal would obey them, and a user's table may hold
+    any."""
     return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
@@ -32,14 +33,16 @@ def progress_shown(out: Path) -> Iterator[Display]:
 
 @contextlib.contextmanager
 def workers(scheduler: str | None) -> Iterator[tuple[Any, int | None]]:
-    """An executor on the workers of a Dask scheduler, and how many chunks to give it; both None without one."""
+    """Yields an executor on the workers of a Dask scheduler and how many chunks to give it; both None without one."""
     if scheduler is None:
         yield None, None
         return
     try:
         from distributed import Client
     except ImportError:
-        raise BadInput("--scheduler", scheduler, "used with the extra: pip install 'jaxbandit[cluster]'") from None
+        raise BadInput(
+            "--scheduler", scheduler, "an installation with the extra: pip install 'jaxbandit[cluster]'"
+        ) from None
     try:
         client = Client(scheduler, timeout=20)
     except (OSError, ValueError) as error:
@@ -50,7 +53,7 @@ def workers(scheduler: str | None) -> Iterator[tuple[Any, int | None]]:
 
 @contextlib.contextmanager
 def unwritable(out: Path) -> Iterator[None]:
-    """Says so where a folder is for reading alone."""
+    """Prints a line in place of the error where the folder ``out`` cannot be written."""
     try:
         yield
     except OSError as error:

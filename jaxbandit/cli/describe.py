@@ -18,22 +18,22 @@ Columns = Annotated[
 
 @dataclass(frozen=True)
 class Describe:
-    """Say what a study file or a table holds: entities, ambiguity, spellings that look alike; nothing is changed."""
+    """Say what a study file or a table holds: entities, ambiguity, spellings that are nearly the same."""
 
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """A study file (.toml), or a table: a CSV file or an SQLite database."""
     entity: Columns = ()
-    """Of a table of claims, the columns that name the entity."""
+    """The columns that name the entity, of a table of claims."""
     value: Columns = ()
     """The columns of claimed values, each of them an entity of its own."""
     table: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the only one)")] = None
-    """The table of an SQLite database."""
+    """The table to read, of an SQLite database with several."""
     normalise: Annotated[str, tyro.conf.arg(metavar="HOW")] = "none"
     """How values are compared: none or casefold."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Prints the description."""
+        """Prints the description of the study or the table, a line each."""
         print("\n".join(self._of_study() if self.file.suffix == ".toml" else self._of_table()))
 
     def _of_study(self) -> list[str]:
@@ -75,5 +75,5 @@ class Describe:
 
 
 def _named(columns: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """All columns that an option names, in whichever occurrence of it."""
+    """Returns all columns that an option names, in whichever occurrence of it."""
     return tuple(name for names in columns for name in names)

@@ -41,14 +41,14 @@ _PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin", "jax-rocm60-plugin", "jax-
 
 @dataclass(frozen=True)
 class Doctor:
-    """Print what there is here: versions, devices, the cache of compiled programs and whether it works, settings."""
+    """Print what this installation has: versions, devices, whether the cache of compiled programs works, settings."""
 
     check: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Also run EE for some seconds: its mean against the exact one, its bits, its speed; status 1 if it is wrong."""
     platform: Platform = None
 
     def __call__(self) -> None:
-        """Prints it, a line each."""
+        """Prints the facts of the installation, a line each."""
         for name, value in _findings(self.platform):
             print(f"{name:10}{value}", flush=True)
         if not self.check:
@@ -97,7 +97,7 @@ def _findings(platform_asked: str | None) -> Iterator[tuple[str, str]]:
 
 
 def _plugins() -> dict[str, str]:
-    """The packages of accelerators that are installed, with their versions."""
+    """Returns the packages of accelerators that are installed, with their versions."""
     found = {}
     for name in _PLUGINS:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -106,7 +106,6 @@ def _plugins() -> dict[str, str]:
 
 
 def _memory(device: "jax.Device") -> str:
-    """What an accelerator has of its own."""
     from jaxbandit.devices import memory
 
     most = memory(device)
@@ -114,7 +113,7 @@ def _memory(device: "jax.Device") -> str:
 
 
 def _cache() -> str:
-    """Where compiled programs are kept, and how many; or why none are."""
+    """Says where compiled programs are kept and how many there are, or why none are."""
     import jax
 
     from jaxbandit.programs.cache import MOST_BYTES, OFF, stored
@@ -138,7 +137,7 @@ def _cache() -> str:
 
 
 def _hits(platform_asked: str | None) -> str:
-    """Whether a program that one process has compiled is loaded by another."""
+    """Returns whether a program that one process has compiled is loaded by another."""
     environment = os.environ | ({"JAX_PLATFORMS": platform_asked} if platform_asked else {})
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, env=environment)

@@ -23,13 +23,13 @@ class Fit:
     attempts: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = "attempts"
     """The column of all operations on the entity."""
     table: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the only one)")] = None
-    """The table of an SQLite database."""
+    """The table to read, of an SQLite database with several."""
     components: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: of the lowest BIC)")] = (
         None
     )
-    """How many beta laws, from 1 to 6."""
+    """How many beta laws are mixed, from 1 to 6."""
     json: bool = False
-    """Print one JSON object."""
+    """Print one JSON object instead of lines."""
 
     def __call__(self) -> None:
         """Prints a line for each component, what the fit is worth, and how a study file writes the law."""
@@ -53,7 +53,7 @@ class Fit:
 
 
 def _facts(found: "mixtures.Fit") -> dict[str, Any]:
-    """What JSON tells; a missing error is null."""
+    """Returns the fit as JSON has it; a missing error is null."""
     names = ("weight", "alpha", "beta")
     parts = []
     for law, errors in zip(found.components, found.errors, strict=True):

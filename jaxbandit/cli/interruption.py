@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM: the program says so in one line and is gone at once, whatever it was doing.
 
-Python's own way, an exception in the main thread, does not fit a program of JAX. It waits until a kernel has ended, it
-can strike an import that cannot be undone, and it leads to the interpreter's shutdown, which destroys what XLA's
+Python's own way, an exception in the main thread, does not fit a program of JAX. It waits until a computation has
+ended, it can strike an import that cannot be undone, and it leads to the interpreter's shutdown, which destroys what
 threads still compile with: one interruption in four ended in a crash. So a thread of its own waits for the signal and
 ends the process without that shutdown. Nothing is lost by it, as what is stored survives a kill at any moment.
 """
@@ -33,7 +33,7 @@ def watch() -> None:
 
 
 def over() -> None:
-    """The work is done and said: what comes now can no longer interrupt it."""
+    """Marks the work as done and said, so that a later signal can no longer interrupt it."""
     _ending.acquire()
     for number in _STOPS:
         signal.signal(number, signal.SIG_IGN)

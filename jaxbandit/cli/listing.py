@@ -22,11 +22,11 @@ class List:
     what: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="WHAT")] = ()
     """A family or a paper (cleaning, cheng2010), a kind (problems, policies, metrics, figures), or both."""
     search: Annotated[str | None, tyro.conf.arg(metavar="WORD", help_behavior_hint="(default: none)")] = None
-    """Print only what holds this word, in its name, its summary or its parameters."""
+    """Print only the entries with this word in their name, their summary or their parameters."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Prints them."""
+        """Prints the entries that were asked for, with their parameters."""
         entries = list(_entries())
         groups = list(dict.fromkeys(group for _, group, _ in entries))
         for word in self.what:
@@ -39,13 +39,15 @@ class List:
             found = [lines for lines in found if self.search.lower() in "\n".join(lines).lower()]
         if not found:
             raise BadInput(
-                "--search" if self.search else "WHAT", self.search or " ".join(self.what), "nothing has that"
+                "--search" if self.search else "WHAT",
+                self.search or " ".join(self.what),
+                "a word or a name that some entry has; no entry has this one",
             )
         print("\n".join(line for lines in found for line in lines))
 
 
 def _entries() -> Iterator[tuple[str, str, list[str]]]:
-    """Everything that has a name: its kind, its family or paper, and its lines."""
+    """Yields everything that has a name: its kind, its family or paper, and its lines."""
     from jaxbandit.papers import FIGURES
     from jaxbandit.study.plugins import families
 
@@ -65,7 +67,8 @@ def _entries() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _parameters(parameters: Sequence["Parameter"], searched: bool = False) -> Iterator[str]:
-    """A line for each, and one more on where ``tune`` looks for its best value, if ``searched``."""
+    """Returns a line for each parameter, and one more on where ``tune`` searches for its best value, if
+    ``searched``."""
     from jaxbandit.study.summary import show
 
     for parameter in parameters:

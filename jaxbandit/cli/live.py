@@ -28,7 +28,7 @@ from jaxbandit.cli.live_common import (
 
 @dataclass(frozen=True)
 class Begin:
-    """Begin a session: a policy of a study file, on its problem."""
+    """Begin a session, in which a policy of a study file asks agents about the file's problem."""
 
     study: StudyFile
     """The study, a TOML file."""
@@ -43,7 +43,7 @@ class Begin:
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Says what was begun."""
+        """Begins the session and says so in a line on stderr."""
         from jaxbandit.live import Session
 
         session = Session.begin(self.study, self.policy, self.journal, write_back=self.write_back,
@@ -55,22 +55,23 @@ class Begin:
 
 @dataclass(frozen=True)
 class Next:
-    """The next question, and why it is asked. Until it is answered or its lease ends, the same agent gets it again."""
+    """Print the next question, and why it is asked. Until it is answered or its lease ends, the same agent gets it
+    again."""
 
     journal: JournalPlace
-    """Of the session."""
+    """Where the session's journal is: a file, or postgresql://user@host/database."""
     agent: str = AGENT
-    """Who asks."""
+    """The name of the agent that asks."""
     lease: float = 3600.0
     """Seconds for which no other agent gets the question."""
     ahead: int = 0
-    """How many pulls to look ahead for questions while others are open; answers may then be paid in vain."""
+    """Pulls that the policy may be ahead of its open questions, 0 to 10000; some answers are then paid in vain."""
     json: Json = False
-    """As one JSON object."""
+    """Print one JSON object instead of lines."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Prints it."""
+        """Prints the question, as lines or as JSON."""
         found = opened(self.journal).next(self.agent, lease=self.lease, ahead=self.ahead)
         printed(found, self.json, question)
 
@@ -80,21 +81,21 @@ class Record:
     """Record an answer. The same answer again changes nothing."""
 
     id: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")]
-    """Of the question."""
+    """The number of the question, as next printed it."""
     answer: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ANSWER")]
-    """One of those that the question allows."""
+    """The answer, one of those that the question allows."""
     journal: JournalPlace
-    """Of the session."""
+    """Where the session's journal is: a file, or postgresql://user@host/database."""
     agent: str = AGENT
-    """Who answers."""
+    """The name of the agent that answers."""
     cost: Annotated[float | None, tyro.conf.arg(help_behavior_hint="(default: none)")] = None
-    """What it really cost, kept beside it."""
+    """What the answer really cost, a number from 0 on, which is kept beside it."""
     json: Json = False
-    """As one JSON object."""
+    """Print one JSON object instead of lines."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Prints what is left."""
+        """Records the answer and prints how much money is left."""
         found = opened(self.journal).record(self.id, self.answer, self.agent, self.cost)
         printed(found, self.json, lambda told: [
             f"question {told['id']}: {'recorded' if told['recorded'] else 'was recorded before'}; {money(told)}"
@@ -103,20 +104,20 @@ class Record:
 
 @dataclass(frozen=True)
 class Status:
-    """How a session stands: spent, left, and what was found."""
+    """Print how a session stands: what was spent, what is left, and what was found."""
 
     journal: JournalPlace
-    """Of the session."""
+    """Where the session's journal is: a file, or postgresql://user@host/database."""
     forecast: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Whether to simulate the rest of the budget too, some seconds: what it is expected to bring."""
+    """Simulate the rest of the budget too, for some seconds, and print what it is expected to bring."""
     advice: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Whether to simulate other policies from here on too, up to a minute: would a change be worth it (cleaning)?"""
+    """Simulate other policies too, for up to a minute, and print whether a change is worth it (cleaning only)."""
     json: Json = False
-    """As one JSON object."""
+    """Print one JSON object instead of lines."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Prints it."""
+        """Prints the status, with the forecast and the advice that are asked for."""
         session = opened(self.journal)
         found = session.status()
         if self.forecast:
@@ -131,13 +132,13 @@ class Undo:
     """Take the last answer back; its question is asked anew, under another id."""
 
     journal: JournalPlace
-    """Of the session."""
+    """Where the session's journal is: a file, or postgresql://user@host/database."""
     json: Json = False
-    """As one JSON object."""
+    """Print one JSON object instead of lines."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Prints what was taken back."""
+        """Takes the last answer back and prints which one that was."""
         printed(opened(self.journal).undo(), self.json, lambda found: [
             f"question {found['id']}: the answer {found['answer']} is taken back; {money(found)}"
         ])  # fmt: skip
@@ -148,18 +149,18 @@ class Change:
     """Go on with another policy or other parameters. What was answered stays, and costs nothing again."""
 
     policy: str
-    """Its kind."""
+    """The kind of the new policy, such as greedy."""
     journal: JournalPlace
-    """Of the session."""
+    """Where the session's journal is: a file, or postgresql://user@host/database."""
     set: Settings = ()
     """A parameter of the policy, such as t=3; may be repeated. What is left out is tuned where the policy is, for the
     agent as the answers show it."""
     json: Json = False
-    """As one JSON object."""
+    """Print one JSON object instead of lines."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Prints what it does."""
+        """Changes the policy and prints how many answers it uses."""
         found = opened(self.journal).change(self.policy, **settings(self.set))
         printed(found, self.json, lambda made: [
             f"{made['policy']} goes on in place of {made['was']}; it uses {made['answers'] - made['unused']} of "
@@ -169,19 +170,19 @@ class Change:
 
 @dataclass(frozen=True)
 class Export:
-    """What the answers decide: the cells of a cleaned table, or a copy of the CSV file with them; of arms, a table of
-    what each gave and which are chosen."""
+    """Print or write what the answers decide: the cells of a cleaned table, or a copy of the CSV file with them; of
+    arms, a table of what each gave and which are chosen."""
 
     journal: JournalPlace
-    """Of the session."""
+    """Where the session's journal is: a file, or postgresql://user@host/database."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE.csv", help_behavior_hint="(default: none)")] = None
-    """Where the cleaned copy, or the table of arms, goes; without it they are shown and nothing is written."""
+    """The file for the cleaned copy or the table of arms; without it they are printed and nothing is written."""
     json: Json = False
-    """The changes, or the arms, as JSON, one object a line."""
+    """Print the changes, or the arms, as JSON, one object a line."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Prints the changes, or writes the copy."""
+        """Prints the changes of the table or the arms, or writes them to a file."""
         from jaxbandit.live import agents
 
         session = opened(self.journal)
@@ -218,16 +219,17 @@ class Export:
 
 @dataclass(frozen=True)
 class Show:
-    """Write a page: what was found over what was spent, beside what simulation expected, and all answers."""
+    """Write an HTML page on a session: what was found over what was spent, beside what simulation expected, and all
+    answers."""
 
     journal: JournalPlace
-    """Of the session."""
+    """Where the session's journal is: a file, or postgresql://user@host/database."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")] = Path("session.html")
-    """Where the page goes."""
+    """The file for the page."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Writes it."""
+        """Writes the page and says where it is."""
         from jaxbandit.live.show import page
 
         written("--out", self.out, page(opened(self.journal)))

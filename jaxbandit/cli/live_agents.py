@@ -13,7 +13,7 @@ from jaxbandit.cli.console import printable, say
 from jaxbandit.cli.live_common import AGENT, JournalPlace, money, offered, opened, question, written
 from jaxbandit.errors import BadInput
 
-_ENTITIES = "none: a service knows entities, and this is no session of cleaning"
+_ENTITIES = "left out here: such a service knows entities, and this is no session of cleaning"
 
 Candidates = Annotated[str, tyro.conf.arg(metavar="URL", help_behavior_hint="(default: none)")]
 EntityType = Annotated[str, tyro.conf.arg(help_behavior_hint="(default: any)")]
@@ -22,32 +22,32 @@ Property = Annotated[str, tyro.conf.arg(help_behavior_hint="(default: their name
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer questions one after the other: a person at the terminal, a command, or a service that is called."""
+    """Have questions answered one by one: by a person at the terminal, a command, or a service that is called."""
 
     journal: JournalPlace
-    """Of the session."""
+    """Where the session's journal is: a file, or postgresql://user@host/database."""
     agent: str = AGENT
-    """Who answers."""
+    """The name of the agent that answers."""
     command: Annotated[str, tyro.conf.arg(help_behavior_hint="(default: none)")] = ""
     """A shell command that reads a question as JSON and prints an answer."""
     url: Annotated[str, tyro.conf.arg(help_behavior_hint="(default: none)")] = ""
-    """Of a service that questions are posted to as JSON, and that replies {"answer": ...}."""
+    """The address of a service that questions are posted to as JSON, and that replies {"answer": ...}."""
     reconcile: Annotated[str, tyro.conf.arg(metavar="URL", help_behavior_hint="(default: none)")] = ""
-    """Of a reconciliation service (the protocol of OpenRefine, version 0.2), which confirms values of entities."""
+    """The address of a reconciliation service (OpenRefine's protocol 0.2), which confirms values of entities."""
     candidates: Candidates = ""
-    """Of a reconciliation service, whose candidates a person sees beside the entity's values."""
+    """The address of a reconciliation service, whose candidates a person sees beside the entity's values."""
     type: EntityType = ""
-    """What that service calls entities of this kind."""
+    """The name that the service has for entities of this kind."""
     property: Property = ""
-    """What it calls the property that has the values of entities."""
+    """The name that it has for the property with the values of entities."""
     timeout: float = 60.0
-    """Seconds that a command or a service has."""
+    """Seconds within which a command or a service must answer."""
     ahead: int = 0
-    """See next."""
+    """Pulls that the policy may be ahead of its open questions, 0 to 10000, as for next."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Until there are no more questions, or the person leaves."""
+        """Asks until there are no more questions, or the person leaves."""
         from jaxbandit.live import agents
         from jaxbandit.live.reconcile import Reconciliation
 
@@ -55,7 +55,7 @@ class Answer:
             "--command": self.command, "--url": self.url, "--reconcile": self.reconcile, "--candidates": self.candidates
         }  # fmt: skip
         if len(some := [name for name, value in given.items() if value]) > 1:
-            raise BadInput(some[1], given[some[1]], f"none where {some[0]} is given")
+            raise BadInput(some[1], given[some[1]], f"left out where {some[0]} is given")
         session = opened(self.journal)
         if self.reconcile and session.asks.family != "cleaning":
             raise BadInput("--reconcile", self.reconcile, _ENTITIES)
@@ -83,24 +83,24 @@ class Answer:
 
 @dataclass(frozen=True)
 class Sheet:
-    """Questions as a CSV file to be filled in, or the answers of one that came back."""
+    """Write questions to a CSV file that is to be filled in, or read the answers of one that came back."""
 
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.csv")]
-    """The file."""
+    """The CSV file to write, or to read with --back."""
     journal: JournalPlace
-    """Of the session."""
+    """Where the session's journal is: a file, or postgresql://user@host/database."""
     count: int = 20
-    """The most questions."""
+    """How many questions to write at most."""
     back: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Whether the file comes back: its column answer is read."""
+    """Read the answers of a file that came back from its column answer."""
     agent: str = "sheet"
-    """Who answers."""
+    """The name of the agent that answers."""
     lease: float = 7 * 86400.0
     """Seconds for which no other agent gets the questions."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Writes the file or reads it."""
+        """Writes questions to the file, or records the answers in it."""
         from jaxbandit.live import agents
 
         session = opened(self.journal)
@@ -125,25 +125,25 @@ class Serve:
     """
 
     journal: JournalPlace
-    """Of the session."""
+    """Where the session's journal is: a file, or postgresql://user@host/database."""
     host: str = "127.0.0.1"
-    """The address."""
+    """The address to listen at."""
     port: int = 8000
-    """The port; 0 for any that is free."""
+    """The port to listen at; 0 for any that is free."""
     lease: float = 3600.0
-    """Seconds for which a question is an agent's."""
+    """Seconds for which a question belongs to the agent that got it."""
     ahead: int = 0
-    """See next."""
+    """Pulls that the policy may be ahead of its open questions, 0 to 10000, as for next."""
     candidates: Candidates = ""
-    """Of a reconciliation service, whose candidates the page shows beside an entity's values."""
+    """The address of a reconciliation service, whose candidates the page shows beside an entity's values."""
     type: EntityType = ""
-    """What that service calls entities of this kind."""
+    """The name that the service has for entities of this kind."""
     property: Property = ""
-    """What it calls the property that has the values of entities."""
+    """The name that it has for the property with the values of entities."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Until it is interrupted."""
+        """Serves the session until the program is interrupted."""
         import os
 
         from jaxbandit.live.server import serve
@@ -158,7 +158,7 @@ class Serve:
 
 
 def _offers(session: Any, url: str, kind: str, property: str) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
-    """From a question to what a reconciliation service offers beside it; None where no service is given."""
+    """Returns a function from a question to what a reconciliation service offers beside it; None without a service."""
     from jaxbandit.live.reconcile import Offers
 
     if not url:

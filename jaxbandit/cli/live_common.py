@@ -1,4 +1,4 @@
-"""What the verbs of ``jaxbandit live`` share: their options, how questions look, and what they print."""
+"""What the verbs of ``jaxbandit live`` share: their options, questions as text, and what they print."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ AGENT = "terminal"
 
 
 def settings(given: tuple[str, ...]) -> dict[str, Any]:
-    """Of texts KEY=VALUE, the values by key: JSON, or else a text."""
+    """Returns the values of texts KEY=VALUE by key; a value that is no JSON is a text."""
     found = {}
     for text in given:
         name, sign, value = text.partition("=")
@@ -32,14 +32,14 @@ def settings(given: tuple[str, ...]) -> dict[str, Any]:
 
 
 def opened(place: str) -> Any:
-    """The session at a place."""
+    """Opens the live session whose journal is at ``place``."""
     from jaxbandit.live import Session
 
     return Session.open(place)
 
 
 def written(field: str, path: Path, text: str) -> None:
-    """Puts a text into a file."""
+    """Writes a text to a file that an option names, and complains of that option."""
     from jaxbandit.study import folder
 
     try:
@@ -49,12 +49,12 @@ def written(field: str, path: Path, text: str) -> None:
 
 
 def money(found: dict[str, Any]) -> str:
-    """What was spent and what is left."""
+    """Returns a phrase on what was spent and what is left."""
     return f"{found['spent']:g} spent, {found['left']:g} left"
 
 
 def question(found: dict[str, Any]) -> list[str]:
-    """A question as lines for a person."""
+    """Returns a question as lines for a person."""
     if "id" not in found:
         return [f"nothing is asked any more; {money(found)}" if found["over"] else
                 f"no question now: {found['open']} are with other agents; {money(found)}"]  # fmt: skip
@@ -73,7 +73,7 @@ def question(found: dict[str, Any]) -> list[str]:
 
 
 def offered(found: dict[str, Any], asked: dict[str, Any]) -> list[str]:
-    """What ``Offers.beside`` a question gives, as lines for a person."""
+    """Returns what ``Offers.beside`` a question gives, as lines for a person."""
     if "none" in found:
         return [f"no candidates: {found['none']}"]
     lines = []
@@ -86,6 +86,6 @@ def offered(found: dict[str, Any], asked: dict[str, Any]) -> list[str]:
 
 
 def printed(found: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]], list[str]]) -> None:
-    """Prints it as JSON or as lines."""
+    """Prints what a verb found: as one JSON object, or as the lines that ``lines`` makes."""
     text = json.dumps(found, ensure_ascii=False) if as_json else printable("\n".join(lines(found)))
     sys.stdout.write(text + "\n")

@@ -39,7 +39,7 @@ _HELP = ("-h", "--help", "--tyro-print-completion", "--tyro-write-completion")
 
 
 def parse(argv: Sequence[str]) -> Any:
-    """The verb with its arguments. What tyro would say in a box becomes a ``BadInput``."""
+    """Returns the verb with its arguments. What tyro would say in a box becomes a ``BadInput``."""
     if argv[:1] == ["--version"]:
         print(f"jaxbandit {__version__}")
         raise SystemExit(0)
@@ -68,7 +68,7 @@ def _verb(program: str, verbs: dict[str, Callable[..., Any]], argv: Sequence[str
 
 
 def _complaint(verb: str, argv: Sequence[str], box: str) -> BadInput:
-    """The first thing that tyro's error box names."""
+    """Returns the first thing that tyro's error box names."""
     text = " ".join(re.sub("[─-╿]", " ", box).split())
     usage = f"see {verb} --help"
     if found := re.search(r"Unrecognized (?:or misplaced )?options: (\S+?),?(?: |$)", text):

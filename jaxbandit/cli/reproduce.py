@@ -18,13 +18,13 @@ class Reproduce:
     """Reproduce a figure or a table of a paper."""
 
     figure: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PAPER/FIGURE")]
-    """One of those that `jaxbandit list` prints."""
+    """The figure, one of those that `jaxbandit list figures` prints."""
     out: Out
     """Folder for the results; the same command continues an interrupted study."""
     runs: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: the figure's own)")] = None
-    """Runs of each configuration."""
+    """How many runs each configuration has."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
-    """Seed, 0 to 2^32 - 1."""
+    """The seed, a whole number from 0 to 2^32 - 1."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="(default: none)")] = None
     """A file or a folder of data, for figures on real data."""
     scheduler: Scheduler = None
@@ -33,7 +33,7 @@ class Reproduce:
     continues: ClassVar[bool] = True
 
     def __call__(self) -> None:
-        """Writes the folder, prints the table."""
+        """Runs the figure's studies, writes the folder, and prints the table."""
         from jaxbandit.papers import FIGURES
         from jaxbandit.study import folder
         from jaxbandit.study.figure import Request, reproduce

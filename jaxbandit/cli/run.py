@@ -29,7 +29,7 @@ class Run:
     implementation: Annotated[
         Literal["fast", "reference"] | None, tyro.conf.arg(help_behavior_hint="(default: the study's, or fast)")
     ] = None
-    """How policies are run: by what is fastest, or each as it is written in its rule's file."""
+    """How policies are run: fast, by what is fastest, or reference, each as it is written in its rule's file."""
     platform: Platform = None
     lanes: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: by the device)")] = None
     """Runs that advance together on a device; chosen from its memory and cores, and the size of a run's state."""
@@ -37,11 +37,11 @@ class Run:
     continues: ClassVar[bool] = True
 
     def __call__(self) -> None:
-        """Writes the folder, prints the table; what it says of the problem and of the results goes to stderr."""
+        """Runs the study, writes the folder, and prints the table; sentences on problem and results go to stderr."""
         from jaxbandit.registry import whole
         from jaxbandit.study import picture
         from jaxbandit.study.conclude import check_target, conclusions
-        from jaxbandit.study.describe import description, reads_files
+        from jaxbandit.study.describe import description, implementations, reads_files
         from jaxbandit.study.results import open_results
         from jaxbandit.study.run import run
         from jaxbandit.study.spec import MAX_RUNS, load
@@ -63,5 +63,7 @@ class Run:
         picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, study.labels_of_axes))
         sys.stdout.write(render(rows, paired=study.problem.get("paired", True) is not False))
         sys.stdout.flush()
-        for line in conclusions(study, rows, self.target, open_results(self.out)):
-            say(line)
+        data = open_results(self.out)
+        for line in (implementations(data), *conclusions(study, rows, self.target, data)):
+            if line:
+                say(line)

@@ -1,6 +1,7 @@
 """``jaxbandit show``."""
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Literal, cast, get_args
 
@@ -30,9 +31,11 @@ class Show:
     written to, figure.png, figure.pdf or figure.svg; the table is then printed as text."""
 
     def __call__(self) -> None:
-        """Prints the tables, draws the picture, writes the report."""
+        """Prints the tables, draws the picture, and writes the report."""
         from jaxbandit.study import canvas, display, folder
+        from jaxbandit.study.describe import implementations
         from jaxbandit.study.report import REPORT, report
+        from jaxbandit.study.results import open_results
         from jaxbandit.study.store import RESULTS
         from jaxbandit.study.table import render
 
@@ -68,9 +71,16 @@ class Show:
         if chosen or kind != "png":
             say(f"picture in {self.folder / f'figure.{kind}'}")
         sys.stdout.write("\n".join(tables))
+        sys.stdout.flush()
+        said = {""}
+        for group in (self.folder / RESULTS, *sorted(self.folder.glob(f"studies/*/{RESULTS}"))):
+            with suppress(BadInput):  # the table stands without what cannot be read here
+                if (line := implementations(open_results(group))) not in said:
+                    said.add(line)
+                    say(line)
 
     def _verdict(self, form: Format) -> None:
-        """Of a folder that ``tune`` wrote: the candidates of each problem, and the verdict in words."""
+        """Shows a folder that ``tune`` wrote: the candidates of each problem, and the verdict in words."""
         from jaxbandit.study import folder
         from jaxbandit.study.table import render
 

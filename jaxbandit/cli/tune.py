@@ -40,7 +40,7 @@ class Tune:
 
     @property
     def continues(self) -> bool:
-        """Whether there is something that the same command need not do again."""
+        """Returns whether there is something that the same command need not do again."""
         kept = (_TUNED, "search.zarr", "results.zarr")
         return self.out is not None and any((self.out / name).exists() for name in kept)
 
@@ -49,7 +49,7 @@ class Tune:
         from jaxbandit.study.describe import description, reads_files
         from jaxbandit.study.spec import load
         from jaxbandit.tuning import claimed
-        from jaxbandit.tuning.plan import Plan, leaves_open
+        from jaxbandit.tuning.options import TuneOptions, leaves_open
 
         study = load(self.study, counted=False)
         by_formula = not study.tune and study.family.tune is not None
@@ -58,7 +58,7 @@ class Tune:
             allowed = "a study with a table [tune], or with policies whose parameters are left open: see docs/tuning.md"
             raise BadInput("STUDY", str(self.study), allowed)
         if by_simulation:
-            Plan.of(study)  # what is wrong is said before there is a folder
+            TuneOptions.of(study)  # what is wrong is said before there is a folder
         for line in description(study) if reads_files(study) else ():
             say(line)
         with ExitStack() as held:
@@ -111,7 +111,8 @@ class Tune:
         sys.stdout.write(render(rows))
 
     def _tuned_before(self) -> dict[str, list[Any]]:
-        """The rows of each setting that this command tuned before it was interrupted, by the setting's params."""
+        """Returns the rows of each setting that this command tuned before it was interrupted, by the setting's
+        params."""
         from jaxbandit.study import folder
 
         if self.out is None or not (self.out / _TUNED).exists():
@@ -121,8 +122,8 @@ class Tune:
 
 
 def _told(rows: Iterable[dict[str, Any]], status: Status, display: Display) -> list[dict[str, Any]]:
-    """The rows of a setting, as a list. What they were tuned for is said as they come: of each policy that took long, a
-    line, since its other rows come with the first one and are in the table."""
+    """Collects the rows of a setting. What they were tuned for is said as they come, in a line for each policy that
+    took long: its other rows come with the first one and are in the table."""
     from jaxbandit.study.summary import identity, show
 
     found: list[dict[str, Any]] = []

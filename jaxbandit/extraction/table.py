@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Domain, Tree, domain
-from jaxbandit.tables import columns
+from jaxbandit.user_tables import columns
 
 _Path = tuple[str, ...]
 

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 from jaxbandit.errors import BadInput
 from jaxbandit.live.arms import ArmQuestions
 from jaxbandit.live.session import LEASE, Session
-from jaxbandit.tables import columns
+from jaxbandit.user_tables import columns
 
 Found = TypeVar("Found")
 Ask = Callable[[dict[str, Any]], str | None]
-"""From a question to its answer; None ends the work."""
+"""A function from a question to its answer, in which None ends the work."""
 
 MOST_REPLY = 1 << 20
-"""Bytes of a service's reply that are read."""
+"""The most bytes of a service's reply that are read."""
 _WAIT, _TRIES = 0.5, 4
 
 
@@ -50,7 +50,8 @@ def work(session: Session, ask: Ask, agent: str, told: Callable[[dict[str, Any]]
 
 
 def command(line: str, timeout: float) -> Ask:
-    """An agent that is a shell command: it reads the question as JSON, and the first line that it prints is the answer.
+    """Returns an agent that is a shell command: it reads the question as JSON, and the first line that it prints is the
+    answer.
 
     Raises:
         BadInput: where the command fails, takes longer than ``timeout`` seconds, or prints nothing.
@@ -78,8 +79,8 @@ def command(line: str, timeout: float) -> Ask:
 
 
 def service(url: str, timeout: float) -> Ask:
-    """An agent that is a service: the question is posted to ``url`` as JSON, and the reply is {"answer": ...}. Where it
-    does not answer, it is asked again after 1, 2 and 4 seconds.
+    """Returns an agent that is a service: the question is posted to ``url`` as JSON, and the reply is {"answer": ...}.
+    Where it does not answer, it is asked again after 1, 2 and 4 seconds.
 
     Raises:
         BadInput: for a URL that is none, and where the service has not answered.
@@ -102,7 +103,7 @@ def service(url: str, timeout: float) -> Ask:
 
 
 def patiently(field: str, url: str, other: str, call: Callable[[], Found], tries: int = _TRIES) -> Found:
-    """What a service gives, which is asked again after 1, 2 and 4 seconds where it does not answer.
+    """Calls a service and returns what it gives; where it does not answer, it is asked again after 1, 2 and 4 seconds.
 
     Raises:
         BadInput: where it has not answered, or with something else (``other`` says so) each time.
@@ -160,13 +161,13 @@ def read_sheet(session: Session, path: Path, agent: str) -> list[dict[str, Any]]
 
 
 def harmless(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """Returns a cell's text in a form that no spreadsheet takes for a formula."""
     return f"'{cell}" if cell[:1] in "=+-@\t\r" else cell
 
 
 def changes(session: Session) -> list[Mapping[str, str]]:
-    """The cells of a user's table that the answers decide: of each entity with one value left, its name, the column of
-    its values, and the value. Of a session of cleaning a table.
+    """Returns the cells of the cleaned table that the answers decide: of each entity with one value left, its name, the
+    column of its values, and the value.
 
     Raises:
         BadInput: for another session.
@@ -183,7 +184,7 @@ def changes(session: Session) -> list[Mapping[str, str]]:
 
 
 def arms(session: Session) -> list[dict[str, Any]]:
-    """A row for each arm, see ``ArmQuestions.table``, with its ``name`` where the user's table has names.
+    """Returns a row for each arm, see ``ArmQuestions.table``, with its ``name`` where the user's table has names.
 
     Raises:
         BadInput: for another session than one of arms.
@@ -197,7 +198,7 @@ def arms(session: Session) -> list[dict[str, Any]]:
 
 
 def as_csv(rows: list[dict[str, Any]]) -> str:
-    """Rows of ``arms`` as a CSV file, whether an arm is chosen as 1 or 0."""
+    """Returns the rows of ``arms`` as a CSV file, in which 1 or 0 says whether an arm is chosen."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(rows[0])
@@ -208,7 +209,7 @@ def as_csv(rows: list[dict[str, Any]]) -> str:
 
 
 def cleaned(session: Session) -> tuple[str, int]:
-    """A copy of the user's CSV file with what the answers decide, and how many of its cells are other ones.
+    """Returns a copy of the user's CSV file with what the answers decide, and how many of its cells have changed.
 
     All cells that claim a value of an entity that is decided get that value; the others stay as they are.
 

@@ -19,8 +19,8 @@ from jaxbandit.topk.family import Setting as TopSetting
 
 
 class ArmQuestions:
-    """The address is (arm, its pulls before), arms in the numbers of the run; agents see the user's, from 0. The answer
-    is the reward. ``verdict``: what the policy says of some arms."""
+    """Asks for rewards. An address is (arm, its pulls before), with arms in the numbers of the run; agents see the
+    user's, from 0. The answer is the reward. ``verdict`` names what the policy says of some arms."""
 
     verdict: str
 
@@ -31,7 +31,7 @@ class ArmQuestions:
         self._bounded = not isinstance(rewards, Gaussian)
 
     def shown(self, address: Address, answers: Answers) -> dict[str, Any]:
-        """The arm, and what it gave so far."""
+        """Returns what an agent is shown: the arm, and the rewards that it has given so far."""
         arm, number = address
         before = [value for j in range(number) if (value := answers.get((arm, j))) is not None]
         mean = f", {sum(before) / len(before):.3g} on average" if before else ""
@@ -46,7 +46,7 @@ class ArmQuestions:
         }  # fmt: skip
 
     def parse(self, address: Address, answer: str, answers: Answers) -> float | int:
-        """A reward."""
+        """Reads a reward from an agent's text and checks that the arms can give it."""
         try:
             value = float(answer)
         except ValueError:
@@ -61,36 +61,36 @@ class ArmQuestions:
         return value
 
     def text(self, answer: float) -> str:
-        """The reward."""
+        """Returns a reward as an agent would write it."""
         return f"{answer:g}"
 
     def guess(self, address: Address, answers: Answers) -> float:
-        """The lowest reward."""
+        """Returns the lowest reward, as which an open question counts meanwhile."""
         return 0 if self._rewards.whole else self._low
 
-    def alike(self, address: Address, one: Any, other: Any) -> bool:
-        """Whether they are equal."""
+    def same_to_policy(self, address: Address, one: Any, other: Any) -> bool:
+        """Returns whether two rewards are equal, as a policy sees each difference."""
         return bool(one == other)
 
     def cost(self, address: Address) -> float:
-        """Each pull costs 1."""
+        """Returns the cost of a pull, which is always 1."""
         return 1
 
     def ready(self, address: Address, answers: Answers) -> bool:
-        """Always."""
+        """Returns true, as a pull depends on no other answer."""
         return True
 
     def rewards_by_row(self, answers: Answers) -> dict[int, list[float]]:
-        """The rewards of each arm that has some, by the user's row."""
+        """Returns the rewards of each arm that has some, by the user's row."""
         rows: dict[int, list[float]] = {}
         for (arm, _), value in answers.items():
             rows.setdefault(int(self.rows[arm]), []).append(value)
         return dict(sorted(rows.items()))
 
     def table(self, answers: Answers, special: Container[int]) -> list[dict[str, Any]]:
-        """Of each arm, by the user's row: ``arm``; ``asked``, how many rewards it gave; their sum, ``correct`` where
-        they are 0 or 1 and else ``total``; their ``mean``, None where there are none; and, by the name of ``verdict``,
-        whether it is one of ``special``."""
+        """Returns a row for each arm, by the user's numbers: ``arm``; ``asked``, how many rewards it gave; their sum,
+        ``correct`` where they are 0 or 1 and else ``total``; their ``mean``, None where there are none; and, under the
+        name of ``verdict``, whether it is one of ``special``."""
         rewards, total = self.rewards_by_row(answers), "correct" if self._rewards.whole else "total"
         found = []
         for row in range(len(self.rows)):
@@ -105,18 +105,18 @@ class ArmQuestions:
 
 
 class TopQuestions(ArmQuestions):
-    """Of top-K: a pull may be of many arms many times, all of which can be asked at once."""
+    """Asks for the rewards of top-K: a pull may be of many arms many times, all of which can be asked at once."""
 
     family, verdict = "topk", "chosen"
 
     def due(self, pull: Pull, answers: Answers) -> list[Address]:
-        """All pulls of all arms, in rounds."""
+        """Returns the address of each single pull, arm after arm in rounds."""
         arm, first, times = self.asked(pull)
         most = int(times.max(initial=0))
         return [(int(a), int(f) + j) for j in range(most) for a, f, t in zip(arm, first, times, strict=True) if j < t]
 
     def outcome(self, pull: Pull, answers: Answers) -> Outcome:
-        """The sums of their rewards."""
+        """Returns the sum of the rewards of each entry of a pull."""
         arm, first, times = self.asked(pull)
         kind = np.int32 if self._rewards.whole else np.float32
         total = np.zeros(arm.shape, kind)
@@ -126,20 +126,21 @@ class TopQuestions(ArmQuestions):
         return Outcome(times, total)  # type: ignore[arg-type]
 
     def asked(self, pull: Pull) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each entry of a pull: the arm, its pulls before, and how often it is pulled."""
+        """Returns for each entry of a pull the arm, its pulls before, and how often it is pulled."""
         arm = np.asarray(pull.arm)
         there = (np.arange(arm.size) < pull.used) & (arm >= 0)
         times = np.where(there, np.broadcast_to(pull.times, arm.shape), 0).astype(np.int32)
         return arm, np.broadcast_to(pull.first, arm.shape), times
 
     def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """What each arm gave, and the arms that would be chosen after the pulls that the policy was told."""
+        """Returns what each arm gave, and the arms that would be chosen after the pulls that the policy was told."""
         chosen = sorted(self.rows[np.flatnonzero(answer["chosen"])].tolist())
         return {"pulls": len(answers), "chosen": chosen, "arms": self._by_row(answers)}
 
 
 class OutlierQuestions(ArmQuestions):
-    """Of outlier arms: one pull at a time. Rewards other than 0 and 1 are counted in units, see ``OutlierArms``."""
+    """Asks for the rewards of outlier arms, one pull at a time. Rewards other than 0 and 1 are counted in units, see
+    ``OutlierArms``."""
 
     family, verdict = "outliers", "outlier"
 
@@ -148,18 +149,18 @@ class OutlierQuestions(ArmQuestions):
         self._units = jax.jit(lambda arm, number, reward: problem.counted(key, arm, number, reward))
 
     def due(self, pull: OutlierPull, answers: Answers) -> list[Address]:
-        """The pull."""
+        """Returns the address of the pull, which is of one arm."""
         return [(int(pull.arm), int(pull.attempt))]
 
     def outcome(self, pull: OutlierPull, answers: Answers) -> Any:
-        """Its reward in units."""
+        """Returns the reward of the pull, counted in units."""
         value = answers[int(pull.arm), int(pull.attempt)]
         if self._rewards.whole:
             return np.int32(value)
         return np.asarray(self._units(pull.arm, pull.attempt, np.float32(value)))
 
     def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """What each arm gave, and the arms that would be called outliers now."""
+        """Returns what each arm gave, and the arms that would be called outliers now."""
         outliers = sorted(self.rows[np.flatnonzero(answer["outliers"])].tolist())
         return {"pulls": len(answers), "outliers": outliers, "arms": self._by_row(answers)}
 

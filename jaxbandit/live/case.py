@@ -18,17 +18,17 @@ from jaxbandit.laws import Beta
 from jaxbandit.registry import Family, parse
 from jaxbandit.study.keys import paths
 from jaxbandit.study.spec import Configuration, Study
-from jaxbandit.tables import columns, header
+from jaxbandit.user_tables import columns, header
 
 MOST_BYTES = 1 << 28
-"""Of all input files together."""
+"""The most bytes of all input files together."""
 MOST_SOURCES = 3
 
 
 @dataclass(frozen=True)
 class Case:
-    """``table``: a study of one problem and one policy, whose paths are names in ``files``; ``files``: by name, where a
-    file was and what was in it."""
+    """Holds what a session is about. ``table``: a study of one problem and one policy, whose paths are names in
+    ``files``; ``files``: by name, where a file was and what was in it."""
 
     table: Mapping[str, Any]
     files: Mapping[str, tuple[str, bytes]]
@@ -37,7 +37,7 @@ class Case:
 
     @classmethod
     def of(cls, study: Study, policy: str, given: Mapping[str, Any]) -> "Case":
-        """The case of a study's policy, by its kind or its label, on the problem that ``given`` picks.
+        """Returns the case of a study's policy, by its kind or its label, on the problem that ``given`` picks.
 
         Raises:
             BadInput: where there is not exactly one such policy or problem, and for a policy that knows the truth.
@@ -68,8 +68,8 @@ class Case:
 
     @classmethod
     def _tuned(cls, table: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]], label: str = "") -> "Case":
-        """What is found by tuning is kept, so that no later version tunes otherwise. ``label``: made of all parameters
-        where there is none."""
+        """Writes what is found by tuning into the table, so that no later version tunes otherwise. ``label``: made of
+        all parameters where there is none."""
         own, chosen = table["policy"], _built(table, files)
         kind = chosen.family.policies[own["kind"]]
         found = {each.name: chosen.params[each.name] for each in kind.parameters if each.name in chosen.params}
@@ -78,8 +78,8 @@ class Case:
         return cls(with_found, files, label or chosen.label, chosen)
 
     def with_policy(self, policy: Mapping[str, Any], sc_pdf: Beta | None = None) -> "Case":
-        """The same problem with another policy (a table of its kind and parameters). ``sc_pdf``: what fits the answers,
-        in place of the study's.
+        """Returns the same problem with another policy, given as a table of its kind and parameters. ``sc_pdf``
+        replaces the study's where it fits the answers better.
 
         Raises:
             BadInput: for one that there is not, and one that knows the truth.
@@ -94,11 +94,11 @@ class Case:
         return self._tuned({**self.table, "problem": problem, "policy": dict(policy)}, self.files)
 
     def changed(self, table: Mapping[str, Any], label: str) -> "Case":
-        """The case after a change that a journal has."""
+        """Returns the case after a change of policy that the journal has."""
         return replace(self, table=table, label=label, chosen=_built(table, self.files))
 
     def head(self) -> dict[str, str]:
-        """As texts, for a journal."""
+        """Returns the case as texts by name, for the head of a journal."""
         data = {
             name: {"path": path, "data": base64.b85encode(zlib.compress(content)).decode()}
             for name, (path, content) in self.files.items()
@@ -107,8 +107,8 @@ class Case:
 
     @cached_property
     def sources(self) -> Mapping[tuple[str, str], list[str]]:
-        """Of a table that is cleaned, who claims a value of an entity: the other cells of up to ``MOST_SOURCES`` rows.
-        Empty for other problems."""
+        """Returns who claims each value of an entity in a table that is cleaned: the other cells of up to
+        ``MOST_SOURCES`` rows. It is empty for other problems."""
         problem, found = self.table["problem"], dict[tuple[str, str], list[str]]()
         if problem["kind"] != "cleaning/table":
             return found
@@ -131,7 +131,8 @@ class Case:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of arms that are read from a table with a column ``arm``, their names, by row. Empty for other problems."""
+        """Returns the names of arms by row where they are read from a table with a column ``arm``. It is empty for
+        other problems."""
         problem = self.table["problem"]
         means = problem.get("means")
         table = means.get("table", {}) if isinstance(means, Mapping) else problem
@@ -143,7 +144,7 @@ class Case:
 
     @classmethod
     def back(cls, head: Mapping[str, str], own: str = "") -> "Case":
-        """The case that ``head`` gave. ``own``: a file that may change, as the session writes into it.
+        """Returns the case that ``head`` gave. ``own``: a file that may change, as the session writes into it.
 
         Raises:
             BadInput: where a file that is still there has changed since.
@@ -153,7 +154,11 @@ class Case:
             path, content = kept["path"], zlib.decompress(base64.b85decode(kept["data"]))
             may = own and Path(own).absolute() == Path(path).absolute()
             if not may and Path(path).exists() and _read("problem.path", path) != content:
-                raise BadInput("problem.path", path, "as it was when the session began (or no such file: it is kept)")
+                raise BadInput(
+                    "problem.path",
+                    path,
+                    "the file as it was when the session began, or none at all: the journal has its content",
+                )
             files[name] = (path, content)
         return cls(table, files, head["label"], _built(table, files))
 

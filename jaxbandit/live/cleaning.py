@@ -15,7 +15,8 @@ from jaxbandit.random.stream import Stream
 
 
 class CleaningQuestions:
-    """The address is (entity, operations on it before); the answer is a value that is wrong, or ``unknown``.
+    """Asks which values are wrong. An address is (entity, operations on it before); the answer is a value that is
+    wrong, or ``unknown``.
 
     An operation that succeeds rules out one false value. When one value is left, it is the entity's.
     """
@@ -32,15 +33,15 @@ class CleaningQuestions:
             self.rows = np.flatnonzero(self._table.false_values)
 
     def name(self, entity: int) -> str:
-        """Of an entity."""
+        """Returns the entity's name in the user's table, or its number."""
         return f"entity {entity}" if self._table is None else self._table.names[self.rows[entity]]
 
     def column(self, entity: int) -> str:
-        """Of a user's table, where its values stand."""
+        """Returns the column of the user's table with the entity's values; empty without a table."""
         return "" if self._table is None else self._table.columns[self.rows[entity]]
 
     def candidates(self, entity: int) -> tuple[str, ...]:
-        """The values that are claimed of it."""
+        """Returns all values that are claimed of an entity, ruled out or not."""
         if self._table is not None:
             return self._table.candidates[self.rows[entity]]
         if entity not in self._drawn:
@@ -49,7 +50,7 @@ class CleaningQuestions:
         return self._drawn[entity]
 
     def left(self, entity: int, answers: Answers, attempts: int | None = None) -> list[str]:
-        """The values that are not ruled out by the first ``attempts`` answers, or by all."""
+        """Returns the values that are not ruled out by the first ``attempts`` answers, or by all."""
         values, number = list(self.candidates(entity)), 0
         while (answer := answers.get((entity, number))) is not None and number != attempts:
             if answer in values:
@@ -58,14 +59,15 @@ class CleaningQuestions:
         return values
 
     def unknown(self, entity: int) -> str:
-        """The answer of an agent that cannot tell."""
+        """Returns the answer of an agent that cannot tell."""
         word = "unknown"
         while word in self.candidates(entity):
             word += "?"
         return word
 
     def made(self, pull: Pull, answers: Answers) -> tuple[int, int, bool]:
-        """Operations of a pull that are answered, how many succeeded, and whether it is complete."""
+        """Returns how many operations of a pull are answered, how many of these succeeded, and whether the pull is
+        complete."""
         entity, attempt, successes, failures, cleans = map(int, pull)
         made, removed, unknown = 0, 0, self.unknown(entity)
         while True:
@@ -77,17 +79,17 @@ class CleaningQuestions:
             made, removed = made + 1, removed + (answer != unknown)
 
     def due(self, pull: Pull, answers: Answers) -> list[Address]:
-        """The next operation: what it shows depends on the one before."""
+        """Returns the address of the next operation alone, as what it shows depends on the one before."""
         made, _, complete = self.made(pull, answers)
         return [] if complete else [(int(pull.entity), int(pull.attempt) + made)]
 
     def outcome(self, pull: Pull, answers: Answers) -> Outcome:
-        """How many operations were made and how many succeeded."""
+        """Returns how many operations were made and how many succeeded."""
         made, removed, _ = self.made(pull, answers)
         return Outcome(np.int32(made), np.int32(removed))  # type: ignore[arg-type]
 
     def shown(self, address: Address, answers: Answers) -> dict[str, Any]:
-        """The entity and the values that are left."""
+        """Returns what an agent is shown: the entity and the values that are left."""
         entity, attempt = address
         values = self.left(entity, answers, attempt)
         failed = attempt - (len(self.candidates(entity)) - len(values))
@@ -101,7 +103,7 @@ class CleaningQuestions:
         }
 
     def parse(self, address: Address, answer: str, answers: Answers) -> str:
-        """A value that is left, as it is written, or ``#`` and its place among them."""
+        """Reads an answer: a value that is left, as it is written or as ``#`` and its place, or ``unknown``."""
         shown = self.shown(address, answers)
         values, allowed = shown["values"], shown["allowed"]
         given = answer.strip()
@@ -113,33 +115,33 @@ class CleaningQuestions:
         return found
 
     def text(self, answer: str) -> str:
-        """The value."""
+        """Returns an answer as an agent would write it."""
         return answer
 
     def guess(self, address: Address, answers: Answers) -> str:
-        """Unknown; but once a value of the entity was ruled out, another one is. Else an entity that is worked on to
-        the end would never come to it."""
+        """Returns ``unknown``, or a value that is left once another one of the entity was ruled out: else the policy
+        would never come to the end of an entity while questions are asked ahead."""
         entity, attempt = address
         left = self.left(entity, answers, attempt)
         return left[-1] if 1 < len(left) < len(self.candidates(entity)) else self.unknown(entity)
 
-    def alike(self, address: Address, one: str, other: str) -> bool:
-        """Whether both rule out a value, or neither."""
+    def same_to_policy(self, address: Address, one: str, other: str) -> bool:
+        """Returns whether both answers rule out a value, or neither does."""
         unknown = self.unknown(address[0])
         return (one == unknown) == (other == unknown)
 
     def cost(self, address: Address) -> float:
-        """Each operation costs 1."""
+        """Returns the cost of an operation, which is always 1."""
         return 1
 
     def ready(self, address: Address, answers: Answers) -> bool:
-        """Once the operation before it is answered, where there is a value to rule out."""
+        """Returns whether the operation before is answered and there is still a value to rule out."""
         entity, attempt = address
         known = attempt == 0 or (entity, attempt - 1) in answers
         return known and len(self.left(entity, answers, attempt)) > 1
 
     def confirmed(self, answers: Answers) -> dict[int, str]:
-        """The values of the entities that have one left, by entity."""
+        """Returns the value of each entity that has one value left."""
         found = {}
         for entity in dict.fromkeys(address[0] for address in answers):
             values = self.left(entity, answers)
@@ -148,7 +150,7 @@ class CleaningQuestions:
         return found
 
     def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """The family's metrics, of the operations that were answered."""
+        """Returns the family's metrics over all operations that were answered."""
         removed = sum(value != self.unknown(entity) for (entity, _), value in answers.items())
         metrics: dict[str, Any] = {
             "effectiveness": removed / self.setting.budget,

@@ -16,8 +16,9 @@ _NONE = "none"
 
 
 class ExtractionQuestions:
-    """The address is (node, configuration, number of the query, entities excluded); the answer is a list of pairs of an
-    entity's name and the node at which it sits. Entities are numbered as the policy is told of them."""
+    """Asks for entities. An address is (node, configuration, number of the query, entities excluded); the answer is a
+    list of pairs of an entity's name and the node at which it sits. Entities are numbered as the policy is told of
+    them."""
 
     family = "extraction"
 
@@ -34,7 +35,7 @@ class ExtractionQuestions:
         self._leaves = {self._names[node]: node for node in np.unique(self._domain.leaf).tolist()}
 
     def numbers(self, answers: Answers) -> dict[str, int]:
-        """The number of each entity, by the queries in order."""
+        """Returns the number of each entity, by the queries in order."""
         found: dict[str, int] = {}
         for _, pairs in sorted(answers.items(), key=lambda item: item[0][2]):
             for name, _ in pairs:
@@ -42,14 +43,14 @@ class ExtractionQuestions:
         return found
 
     def due(self, pull: Pull, answers: Answers) -> list[Address]:
-        """The query."""
+        """Returns the address of the query, or none where the policy asks nothing."""
         if not pull.asked:
             return []
         exclude = tuple(int(each) for each in pull.exclude if each >= 0)
         return [(int(pull.node), int(pull.configuration), int(pull.number), exclude)]
 
     def outcome(self, pull: Pull, answers: Answers) -> Outcome:
-        """The numbers of the entities, and where they sit."""
+        """Returns the numbers of the entities in the answer, and the nodes at which they sit."""
         entity, leaf = np.full((2, self._view.k_max), -1, np.int32)
         known = self.numbers({each: pairs for each, pairs in answers.items() if each[2] <= pull.number})
         for address in self.due(pull, answers):
@@ -58,7 +59,7 @@ class ExtractionQuestions:
         return Outcome(entity, leaf)  # type: ignore[arg-type]
 
     def shown(self, address: Address, answers: Answers) -> dict[str, Any]:
-        """The node, how many entities are asked for, and which are known."""
+        """Returns what an agent is shown: the node, how many entities are asked for, and which are excluded."""
         node, configuration, number, exclude = address
         k, _ = self._view.configurations[configuration]
         names = list(self.numbers(answers))
@@ -73,7 +74,7 @@ class ExtractionQuestions:
         }
 
     def parse(self, address: Address, answer: str, answers: Answers) -> list[list[Any]]:
-        """``NAME @ NODE; NAME @ NODE``, a list of {"name", "at"} in JSON, or none."""
+        """Reads an answer: ``NAME @ NODE; NAME @ NODE``, a JSON list of {"name", "at"}, or none."""
         node, configuration, _, exclude = address
         k, _ = self._view.configurations[configuration]
         names = list(self.numbers(answers))
@@ -90,36 +91,40 @@ class ExtractionQuestions:
             if name in known:
                 raise BadInput("ANSWER", name, "an entity that the query does not exclude")
             if sits.get(name, leaf) != leaf:
-                raise BadInput("ANSWER", f"{name} @ {where}", f"at {self._names[sits[name]]}, as was answered before")
+                raise BadInput(
+                    "ANSWER",
+                    f"{name} @ {where}",
+                    f"the same entity at {self._names[sits[name]]}, as was answered before",
+                )
             if [name, leaf] not in found:
                 found.append([name, leaf])
         if len(found) > k:
-            raise BadInput("ANSWER", f"{len(found)} entities", f"at most {k}")
+            raise BadInput("ANSWER", f"{len(found)} entities", f"at most {k} entities")
         return found
 
     def text(self, answer: list[list[Any]]) -> str:
-        """The entities, each with its node."""
+        """Returns the entities with their nodes, as an agent would write them."""
         return "; ".join(f"{name} @ {self._names[node]}" for name, node in answer) or _NONE
 
     def guess(self, address: Address, answers: Answers) -> None:
-        """Nothing is asked ahead: each query depends on the entities that are known."""
+        """Returns None: nothing can be asked ahead, as each query depends on the entities that are known."""
 
-    def alike(self, address: Address, one: Any, other: Any) -> bool:
-        """Whether they are equal."""
+    def same_to_policy(self, address: Address, one: Any, other: Any) -> bool:
+        """Returns whether two answers have the same entities in the same order."""
         return bool(one == other)
 
     def cost(self, address: Address) -> float:
-        """What the query costs."""
+        """Returns the cost of the query by its configuration, in the user's unit."""
         node, configuration, _, exclude = address
         specificity = self._domain.poset.specificity[node]  # type: ignore[index]
         return float(self._costs[configuration, len(exclude), specificity]) / self._view.units
 
     def ready(self, address: Address, answers: Answers) -> bool:
-        """Always."""
+        """Returns true: what a query shows is always known."""
         return True
 
     def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """How many entities were bought, and for what."""
+        """Returns how many entities were bought, with how many queries, and for what."""
         spent = sum(map(self.cost, answers))
         return {"entities": len(self.numbers(answers)), "cost": spent, "queries": len(answers)}
 

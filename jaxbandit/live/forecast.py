@@ -5,8 +5,8 @@ successes and f failures, p^s (1 - p)^f. The sc-pdf is the study's, until enough
 What was answered is not drawn again, and costs nothing where the policy comes to it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -18,7 +18,7 @@ from jaxbandit.cleaning.problem import HIDDEN, Cleaning, Instance
 from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.view import View
 from jaxbandit.engine import simulate
-from jaxbandit.grammar import Tree
+from jaxbandit.grammar import Execution, Tree
 from jaxbandit.laws import Beta, Law
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.play import Play
@@ -37,7 +37,7 @@ _MOST_WORK = 2e10
 
 
 class Known(NamedTuple):
-    """What was answered, in rows of one entity each, the first of which is that of the entities without answers.
+    """Holds what was answered, in rows of one entity each; the first row stands for all entities without answers.
 
     ``row``: int32, by entity, entities beyond it having the first row; ``succeeded``: bool, (rows, the most answers);
     ``many``: int32, (rows,), how many there are; ``law``: int32, (rows,), which posterior is the entity's.
@@ -49,12 +49,12 @@ class Known(NamedTuple):
     law: Array
 
     def of(self, entity: Array) -> Array:
-        """The row of an entity."""
+        """Returns the number of the row of an entity."""
         found: Array = self.row.at[entity].get(mode="fill", fill_value=0)
         return found
 
     def taken(self, pull: Pull) -> tuple[Array, Array]:
-        """How many of a pull's operations were answered, and how many of these succeeded (int32 both)."""
+        """Returns how many of a pull's operations were answered, and how many of these succeeded (int32 both)."""
         row, place = self.of(pull.entity), jnp.arange(self.succeeded.shape[1], dtype=jnp.int32)
         there = (place >= pull.attempt) & (place < self.many[row])
         hit, miss = there & self.succeeded[row], there & ~self.succeeded[row]
@@ -66,19 +66,19 @@ class Known(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class CleaningRest(Rest):
-    """The problem of the rest of a session. ``posterior``: uint32, the laws of ``Known.law`` as thresholds of the
-    ``CELLS`` cells of [0, 1]."""
+    """Draws the outcomes of the rest of a session. ``posterior``: uint32, the laws of ``Known.law`` as thresholds of
+    the ``CELLS`` cells of [0, 1]."""
 
     session: Instance
     known: Known
     posterior: Array
 
     def draw(self, key: Stream) -> Instance:
-        """The session's, with outcomes of its own."""
+        """Returns the session's instance, with outcomes that are drawn anew."""
         return self.session._replace(hidden=substream(key, HIDDEN))
 
     def pull(self, key: Stream, instance: Instance, pull: Pull) -> Outcome:
-        """What was answered of it, and the rest drawn."""
+        """Returns what was answered of a pull, and draws the rest of it."""
         made, removed = self.known.taken(pull)
         failures = jnp.where(pull.failures == UNLIMITED, UNLIMITED, pull.failures - (made - removed))
         first, second = words(instance.hidden, pull.entity, 0)
@@ -89,8 +89,8 @@ class CleaningRest(Rest):
         return Outcome(drawn.cleans + made, drawn.removed + removed)
 
 
-class Purse(NamedTuple):
-    """The policy's own state, and what was paid and removed since (int32)."""
+class PaidState(NamedTuple):
+    """Holds the policy's own state, and what was paid and removed since (int32)."""
 
     inner: Tree
     paid: Array
@@ -100,38 +100,48 @@ class Purse(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Paying(Continued):
-    """A policy from a state on, with what money is ``left`` (int32)."""
+    """Runs a policy on from a state until the money that is ``left`` (int32) is spent."""
 
     known: Known
     left: Array
 
-    def init(self, view: View) -> Purse:
-        """The state reached."""
-        return Purse(self.state, jnp.int32(0), jnp.int32(0))
+    @property
+    def execution(self) -> Execution:
+        """Returns the policy's hints, but for ``masked``: a run that is out of money may end before the policy does."""
+        return replace(super().execution, masked=False)
 
-    def ask(self, view: View, state: Purse) -> Pull:
-        """As the policy does, as far as the money goes."""
+    def init(self, view: View) -> PaidState:
+        """Returns the state that the policy has reached, with nothing paid since."""
+        return PaidState(self.state, jnp.int32(0), jnp.int32(0))
+
+    def ask(self, view: View, state: PaidState) -> Pull:
+        """Asks for the policy's next pull, cut to the operations that the money is enough for."""
         pull: Pull = self.policy.ask(view, state.inner)
         made, _ = self.known.taken(pull)
         return pull._replace(cleans=jnp.minimum(pull.cleans, made + self.left - state.paid))
 
-    def tell(self, view: View, state: Purse, pull: Pull, outcome: Outcome) -> Purse:
-        """As the policy does."""
+    def tell(self, view: View, state: PaidState, pull: Pull, outcome: Outcome) -> PaidState:
+        """Tells the policy the outcome, and counts what was not answered before as paid and removed."""
         made, removed = self.known.taken(pull)
         inner = self.policy.tell(view, state.inner, pull, outcome)
-        return Purse(inner, state.paid + outcome.cleans - made, state.gained + outcome.removed - removed)
+        return PaidState(inner, state.paid + outcome.cleans - made, state.gained + outcome.removed - removed)
 
-    def done(self, view: View, state: Purse) -> Array:
-        """As the policy does, or once the money is spent."""
+    def advance(self, view: View, state: PaidState, sample: Callable[[Pull], Outcome]) -> PaidState:
+        """Makes one pull, also where the policy could make several, as money is counted by the pull."""
+        pull = self.ask(view, state)
+        return self.tell(view, state, pull, sample(pull))
+
+    def done(self, view: View, state: PaidState) -> Array:
+        """Returns whether the policy is done or the money is spent."""
         return self.policy.done(view, state.inner) | (state.paid >= self.left)  # type: ignore[no-any-return]
 
-    def answer(self, view: View, state: Purse) -> dict[str, Array]:
-        """What was removed from there on."""
+    def answer(self, view: View, state: PaidState) -> dict[str, Array]:
+        """Returns the number of false values that were removed since the session's state."""
         return {"gained": state.gained}
 
 
 def records_of(asks: CleaningQuestions, answers: Answers) -> dict[int, tuple[int, int]]:
-    """By entity, how many answers ruled out a value, and how many failed."""
+    """Returns for each entity how many answers ruled out a value, and how many failed."""
     records: dict[int, tuple[int, int]] = {}
     for (entity, _), answer in answers.items():
         gained, failed = records.get(entity, (0, 0))
@@ -141,8 +151,8 @@ def records_of(asks: CleaningQuestions, answers: Answers) -> dict[int, tuple[int
 
 
 def fitted(records: Mapping[int, tuple[int, int]]) -> Beta | None:
-    """The sc-pdf of the agent that answers: the beta law of greatest likelihood, once ``ENOUGH`` entities have records
-    and these tell something."""
+    """Returns the sc-pdf of the agent that answers: the beta law of greatest likelihood, once ``ENOUGH`` entities have
+    records and these tell something."""
     gained, failed = np.array(list(records.values()), np.int64).reshape(-1, 2).T
     if len(records) < ENOUGH or not gained.any() or not failed.any():
         return None
@@ -150,8 +160,8 @@ def fitted(records: Mapping[int, tuple[int, int]]) -> Beta | None:
 
 
 def known(asks: CleaningQuestions, answers: Answers) -> tuple[Known, list[tuple[int, int]]]:
-    """The answers as arrays, and the record that each posterior is of. Sizes are powers of two, as each is compiled
-    for."""
+    """Returns the answers as arrays, and the record that each posterior is of. Sizes are powers of two, so that few of
+    them are compiled for."""
     records = records_of(asks, answers)
     kinds: dict[tuple[int, int], int] = {(0, 0): 0}
     count = np.zeros(_power(len(records) + 1, 256), np.int32)
@@ -169,7 +179,7 @@ def _power(most: int, least: int) -> int:
 
 
 def rest(asks: CleaningQuestions, answers: Answers, problem: Cleaning, law: Law, seed: int) -> CleaningRest:
-    """What is left of a session, in which success has the law ``law``."""
+    """Returns the problem of the rest of a session, in which the sc-probability has the law ``law``."""
     there, records = known(asks, answers)
     middle, prior = (np.arange(CELLS) + 0.5) / CELLS, law.cells(1 / CELLS)
     gained, failed = np.array(records, np.float64).T[:, :, None]
@@ -181,13 +191,13 @@ def rest(asks: CleaningQuestions, answers: Answers, problem: Cleaning, law: Law,
 
 
 def runs_for(play: Play, left: int) -> int:
-    """As many runs as are simulated soon enough: fewer where the policy remembers many entities."""
+    """Returns how many runs are simulated soon enough: fewer where the policy remembers many entities."""
     size = sum(leaf.size for leaf in jax.tree.leaves(play.state))
     return int(np.clip(_MOST_WORK / (size * max(left, 1)), FEWEST_RUNS, RUNS))
 
 
 def gains(problem: CleaningRest, play: Play, policy: Any, left: int, runs: int, seed: int) -> np.ndarray:
-    """What the policy removes from where it stands, with so much money, in each of some runs: float64, (runs,).
+    """Returns what the policy removes from where it stands with so much money: float64, one number a run.
 
     Runs of one number meet the same sc-probabilities whatever the policy, so that policies can be compared in pairs.
     """
@@ -199,7 +209,7 @@ def gains(problem: CleaningRest, play: Play, policy: Any, left: int, runs: int, 
 
 
 def forecast(asks: CleaningQuestions, play: Play, chosen: Configuration, left: int, seed: int) -> dict[str, Any]:
-    """What the rest of the budget is expected to remove, if the session goes on as it is.
+    """Returns what the rest of the budget is expected to remove, if the session goes on as it is.
 
     Returns:
         JSON-ready: ``removed``, the mean over ``runs`` simulated runs with its 95 % interval ``ci_low`` to ``ci_high``,

@@ -31,8 +31,8 @@ _MOST_DRAWS = 2e7
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Begun:
-    """The pull that the answers are in the middle of: ``arm`` and ``first`` as in ``Pull``; of each arm, how many of
-    its rewards are there (``made``) and their sum (``total``)."""
+    """Holds the pull that the answers are in the middle of: ``arm`` and ``first`` as in ``Pull``; of each arm, how many
+    of its rewards are there (``made``) and their sum (``total``)."""
 
     arm: Array
     first: Array
@@ -43,13 +43,14 @@ class Begun:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TopRest(Rest):
-    """The problem of the rest of a session of top-K. ``chosen``: what the rule would choose now (bool, (arms,))."""
+    """Draws the rewards of the rest of a session of top-K. ``chosen``: the arms that the rule would choose now (bool,
+    (arms,))."""
 
     begun: Begun
     chosen: Array
 
     def pull(self, key: Stream, instance: Instance, pull: Pull) -> Outcome:
-        """What was answered of it, and the rest drawn."""
+        """Returns what was answered of a pull, and draws the rest of it."""
         first = jnp.broadcast_to(pull.first, pull.arm.shape)
         same = jnp.array_equal(pull.arm, self.begun.arm) & jnp.array_equal(first, self.begun.first)
         made, total = (jnp.where(same, part, jnp.zeros_like(part)) for part in (self.begun.made, self.begun.total))
@@ -58,7 +59,7 @@ class TopRest(Rest):
         return Outcome(drawn.made + made, drawn.total + total)
 
     def score(self, instance: Instance, answer: dict[str, Array]) -> dict[str, Array]:
-        """The regret of the choice now, and at the end: float32, on the scale of means."""
+        """Returns the regret of the choice now, and at the end: float32, on the scale of means."""
         means = instance.means.astype(jnp.float32) / UNITS
         wanted = jnp.sum(answer["chosen"], dtype=jnp.int32)
         place = jnp.arange(means.shape[0])
@@ -70,19 +71,20 @@ class TopRest(Rest):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class OutlierRest(Rest):
-    """The problem of the rest of a session of outlier arms. ``said``: which the rule would call outliers now."""
+    """Draws the rewards of the rest of a session of outlier arms. ``said``: the arms that the rule would call outliers
+    now."""
 
     said: Array
 
     def score(self, instance: Any, answer: dict[str, Array]) -> dict[str, Array]:
-        """How many arms are judged wrongly now, and at the end: float32."""
+        """Returns how many arms are judged wrongly now, and at the end: float32."""
         truth = instance.arms.levels > 0
         said = {"end": answer["outliers"], "now": self.said}
         return {name: jnp.sum(each != truth).astype(jnp.float32) for name, each in said.items()}
 
 
 def forecast(asks: ArmQuestions, play: Play, chosen: Configuration, seed: int) -> dict[str, Any]:
-    """What the rest of the budget is expected to gain, if the session goes on as it is.
+    """Returns what the rest of the budget is expected to gain, if the session goes on as it is.
 
     Returns:
         JSON-ready: ``metric``, "regret" of the arms that are chosen (as a mean reward), or "wrong", the arms that are
@@ -119,7 +121,7 @@ def forecast(asks: ArmQuestions, play: Play, chosen: Configuration, seed: int) -
 
 
 def begun(asks: TopQuestions, play: Play, whole: bool) -> Begun:
-    """The present pull; ``whole``: whether rewards are 0 or 1."""
+    """Returns the present pull with its answers; ``whole``: whether rewards are 0 or 1."""
     arm, first, times = asks.asked(play.pull)
     made, total = np.zeros(arm.size, np.int32), np.zeros(arm.size, np.float64)
     for place, (a, f, t) in enumerate(zip(arm.tolist(), first.tolist(), times.tolist(), strict=True)):

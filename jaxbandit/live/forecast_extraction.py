@@ -26,21 +26,21 @@ RUNS = 100
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ExtractionRest(Rest):
-    """The problem of the rest of a session. ``row``: int32, (entities,), which of the domain's entities has a number of
-    the session; ``number``: the inverse."""
+    """Answers the queries of the rest of a session. ``row``: int32, (entities,), which of the domain's entities has a
+    number of the session; ``number``: the inverse."""
 
     row: Array
     number: Array
 
     def pull(self, key: Stream, instance: Stream, pull: Pull) -> Outcome:
-        """As the problem does, in the numbers of the session."""
+        """Draws an answer as the problem does, in the numbers that entities have in the session."""
         excluded = jnp.where(pull.exclude >= 0, self.row[pull.exclude], -1)
         found = self.problem.pull(key, instance, pull._replace(exclude=excluded))
         return Outcome(jnp.where(found.entity >= 0, self.number[found.entity], -1), found.leaf)
 
 
 def forecast(asks: ExtractionQuestions, play: Play, chosen: Configuration, seed: int) -> dict[str, Any]:
-    """How many entities the rest of the budget is expected to buy, if the session goes on as it is.
+    """Returns how many entities the rest of the budget is expected to buy, if the session goes on as it is.
 
     Returns:
         JSON-ready: ``entities`` more, the mean over ``runs`` simulated runs with its 95 % interval ``ci_low`` to

@@ -20,10 +20,12 @@ from jaxbandit.errors import BadInput
 try:
     import sqlalchemy as sa
 except ImportError:
-    raise BadInput("jaxbandit.live", "not installed", "used with the extra: pip install 'jaxbandit[live]'") from None
+    raise BadInput(
+        "jaxbandit.live", "not installed", "an installation with the extra: pip install 'jaxbandit[live]'"
+    ) from None
 
 FORMAT = "1"
-"""Of the tables and of what the events hold."""
+"""The format of the tables and of what the events hold."""
 
 _TABLES = sa.MetaData()
 _HEAD = sa.Table(
@@ -48,7 +50,7 @@ _RELEASED, _ADDED = sa.delete(_LEASE).where(_LEASE.c.question == sa.bindparam("r
 
 
 class Event(NamedTuple):
-    """``question``: its number, where the event is about one; ``content``: JSON-ready."""
+    """Holds one line of the journal. ``question``: its number, if the event is about one; ``content``: JSON-ready."""
 
     number: int
     at: str
@@ -59,7 +61,7 @@ class Event(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """Who has a question, and until when (seconds of the Unix epoch)."""
+    """Says who has a question, and until when (seconds of the Unix epoch)."""
 
     agent: str
     until: float
@@ -67,7 +69,7 @@ class Lease(NamedTuple):
 
 @dataclass
 class Journal:
-    """A journal at a place: a file, or a URL such as ``postgresql://user@host/database``.
+    """Keeps a session's events at a place: a file, or a URL such as ``postgresql://user@host/database``.
 
     Attributes:
         place: as it is shown, without a password.
@@ -78,7 +80,7 @@ class Journal:
 
     @classmethod
     def at(cls, place: str) -> "Journal":
-        """The journal there, which need not exist yet.
+        """Returns the journal at a place, where there need not be one yet.
 
         Raises:
             BadInput: for a URL that is none.
@@ -103,7 +105,7 @@ class Journal:
         return cls(url.render_as_string(), engine)
 
     def create(self, head: Mapping[str, str]) -> None:
-        """Begins it.
+        """Begins the journal: makes its tables and writes its head.
 
         Raises:
             BadInput: where there is one.
@@ -116,7 +118,7 @@ class Journal:
             connection.execute(sa.insert(_HEAD), rows)
 
     def head(self) -> dict[str, str]:
-        """What it was begun with.
+        """Returns the texts with which the journal was begun.
 
         Raises:
             BadInput: where there is none, or one of another format.
@@ -128,13 +130,13 @@ class Journal:
                 raise BadInput("--journal", self.place, "a journal that `jaxbandit live begin` made")
             found = {row.key: row.value for row in connection.execute(sa.select(_HEAD))}
         if found.get("format") != FORMAT:
-            raise BadInput("--journal", self.place, f"of format {FORMAT}; this one has {found.get('format')}")
+            raise BadInput("--journal", self.place, f"a journal of format {FORMAT}; this one has {found.get('format')}")
         return found
 
     @contextlib.contextmanager
     def writing(self, after: int, chain: str) -> Iterator["Writing"]:
-        """A transaction that nobody else's can come between. ``after``, ``chain``: number and chain of the last event
-        that the caller knows.
+        """Opens a transaction that nobody else's can come between. ``after``, ``chain``: number and chain of the last
+        event that the caller knows.
 
         Raises:
             BadInput: for a database that does not answer, and events whose hashes are not right.
@@ -148,12 +150,12 @@ class Journal:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Any]:
-        """A connection of SQLAlchemy's to its database, to look at other tables there."""
+        """Opens an SQLAlchemy connection to the journal's database, for other tables there."""
         with self._talking(), self._engine.connect() as connection:
             yield connection
 
     def close(self) -> None:
-        """Gives its connections back."""
+        """Closes all connections to the journal's database."""
         self._engine.dispose()
 
     @contextlib.contextmanager
@@ -166,7 +168,7 @@ class Journal:
 
 
 class Writing:
-    """What a transaction may do. What it writes goes to the database at its end, in a few statements."""
+    """Collects what a transaction does, and sends it to the database at its end, in a few statements."""
 
     def __init__(self, place: str, connection: Any, after: int, chain: str) -> None:
         self._place, self._connection = place, connection
@@ -177,11 +179,11 @@ class Writing:
 
     @property
     def connection(self) -> Any:
-        """SQLAlchemy's, for what belongs into the same transaction."""
+        """Returns the SQLAlchemy connection, for what belongs into the same transaction."""
         return self._connection
 
     def news(self) -> list[Event]:
-        """The events since the last one that is known.
+        """Returns the events that others have added since the last one that is known.
 
         Raises:
             BadInput: where a hash is not right.
@@ -190,13 +192,15 @@ class Writing:
         for row in self._connection.execute(_NEWS, {"last": self._last}).all():
             own = _chained(self._chain, row.number, row.at, row.kind, row.question, row.content)
             if row.number != self._last + 1 or row.chain != own:
-                raise BadInput("--journal", self._place, f"whole; event {self._last + 1} was changed or lost")
+                raise BadInput(
+                    "--journal", self._place, f"an undamaged journal; event {self._last + 1} was changed or lost"
+                )
             self._last, self._chain = row.number, own
             found.append(Event(row.number, row.at, row.kind, row.question, json.loads(row.content), own))
         return found
 
     def add(self, kind: str, question: int | None, content: Mapping[str, Any]) -> Event:
-        """Adds an event."""
+        """Adds an event of a kind, with its JSON-ready content, and returns it."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         text = json.dumps(content, ensure_ascii=False)
         number = self._last + 1
@@ -207,12 +211,12 @@ class Writing:
         return Event(number, at, kind, question, dict(content), chain)
 
     def leases(self) -> dict[int, Lease]:
-        """Those that have not expired, by question."""
+        """Returns the leases that have not expired, by question."""
         now = time.time()
         return {number: lease for number, lease in self._all_leases().items() if lease.until > now}
 
     def lease(self, question: int, agent: str, seconds: float) -> Lease:
-        """Gives a question to an agent."""
+        """Gives a question to an agent for so many seconds."""
         lease = self._all_leases()[question] = Lease(agent, time.time() + seconds)
         return lease
 
@@ -221,7 +225,7 @@ class Writing:
         self._all_leases().pop(question, None)
 
     def flush(self) -> None:
-        """Writes what was added, leased and released."""
+        """Sends what was added, leased and released to the database."""
         if self._added:
             self._connection.execute(_ADDED, self._added)
         now = self._leases or {}
@@ -245,8 +249,8 @@ def _chained(before: str, *parts: Any) -> str:
 
 
 def _durable(connection: Any, _: Any) -> None:
-    """SQLite that loses nothing that was acknowledged, and transactions that begin when SQLAlchemy says so. A database
-    of the user's keeps its own way of journalling."""
+    """Has SQLite lose nothing that was acknowledged, and begin transactions when SQLAlchemy says so. A database of the
+    user's keeps its own way of journalling."""
     connection.isolation_level = None
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
         connection.execute("PRAGMA journal_mode = WAL").close()

@@ -14,9 +14,10 @@ from jaxbandit.random.stream import stream
 
 
 @dataclass
-class Question:
-    """``asked``: the number of its event. ``step`` and ``trace``: where the policy stood then. ``state``: open,
-    answered, undone or withdrawn. ``done``: the number of its answer's event; ``cost``: of the answer."""
+class AskedQuestion:
+    """Holds what became of a question. ``asked``: the number of its event. ``step`` and ``trace``: where the policy
+    stood then. ``state``: open, answered, undone or withdrawn. ``done``: the number of its answer's event; ``cost``: of
+    the answer."""
 
     address: Address
     asked: int
@@ -30,7 +31,7 @@ class Question:
 
 
 class Ledger:
-    """A session after some events of its journal.
+    """Knows the state of a session after some events of its journal.
 
     Attributes:
         case: the problem and the policy, as of the last change.
@@ -51,16 +52,16 @@ class Ledger:
         self.forget()
 
     def forget(self) -> None:
-        """As before the first event."""
+        """Goes back to the state before the first event."""
         self.events: list[Event] = []
-        self.questions: dict[int, Question] = {}
-        self.open: dict[int, Question] = {}
+        self.questions: dict[int, AskedQuestion] = {}
+        self.open: dict[int, AskedQuestion] = {}
         self.at: dict[Address, int] = {}
         self.spent, self.changed = 0.0, 0
         self._follow(self._first)
 
     def take(self, events: Sequence[Event]) -> None:
-        """The journal's next events.
+        """Applies the journal's next events to the state.
 
         Raises:
             BadInput: where this version would have decided otherwise than the one that asked.
@@ -75,7 +76,7 @@ class Ledger:
         self._tell(events[since:])
 
     def changes(self) -> list[dict[str, Any]]:
-        """The changes of the policy: ``policy``, ``was``, and what was ``spent`` by then."""
+        """Returns the changes of the policy: ``policy``, ``was``, and what was ``spent`` by then."""
         found, spent = [], 0.0
         for event in self.events:
             asked = self.questions.get(event.question or 0)
@@ -86,12 +87,13 @@ class Ledger:
         return found
 
     def stale(self, number: int) -> bool:
-        """Whether an open question was asked for a policy that another one has replaced, which does not need it now."""
+        """Returns whether an open question was asked for a policy that another one has replaced, which does not need it
+        now."""
         asked = self.open[number]
         return asked.asked < self.changed and not self.play.needs(asked.address)
 
     def _follow(self, case: Case) -> None:
-        """Another policy, which is told what was answered as far as it asks for it."""
+        """Goes on with another policy, which is told what was answered as far as it asks for it."""
         chosen, key = case.chosen, stream(case.table["seed"], 0)
         self.case = case
         self.asks = questions(chosen.setting, chosen.problem, chosen.policy, key)
@@ -131,7 +133,7 @@ class Ledger:
 
     def _asked(self, event: Event, number: int, again: bool) -> None:
         content = event.content
-        asked = Question(
+        asked = AskedQuestion(
             _address(content["address"]), event.number, content["step"], content["trace"], content["version"]
         )
         asked.cost = self.asks.cost(asked.address)
@@ -153,13 +155,13 @@ class Ledger:
         self.questions[number].state = "withdrawn"
         del self.at[self.open.pop(number).address]
 
-    def _check(self, number: int, asked: Question) -> None:
-        """Whether this version decided as the one that asked had."""
+    def _check(self, number: int, asked: AskedQuestion) -> None:
+        """Checks that this version decides as the version that asked the question did."""
         if asked.step > self.play.steps or self.play.trace(asked.step) != asked.trace:
             raise BadInput(
                 "--journal", self._place,
-                f"of a version that decides alike: question {number} was asked by {asked.version}, and this one "
-                f"({__version__}) would not have asked it; go on with that version",
+                f"a journal of a version that decides the same: question {number} was asked by {asked.version}, and "
+                f"this one ({__version__}) would not have asked it; go on with that version",
             )  # fmt: skip
 
 
@@ -167,4 +169,4 @@ def _address(value: Any) -> Any:
     return tuple(map(_address, value)) if isinstance(value, list) else value
 
 
-__all__ = ["Ledger", "Question"]
+__all__ = ["AskedQuestion", "Ledger"]

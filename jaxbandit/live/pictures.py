@@ -24,7 +24,7 @@ _OURS, _SIMULATED, _SIDE = "#D55E00", "#56B4E9", "#808080"
 
 
 def picture(session: Session) -> tuple[str, str]:
-    """The picture of a session, and its caption.
+    """Returns the picture of a session, and its caption.
 
     Of cleaning and extraction it is what was found, with the range of 90 % of simulated runs: as a band, or where the
     policy plans for its budget, at the end alone. Of arms it is the mean reward of each.
@@ -41,7 +41,7 @@ def _curve(axes: Any, session: Session) -> None:
     name, label = _FOUND[session.asks.family]
     spent, found, answers = [0.0], [0.0], {}
     told, paid = [row["id"] for row in session.told()], 0.0
-    every = -(-len(told) // POINTS)  # each point looks at all answers before it
+    every = -(-len(told) // POINTS)  # each point takes all answers before it
     for place, number in enumerate(told, 1):
         address, value = session.answer_of(number)
         answers[address] = value
@@ -62,7 +62,7 @@ def _curve(axes: Any, session: Session) -> None:
 
 
 def _simulated(session: Session, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """After what was spent: the 5 % and 95 % quantiles of a metric over simulated runs."""
+    """Returns the 5 % and 95 % quantiles of a metric over simulated runs, after what was spent."""
     chosen = session.case.chosen
     budget = int(chosen.problem.budget)  # type: ignore[attr-defined]
     points = np.array([budget])
@@ -106,7 +106,7 @@ def _arms(axes: Any, session: Session) -> None:
 
 
 def _interval(rewards: list[float]) -> tuple[float, float]:
-    """Of the mean at 95 %: Wilson's of 0 and 1, else the normal one."""
+    """Returns the 95 % interval of a mean: Wilson's where values are 0 and 1, else the normal one."""
     if set(rewards) <= {0, 1}:
         return share_interval(sum(rewards) / len(rewards), len(rewards))
     mean, half = float(np.mean(rewards)), 1.96 * float(np.std(rewards)) / len(rewards) ** 0.5

@@ -17,7 +17,7 @@ from jaxbandit.xla.options import options_for
 
 
 class Play:
-    """A run of a policy, from the answers that there are. It is the run that ``simulate`` makes of the policy as it is
+    """Runs a policy on the answers that there are. It is the run that ``simulate`` makes of the policy as it is
     written, at the same seed and run number, where its draws are these answers.
 
     Attributes:
@@ -38,7 +38,7 @@ class Play:
         self.restart(answers)
 
     def restart(self, answers: Mapping[Address, Any]) -> None:
-        """From the beginning, with other answers."""
+        """Begins the run again from the start, with other answers."""
         self.answers, self.told = dict(answers), dict[Address, Any]()
         self.steps, self._traces = 0, [b""]
         self._guesses, self._since = dict[Address, Any](), 1 << 30
@@ -46,10 +46,10 @@ class Play:
         self._go_on()
 
     def tell(self, address: Address, value: Any) -> None:
-        """An answer more."""
+        """Adds an answer, and goes on with the run as far as the answers allow."""
         self._since += 1
         guess, later = self._guesses.pop(address, None), list[Address]()
-        if guess is not None and not self._asks.alike(address, guess, value):
+        if guess is not None and not self._asks.same_to_policy(address, guess, value):
             later = [each for each in self._guesses if not self._asks.ready(each, self.answers)]
         self.answers[address] = value
         for each in later:
@@ -62,15 +62,16 @@ class Play:
             self._go_on()
 
     def trace(self, step: int) -> str:
-        """A hash of all pulls and outcomes before a step, which two versions that decide alike have in common."""
+        """Returns a hash of all pulls and outcomes before a step, which two versions that decide the same have in
+        common."""
         return self._traces[step].hex()
 
     def asked(self, address: Address) -> None:
-        """``wanted`` need not name it any more."""
+        """Notes that a question was asked, so that ``wanted`` leaves it out."""
         self._fresh.pop(address, None)
 
     def needs(self, address: Address) -> bool:
-        """Whether the present pull waits for its answer."""
+        """Returns whether the present pull waits for its answer."""
         return address in self._waiting
 
     def wanted(self) -> Iterator[Address]:
@@ -116,13 +117,13 @@ class Play:
             pull, over = _seen(pull), bool(over)
 
     def answer(self) -> dict[str, np.ndarray]:
-        """What the policy answers after the pulls that it was told."""
+        """Returns what the policy answers after the pulls that it was told."""
         found: dict[str, np.ndarray] = jax.device_get(self._answer(self._state))
         return found
 
     @property
     def state(self) -> Tree:
-        """The policy's, after those pulls."""
+        """Returns the policy's state after the pulls that it was told."""
         return self._state
 
     def _take(self, found: tuple[Tree, Tree, Array]) -> None:
@@ -148,12 +149,12 @@ class Play:
 
 
 def _seen(pull: Tree) -> Tree:
-    """A pull as arrays of NumPy; ``device_get`` takes four times as long for a few scalars."""
+    """Returns a pull as arrays of NumPy; ``device_get`` takes four times as long for a few scalars."""
     return jax.tree.map(np.asarray, pull)
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    """With the engine's options: a step of one run is too short to be divided among threads."""
+    """Compiles with the engine's options: a step of one run is too short to be divided among threads."""
     return jax.jit(function, compiler_options=options_for(jax.default_backend(), hurried=True))
 
 

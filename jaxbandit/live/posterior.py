@@ -34,15 +34,15 @@ class Posterior:
     arms: int = field(metadata={"static": True})
 
     def draw(self, key: Stream) -> tuple[Array, Array]:
-        """The means and the rows of a run's arms."""
+        """Returns the means and the rows of a run's arms."""
         arms = jnp.arange(self.arms, dtype=jnp.int32)
         cell = categorical(words(key, MEAN, arms)[0], self.laws[self.law])
         return (2 * cell + 1) * jnp.int32(UNITS // (2 * CELLS)), arms
 
 
 def simulated(rewards: Rewards) -> Rewards:
-    """The law by which rewards are drawn. A record of the study's is not what this agent gives: its arms pay 0 or 1
-    with their means, or normal rewards that spread as the records do."""
+    """Returns the law by which rewards are drawn. A record of the study's is not what this agent gives: its arms pay 0
+    or 1 with their means, or normal rewards that spread as the records do."""
     if rewards.whole:
         return Bernoulli()
     if not isinstance(rewards, Replay):
@@ -55,7 +55,7 @@ def simulated(rewards: Rewards) -> Rewards:
 
 
 def posterior(answers: Answers, means: Any, rewards: Rewards) -> tuple[Posterior, str]:
-    """What the means may be after some rewards, and the name of the law that they had before.
+    """Returns the law of the means after some rewards, and the name of the law that they had before.
 
     ``means``: the study's; ``rewards``: as ``simulated`` gives them.
     """
@@ -80,7 +80,7 @@ def posterior(answers: Answers, means: Any, rewards: Rewards) -> tuple[Posterior
 
 
 def _log_density(rewards: Rewards, value: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Of rewards that are not 0 or 1, for each place of the mean on the scale, but for a constant.
+    """Returns the log density of a reward that is not 0 or 1, at each place of the mean, up to a constant.
 
     A mean from which the law cannot give the reward is not ruled out, as a real agent need not keep to the law: it is
     the less likely the farther off.
@@ -107,7 +107,7 @@ def _log_density(rewards: Rewards, value: np.ndarray, mean: np.ndarray) -> np.nd
 
 
 def _prior(means: Any) -> np.ndarray:
-    """The law of a mean by the study, as the probabilities of ``CELLS`` cells: from many draws."""
+    """Returns the law of a mean by the study, as the probabilities of ``CELLS`` cells: from many draws."""
     runs = jnp.arange(-(-_DRAWS // means.arms))
     drawn = jax.vmap(lambda run: means.draw(stream(0, run))[0])(runs)
     cell = np.minimum((np.asarray(drawn).ravel() / UNITS * CELLS).astype(int), CELLS - 1)

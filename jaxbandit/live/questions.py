@@ -21,51 +21,52 @@ Answers = Mapping[Address, Any]
 
 
 class Questions(Protocol):
-    """How a family's pulls are asked for. All that a question shows is JSON-ready."""
+    """Says how a family's pulls are asked for. All that a question shows is JSON-ready."""
 
     family: str
 
     def due(self, pull: Tree, answers: Answers) -> list[Address]:
-        """The questions that a pull cannot do without, whatever is answered to the others of them; some may have been
-        answered. None is left where the pull is complete."""
+        """Returns the questions that a pull cannot do without, whatever is answered to the others of them; some may
+        have been answered. None is left where the pull is complete."""
 
     def outcome(self, pull: Tree, answers: Answers) -> Tree:
-        """What the policy is told of a complete pull."""
+        """Returns what the policy is told of a complete pull."""
 
     def shown(self, address: Address, answers: Answers) -> dict[str, Any]:
-        """What an agent is asked: of what, ``allowed`` (a list of texts, one of which is the answer, or of forms with
-        capitals in place of what is to be filled in), ``how`` to answer (a sentence) and ``why`` it is asked."""
+        """Returns what an agent is asked: of what, ``allowed`` (a list of texts, one of which is the answer, or of
+        forms with capitals in place of what is to be filled in), ``how`` to answer (a sentence) and ``why`` it is
+        asked."""
 
     def parse(self, address: Address, answer: str, answers: Answers) -> Any:
-        """The answer, checked, JSON-ready.
+        """Returns the checked answer of a text, JSON-ready.
 
         Raises:
             BadInput: where it is none that the question allows.
         """
 
     def text(self, answer: Any) -> str:
-        """An answer that ``parse`` gave, as an agent would write it."""
+        """Returns an answer that ``parse`` gave, as an agent would write it."""
 
     def guess(self, address: Address, answers: Answers) -> Any:
-        """What an open question counts as while questions are asked ahead of its answer: most often a failure. None
-        where nothing can be asked ahead."""
+        """Returns what an open question counts as while questions are asked ahead of its answer: most often a failure.
+        None where nothing can be asked ahead."""
 
-    def alike(self, address: Address, one: Any, other: Any) -> bool:
-        """Whether two answers are the same to a policy."""
+    def same_to_policy(self, address: Address, one: Any, other: Any) -> bool:
+        """Returns whether a policy would do the same after both answers."""
 
     def cost(self, address: Address) -> float:
-        """What an answer costs, in the user's unit."""
+        """Returns what an answer costs, in the user's unit."""
 
     def ready(self, address: Address, answers: Answers) -> bool:
-        """Whether a question can be asked: what it shows is known."""
+        """Returns whether a question can be asked: what it shows is known."""
 
     def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """The metrics so far, from the answers and from what the policy answers (arrays by name)."""
+        """Returns the metrics so far, from the answers and from what the policy answers (arrays by name)."""
 
 
 @singledispatch
 def questions(setting: Any, problem: Any, policy: Any, key: Stream) -> Questions:
-    """The questions of a setting's problem to a policy, in the run of ``key``.
+    """Returns the questions of a setting's problem to a policy, in the run of ``key``.
 
     Raises:
         BadInput: for a family that has none.

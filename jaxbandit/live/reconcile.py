@@ -25,7 +25,8 @@ _LONGEST, _REMEMBERED = 200, 10_000
 
 
 class Candidate(NamedTuple):
-    """What a service may take an entity for. ``match``: whether it is sure; ``values``: what it says of the entity."""
+    """Describes what a service may take an entity for. ``match``: whether it is sure; ``values``: what it says of the
+    entity."""
 
     name: str
     score: float
@@ -35,9 +36,9 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """A service at ``url``. ``kind``: the type of entity that it is asked for, "" for any; ``property``: "" for the
-    names of candidates; ``timeout``: seconds; ``option``: by which the user gave it; ``tries``: how often it is asked.
-    """
+    """Calls a service at ``url``. ``kind``: the type of entity that it is asked for, "" for any; ``property``: "" for
+    the names of candidates; ``timeout``: seconds; ``option``: by which the user gave it; ``tries``: how often it is
+    asked."""
 
     url: str
     kind: str = ""
@@ -51,7 +52,7 @@ class Reconciliation:
             raise BadInput(self.option, self.url, "http://... or https://...")
 
     def check(self) -> None:
-        """Looks whether such a service is there.
+        """Checks that there is such a service.
 
         Raises:
             BadInput: where it is not, or speaks another version alone.
@@ -63,7 +64,7 @@ class Reconciliation:
             raise BadInput("--property", self.property, "none: the service's manifest offers no data extension")
 
     def candidates(self, entity: str) -> list[Candidate]:
-        """What the service takes an entity for, the best first; at most ``MOST_CANDIDATES``."""
+        """Returns what the service takes an entity for, the best first; at most ``MOST_CANDIDATES``."""
         query = {"query": entity, "limit": MOST_CANDIDATES} | ({"type": self.kind} if self.kind else {})
         found = self._call(
             {"queries": json.dumps({"q0": query})},
@@ -76,7 +77,6 @@ class Reconciliation:
         return [Candidate(name, score, match, values.get(number, [name])) for number, name, score, match in found]
 
     def _values(self, numbers: list[str]) -> dict[str, list[str]]:
-        """Of candidates, the property's values."""
         return self._call(
             {"extend": json.dumps({"ids": numbers, "properties": [{"id": self.property}]})},
             lambda reply: {
@@ -85,12 +85,12 @@ class Reconciliation:
         )
 
     def values(self, entity: str) -> list[str]:
-        """What the service knows of an entity; nothing where it has no match."""
+        """Returns what the service knows of an entity; nothing where it has no match."""
         return [value for each in self.candidates(entity) if each.match for value in each.values]
 
     def ask(self, question: dict[str, Any]) -> str:
-        """The answer to a question of cleaning: a value beside the one that the service confirms; that nobody can tell
-        where it confirms none, or several."""
+        """Returns the answer to a question of cleaning: a value beside the one that the service confirms; that nobody
+        can tell where it confirms none, or several."""
         if question["family"] != "cleaning":
             raise BadInput(self.option, question["family"], "a session of cleaning")
         right = _claimed(question, self.values(question["entity"]))
@@ -99,7 +99,7 @@ class Reconciliation:
         return found
 
     def _call(self, form: dict[str, str] | None, read: Callable[[Any], Found]) -> Found:
-        """What is read from the manifest, or from the reply to a form."""
+        """Returns what is read from the manifest, or from the reply to a form."""
         body = None if form is None else urllib.parse.urlencode(form).encode()
 
         def once() -> Found:
@@ -111,7 +111,8 @@ class Reconciliation:
 
 @dataclass
 class Offers:
-    """What a service offers a person who answers. Its failure is a line beside the question, and the person goes on."""
+    """Offers a person who answers what a service knows. Its failure is a line beside the question, and the person
+    goes on."""
 
     service: Reconciliation
     _known: dict[str, list[Candidate]] = field(default_factory=dict)
@@ -121,7 +122,7 @@ class Offers:
 
     @classmethod
     def at(cls, url: str, kind: str = "", property: str = "") -> "Offers":
-        """Those of the service at ``url``, see ``Reconciliation``.
+        """Returns those of the service at ``url``, see ``Reconciliation``.
 
         Raises:
             BadInput: for a URL that is none.
@@ -129,7 +130,7 @@ class Offers:
         return cls(Reconciliation(url, kind, property, PATIENCE, "--candidates", tries=1))
 
     def beside(self, question: dict[str, Any]) -> dict[str, Any]:
-        """What is offered beside a question of cleaning.
+        """Returns what is offered beside a question of cleaning.
 
         Returns:
             JSON-ready: ``candidates``, each with ``name``, ``score``, ``match``, what it says (``values``), and which
@@ -159,7 +160,7 @@ class Offers:
 
 
 def _claimed(question: dict[str, Any], said: Collection[str]) -> list[str]:
-    """The entity's values that are said, but for case and white space."""
+    """Returns the entity's values that are said, but for case and white space."""
     known = set(map(_plain, said))
     return [value for value in question["values"] if _plain(value) in known]
 
@@ -180,7 +181,8 @@ def _score(score: Any) -> float:
 
 
 def _text(cell: dict[str, Any]) -> str:
-    """A value of data extension: {"str": ...}, {"int": ...}, {"date": ...}, or an entity with its name."""
+    """Returns a value of data extension as a text: {"str": ...}, {"int": ...}, {"date": ...}, or an entity with its
+    name."""
     for key in ("str", "name", "date", "int", "float", "bool", "id"):
         if key in cell:
             return _short(cell[key])

@@ -23,14 +23,16 @@ try:
     from starlette.responses import HTMLResponse, JSONResponse, Response
     from starlette.routing import Route
 except ImportError:
-    raise BadInput("jaxbandit.live", "not installed", "used with the extra: pip install 'jaxbandit[live]'") from None
+    raise BadInput(
+        "jaxbandit.live", "not installed", "an installation with the extra: pip install 'jaxbandit[live]'"
+    ) from None
 
 MOST_BODY = 1 << 16
-"""Bytes of a request."""
+"""The most bytes of a request."""
 MOST_RATE = 2000
 """Requests a second from one address."""
 MOST_WAIT = 60.0
-"""Seconds that a request waits for a question."""
+"""The most seconds that a request waits for a question."""
 _AT_ONCE, _LOOK = 256, 1.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _HEADERS = {
@@ -55,7 +57,7 @@ class _Desk:
         self._thread.start()
 
     async def call(self, what: Call) -> dict[str, Any]:
-        """What a call of the session gives, once it is on disk."""
+        """Returns what a call of the session gives, once it is on disk."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[dict[str, Any]] = loop.create_future()
         with self._there:
@@ -94,9 +96,9 @@ class _Desk:
 
 class _Line:
     """Agents that wait for a question. An answer wakes the first of them, and who gets a question wakes the next one,
-    so that an answer does not make all of them look.
+    so that an answer does not wake all of them.
 
-    Each looks every ``_LOOK`` seconds too: for leases that ended, and for answers that another process recorded.
+    Each asks every ``_LOOK`` seconds too: for leases that ended, and for answers that another process recorded.
     """
 
     def __init__(self, desk: _Desk) -> None:
@@ -104,13 +106,13 @@ class _Line:
         self._waiting: deque[asyncio.Event] = deque()
 
     def wake(self) -> None:
-        """Lets the first agent look."""
+        """Wakes the first agent that waits, which then asks for a question."""
         if self._waiting:
             self._waiting.popleft().set()
 
     async def next(self, ask: Call, wait: float, gone: Callable[[], Awaitable[bool]]) -> dict[str, Any]:
-        """What ``ask`` gives: once it is a question or the end, or after ``wait`` seconds. An agent that is ``gone`` is
-        given no question."""
+        """Returns what ``ask`` gives: once it is a question or the end, or after ``wait`` seconds. An agent that is
+        ``gone`` is given no question."""
         end = time.monotonic() + wait
         found = await self._desk.call(ask)
         while not (done := "id" in found or found["over"]) and (left := end - time.monotonic()) > 0:
@@ -123,7 +125,7 @@ class _Line:
         return found
 
     async def _stand(self, seconds: float) -> None:
-        """In the line, until it is this one's turn or the time is over."""
+        """Waits in the line until it is this one's turn or the time is over."""
         turn = asyncio.Event()
         self._waiting.append(turn)
         with suppress(TimeoutError):
@@ -143,14 +145,14 @@ def _settle(future: "asyncio.Future[Any]", result: Any) -> None:
 
 
 class _Rates:
-    """How many requests an address may make."""
+    """Counts how many requests an address makes in a second."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._second, self._seen = 0, dict[str, int]()
 
     def allows(self, address: str) -> bool:
-        """Counts one more."""
+        """Counts a request, and returns whether the address may still make it."""
         if (now := int(time.monotonic())) != self._second:
             self._second, self._seen = now, {}
         self._seen[address] = self._seen.get(address, 0) + 1
@@ -158,8 +160,8 @@ class _Rates:
 
 
 @dataclass(frozen=True, eq=False)
-class _Doors:
-    """What each request is answered with: see ``app``."""
+class _Routes:
+    """Answers each kind of request: see ``app``."""
 
     session: Session
     token: str
@@ -229,7 +231,7 @@ class _Doors:
     async def _guarded(
         self, request: Request, handle: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
     ) -> Response:
-        """What ``handle`` makes of a request's content, where the request is one that may be made."""
+        """Returns what ``handle`` makes of a request's content, where the request is one that may be made."""
         if not self.rates.allows(request.client.host if request.client else ""):
             return _refused(429, f"more than {self.rate} requests a second")
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -259,7 +261,7 @@ def app(
     session: Session, token: str = "", lease: float = LEASE, ahead: int = 0, offers: Beside | None = None,
     rate: int = MOST_RATE,
 ) -> Starlette:  # fmt: skip
-    """The application: POST /next, /answers, /undo and /candidates, GET /status and the page at /.
+    """Returns the application: POST /next, /answers, /undo and /candidates, GET /status and the page at /.
 
     Args:
         session: whose questions.
@@ -270,7 +272,7 @@ def app(
         rate: requests a second that are taken from one address.
     """
     desk = _Desk(session)
-    doors = _Doors(session, token, lease, ahead, offers, rate, desk, _Line(desk), _Rates(rate))
+    routes = _Routes(session, token, lease, ahead, offers, rate, desk, _Line(desk), _Rates(rate))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -282,9 +284,9 @@ def app(
 
     return Starlette(
         routes=[
-            route("/", doors.page, "GET"), route("/status", doors.status, "GET"), route("/next", doors.next, "POST"),
-            route("/answers", doors.answers, "POST"), route("/undo", doors.undo, "POST"),
-            route("/candidates", doors.candidates, "POST"),
+            route("/", routes.page, "GET"), route("/status", routes.status, "GET"), route("/next", routes.next, "POST"),
+            route("/answers", routes.answers, "POST"), route("/undo", routes.undo, "POST"),
+            route("/candidates", routes.candidates, "POST"),
         ], lifespan=lifespan,
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.journal import Journal, Lease, Writing
-from jaxbandit.live.ledger import Ledger, Question
+from jaxbandit.live.ledger import AskedQuestion, Ledger
 from jaxbandit.live.questions import Address, questions
 from jaxbandit.live.standing import Standing
 from jaxbandit.live.writeback import WriteBack
@@ -26,8 +26,8 @@ LEASE = 3600.0
 
 
 class Session(Standing):
-    """A live session: see ``begin`` and ``open``. Several processes may have the same one open, and threads may share
-    one object.
+    """Runs a policy against real agents: see ``begin`` and ``open``. Several processes may have the same session open,
+    and threads may share one object.
 
     Example:
         >>> from jaxbandit.live import Session
@@ -59,7 +59,7 @@ class Session(Standing):
         cls, study: Study | Path | str | Mapping[str, Any], policy: str, place: str | Path, *, write_back: str = "",
         **given: Any,
     ) -> "Session":  # fmt: skip
-        """Begins a session.
+        """Begins a live session of a study's policy, with a new journal.
 
         Args:
             study: a study, the path of a study file, or a mapping as it has them.
@@ -89,7 +89,7 @@ class Session(Standing):
 
     @classmethod
     def open(cls, place: str | Path) -> "Session":
-        """Goes on with a session.
+        """Opens a session that was begun before, from its journal.
 
         Raises:
             BadInput: where there is none, where an input file has changed, and where this version would have decided
@@ -102,18 +102,18 @@ class Session(Standing):
 
     @property
     def over(self) -> bool:
-        """Whether nothing is asked any more, and no question is open."""
+        """Returns whether nothing is asked any more, and no question is open."""
         return not self._ledger.open and (self.play.over or next(self._next(0), None) is None)
 
     def next(self, agent: str = "", *, lease: float = LEASE, ahead: int = 0) -> dict[str, Any]:
-        """The next question for an agent.
+        """Returns the next question for an agent.
 
         An agent with a name gets its own open question again. A question whose lease has expired goes out again.
 
         Args:
             agent: who asks; "" is nobody in particular.
             lease: seconds for which nobody else gets the question.
-            ahead: how many of its pulls the policy may look ahead for questions, taking open ones for failures. It is
+            ahead: how many pulls the policy may be ahead of its open questions, taking these for failures. It is
                 told the answers when it asks for them, so that it decides as without; those it never asks for are paid
                 in vain.
 
@@ -125,7 +125,7 @@ class Session(Standing):
             session is.
         """
         if not lease > 0 or not lease < 1e9:
-            raise BadInput("lease", lease, "seconds, above 0")
+            raise BadInput("lease", lease, "a number of seconds above 0")
         if isinstance(ahead, bool) or not 0 <= ahead <= 10_000:
             raise BadInput("ahead", ahead, "a whole number from 0 to 10000")
         with self._writing() as writing:
@@ -149,7 +149,7 @@ class Session(Standing):
             return self._about(number) | {"until": until}
 
     def asked(self, question: int | str) -> dict[str, Any]:
-        """What a question asks, as ``next`` gives it.
+        """Returns what a question asks, as ``next`` gives it.
 
         Raises:
             BadInput: for a question that there is not.
@@ -213,7 +213,7 @@ class Session(Standing):
         with self._writing() as writing:
             told = {each.done: number for number, each in self.questions.items() if each.state == "answered"}
             if not told:
-                raise BadInput("undo", "no answer", "a session with at least one")
+                raise BadInput("undo", "no answer", "a session with at least one answer")
             number = told[max(told)]
             taken = self.questions[number]
             for each, asked in self._ledger.open.items():
@@ -260,7 +260,7 @@ class Session(Standing):
         } | self._money()  # fmt: skip
 
     def status(self) -> dict[str, Any]:
-        """How the session stands.
+        """Returns how the session stands: money, answers and the family's metrics.
 
         Returns:
             JSON-ready: ``policy``, ``spent``, ``left``, ``answers`` (how many), of which the policy has not asked for
@@ -284,7 +284,7 @@ class Session(Standing):
         } | ({"contradicted": dict(late)} if late else {})  # fmt: skip
 
     def close(self) -> None:
-        """Gives the database's connections back."""
+        """Closes all connections to the journal's database."""
         self.journal.close()
 
     def _next(self, ahead: int) -> Iterator[Address]:
@@ -318,7 +318,7 @@ class Session(Standing):
         before = self._write_back.write(writing.connection, self.asks.name(entity), column, left[0], claimed)
         return {"written": {"column": column, "value": left[0], "before": before}}
 
-    def _found(self, question: int | str) -> Question:
+    def _found(self, question: int | str) -> AskedQuestion:
         number = int(question) if str(question).isascii() and str(question).isdigit() else 0
         if number not in self.questions:
             last = f"1 to {len(self.questions)}" if self.questions else "`jaxbandit live next` asks the first one"
@@ -360,7 +360,7 @@ class Session(Standing):
 
     @contextmanager
     def _writing(self) -> Iterator[Writing]:
-        """A transaction that begins with what others wrote, or that of ``together``."""
+        """Opens a transaction that begins with what others wrote, or goes on in that of ``together``."""
         with self._lock:
             if self._current is not None:
                 yield self._current

@@ -28,7 +28,7 @@ th, td { padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line); t
 
 
 def page(session: Session) -> str:
-    """The page of a session; every cell of a table or an answer is shown as text."""
+    """Returns the page of a session; every cell of a table or an answer is shown as text."""
     status, rows = session.status(), session.told()
     head = f"{session.case.label}: {status['spent']:g} spent, {status['left']:g} left"
     parts = [f"<h1>{html.escape(head)}</h1>"]
@@ -68,7 +68,7 @@ def page(session: Session) -> str:
 
 
 def _facts(status: dict[str, Any]) -> str:
-    """What ``status`` says, but for what the page shows elsewhere, and counts of nothing."""
+    """Returns what ``status`` says, but for what the page shows elsewhere, and counts of nothing."""
     elsewhere, names = ("family", "policy", "spent", "left", "arms", "names", "over"), status.get("names", {})
     facts = [
         f"{name}: {_short([_named(str(each), names) for each in value] if isinstance(value, list) else value)}"
@@ -91,7 +91,7 @@ def _text(value: Any) -> str:
 
 
 def _moment(at: str) -> str:
-    """To the second, in UTC, as the journal has it."""
+    """Returns a time of the journal to the second, in UTC."""
     return at[:19].replace("T", " ")
 
 

@@ -11,57 +11,57 @@ from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.extraction import ExtractionQuestions
 from jaxbandit.live.forecast import fitted, records_of
-from jaxbandit.live.ledger import Ledger, Question
+from jaxbandit.live.ledger import AskedQuestion, Ledger
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Address, Questions
 
 
 class Standing:
-    """How a session stands after the events of its ledger."""
+    """Tells how a session stands after the events of its ledger."""
 
     _ledger: Ledger
 
     @property
     def case(self) -> Case:
-        """The problem, and the policy as of its last change."""
+        """Returns the problem, and the policy as of its last change."""
         return self._ledger.case
 
     @property
     def asks(self) -> Questions:
-        """How the policy's pulls are asked for."""
+        """Returns how the policy's pulls are asked for."""
         return self._ledger.asks
 
     @property
     def play(self) -> Play:
-        """The policy's run so far."""
+        """Returns the policy's run on the answers so far."""
         return self._ledger.play
 
     @property
-    def questions(self) -> Mapping[int, Question]:
-        """By number."""
+    def questions(self) -> Mapping[int, AskedQuestion]:
+        """Returns all questions that were asked, by number."""
         return self._ledger.questions
 
     @property
     def budget(self) -> float:
-        """What all answers together may cost."""
+        """Returns what all answers together may cost."""
         return float(self.case.chosen.setting.budget)
 
     @property
     def answers(self) -> Mapping[Address, Any]:
-        """By address."""
+        """Returns all answers that count, by address."""
         return self.play.answers
 
     @property
     def spent(self) -> float:
-        """What the answers cost."""
+        """Returns what all answers together have cost."""
         return self._ledger.spent
 
     def changes(self) -> list[dict[str, Any]]:
-        """The changes of the policy: ``policy``, ``was``, and what was ``spent`` by then."""
+        """Returns the changes of the policy: ``policy``, ``was``, and what was ``spent`` by then."""
         return self._ledger.changes()
 
     def forecast(self) -> dict[str, Any]:
-        """What the rest of the budget is expected to bring, by simulation from the state that was reached.
+        """Returns what the rest of the budget is expected to bring, by simulation from the state that was reached.
 
         Returns:
             JSON-ready: see the functions of this name in ``live.forecast``, ``live.forecast_arms`` and
@@ -77,7 +77,8 @@ class Standing:
         return {"none": f"the family {asks.family} has none"}
 
     def advice(self) -> dict[str, Any]:
-        """Whether another policy, or other parameters, would bring more from here on, and how much: see ``change``.
+        """Returns whether another policy, or other parameters, would bring more from here on, and how much: see
+        ``change``.
 
         Returns:
             JSON-ready: see ``live.advice``. Where it cannot be told, ``none``: a line that says why.
@@ -90,7 +91,7 @@ class Standing:
         return int(max(self.budget - self.spent, 0))
 
     def told(self) -> list[dict[str, Any]]:
-        """The answered questions in order: ``id``, what was asked, ``answer``, ``agent``, ``at``."""
+        """Returns the answered questions in order: ``id``, what was asked, ``answer``, ``agent``, ``at``."""
         asked = {event.question: event.content["about"] for event in self._ledger.events if event.kind == "asked"}
         rows = []
         for event in self._ledger.events:
@@ -101,11 +102,11 @@ class Standing:
         return rows
 
     def answer_of(self, number: int) -> tuple[Address, Any]:
-        """The address of an answered question, and its answer."""
+        """Returns the address of an answered question, and its answer."""
         return self.questions[number].address, self.questions[number].answer
 
     def _fitted(self) -> Beta | None:
-        """The sc-pdf that fits the answers, where the family has one."""
+        """Returns the sc-pdf that fits the answers, where the family has one."""
         return fitted(records_of(self.asks, self.answers)) if isinstance(self.asks, CleaningQuestions) else None
 
     def _money(self) -> dict[str, float]:

@@ -67,7 +67,7 @@ class WriteBack:
         return before
 
     def restore(self, connection: Any, column: str, before: Sequence[Sequence[Any]]) -> None:
-        """Puts back what ``write`` replaced."""
+        """Puts back the cells that ``write`` replaced, as they were."""
         for *key, there in before:
             connection.execute(sa.update(self._table).where(self._at(key)).values({column: there}))
 

@@ -21,7 +21,7 @@ from jaxbandit.random.trials import UNITS
 from jaxbandit.study.figure import Axes, Figure, Plan, Request
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Row
-from jaxbandit.tables import columns, whole_cells
+from jaxbandit.user_tables import columns, whole_cells
 
 Params = Mapping[str, Any]
 

@@ -29,7 +29,7 @@ _MANY = 25
 
 
 class Drawn(Figure):
-    """A figure that notebooks show, though ``pyplot`` does not know it."""
+    """Has notebooks show a figure, though ``pyplot`` does not know it."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -49,7 +49,7 @@ def draw(
     bars: bool = False,
     narrow: bool = False,
 ) -> Drawn:
-    """A picture of 150 dots an inch.
+    """Returns a picture of 150 dots an inch.
 
     Args:
         series: points by the name of their curve. A curve whose only point has no x is drawn as a level across the
@@ -102,7 +102,7 @@ def draw(
 
 
 def encoded(drawing: Mapping[str, Any], format: str) -> bytes:
-    """What ``draw`` draws as a file: png, pdf or svg, in which no time is noted."""
+    """Returns what ``draw`` draws as a file: png, pdf or svg, in which no time is noted."""
     buffer = io.BytesIO()
     dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     with matplotlib.rc_context({"svg.hashsalt": "jaxbandit"}):
@@ -111,13 +111,14 @@ def encoded(drawing: Mapping[str, Any], format: str) -> bytes:
 
 
 def svg(drawing: Mapping[str, Any], narrow: bool = False) -> str:
-    """What ``draw`` draws as an SVG element for a page: its text is the page's, black is the page's own colour of text,
-    and there is no ground."""
+    """Returns what ``draw`` draws as an SVG element for a page: its text is the page's, black is the page's own colour
+    of text, and there is no ground."""
     return element(lambda: draw(**drawing, narrow=narrow), f"{narrow} {json.dumps(drawing)}")
 
 
 def element(made: Callable[[], Figure], salt: str) -> str:
-    """A figure as an SVG element, as ``svg`` has it; ``salt``: tells its inner names from those of others on a page."""
+    """Returns a figure as an SVG element, as ``svg`` has it; ``salt``: tells its inner names from those of others on a
+    page."""
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
         made().savefig(
@@ -167,7 +168,8 @@ def _curves(
 
 
 def _style(number: int, marks: bool) -> dict[str, Any]:
-    """Of the curve of that number: its neighbours differ from it in colour, and in their marks or else their dashes."""
+    """Returns the style of the curve of that number: its neighbours differ from it in colour, and in their marks or
+    else their dashes."""
     dashes = number // len(_COLOURS) if marks else number
     return {
         "color": _COLOURS[number % len(_COLOURS)], "linestyle": _LINES[dashes % len(_LINES)], "linewidth": 1.6,
@@ -175,7 +177,7 @@ def _style(number: int, marks: bool) -> dict[str, Any]:
 
 
 def _curve(axes: Any, line: list[Any], name: str, style: Mapping[str, Any], marker: str, number: int) -> None:
-    """A curve with the band of its intervals. Of many points some are marked, and the ends of none."""
+    """Draws a curve with the band of its intervals. Of many points some are marked, and the ends of none."""
     every = max(1, len(line) // 12)
     axes.plot(
         [point[0] for point in line], [point[1] for point in line], label=name, marker=marker, markersize=5.5,
@@ -192,7 +194,7 @@ def _curve(axes: Any, line: list[Any], name: str, style: Mapping[str, Any], mark
 
 
 def _ticks(axes: Any, xs: list[Any], words: list[str] | None, xlog: bool) -> None:
-    """At categories, and at the numbers themselves where they are few."""
+    """Sets ticks at categories, and at the numbers themselves where they are few."""
     if words is not None:
         axes.set_xticks(range(len(words)), words)
         return
@@ -205,13 +207,13 @@ def _ticks(axes: Any, xs: list[Any], words: list[str] | None, xlog: bool) -> Non
 
 
 def _apart(ticks: list[float], log: bool) -> bool:
-    """Whether labels at these places do not run into each other."""
+    """Returns whether labels at these places do not run into each other."""
     at = [math.log(tick) for tick in ticks] if log else ticks
     return all(b - a >= (at[-1] - at[0]) / 14 for a, b in itertools.pairwise(at))
 
 
 def _folded(name: str) -> str:
-    """A curve's name in lines that leave room for the axes."""
+    """Returns a curve's name in lines that leave room for the axes."""
     return textwrap.fill(name, 40)
 
 

@@ -21,13 +21,13 @@ _BLOCK = 1 << 18
 
 
 def first_size(members: int) -> int:
-    """Runs of each of so many configurations in the first chunk."""
+    """Returns how many runs of each configuration the first chunk has."""
     return max(1, _FIRST_JOBS // members)
 
 
 @dataclass
 class Pile:
-    """Chunks still to compute for configurations of one policy, which are compiled together."""
+    """Holds the chunks still to compute for configurations of one policy, which are compiled together."""
 
     members: list[Configuration]
     spans: deque[Span]
@@ -35,12 +35,13 @@ class Pile:
 
     @property
     def runs(self) -> int:
-        """How many are still to make."""
+        """Returns how many runs are still to be made."""
         return sum((stop - first) * len(self.members) for first, stop in self.spans)
 
     def next(self, length: int) -> int:
-        """Runs of each member in the next chunk: about ``size``, alike, as each new size may be a compilation; whole
-        chunks of the store, which has chunks of ``length``, where they are that long."""
+        """Returns how many runs of each member the next chunk has: about ``size``, and the same again and again, as
+        each new size may be a compilation; whole chunks of the store, which has chunks of ``length``, where they are
+        that long."""
         first, stop = self.spans[0]
         count = -(-(stop - first) // -(-(stop - first) // self.size))
         if self.size >= length:
@@ -48,7 +49,7 @@ class Pile:
         return count
 
     def take(self, length: int) -> Span:
-        """The next chunk."""
+        """Takes the next chunk off and returns its runs."""
         count = self.next(length)
         first, stop = self.spans.popleft()
         if first + count < stop:
@@ -56,7 +57,7 @@ class Pile:
         return first, first + count
 
     def timed(self, seconds: float) -> None:
-        """Fits the size to the clock."""
+        """Fits the size of chunks to the seconds that the last one took."""
         if seconds < _SHORT:
             self.size = min(4 * self.size, max(1, _MOST_JOBS // len(self.members)))
         elif seconds > _LONG:
@@ -65,14 +66,14 @@ class Pile:
 
 @dataclass
 class Spread:
-    """Roughly how wide an interval is, as runs come in whatever order."""
+    """Estimates roughly how wide an interval is, as runs come in whatever order."""
 
     runs: int = 0
     mean: float = 0.0
     squares: float = 0.0
 
     def add(self, values: np.ndarray) -> None:
-        """Adds some runs' values."""
+        """Adds the values of some more runs to the estimate."""
         count, mean = values.size, float(values.mean())
         gap, total = mean - self.mean, self.runs + count
         self.squares += float(((values - mean) ** 2).sum()) + gap * gap * self.runs * count / total
@@ -80,13 +81,14 @@ class Spread:
 
     @property
     def half_width(self) -> float:
-        """Of a 95 % interval."""
+        """Returns half of the width of a 95 % interval."""
         return 1.96 * float(np.sqrt(self.squares / max(1, self.runs - 1) / max(1, self.runs)))
 
 
 @dataclass
 class Tally:
-    """Moments of stored values, read once; ``sources`` are the configurations whose difference it is, or the one."""
+    """Adds up stored values, which are read once; ``sources`` are the configurations whose difference it is, or the
+    one."""
 
     sources: tuple[Configuration, ...]
     metric: str
@@ -108,12 +110,12 @@ class Tally:
             self.upto = stop
 
     def lacking(self) -> str:
-        """As ``12 of 400 runs of ucb 0.5``."""
+        """Returns how many runs have no value, as ``12 of 400 runs of ucb 0.5``."""
         return f"{self.without:,} of {self.upto:,} runs of {' and '.join(each.label for each in self.sources)}"
 
 
 def say_lacking(tallies: list[Tally]) -> None:
-    """A line for each metric that is not a number in some runs, and so has no mean there."""
+    """Warns, in a line for each metric, of runs in which it is not a number, so that it has no mean there."""
     lacking: dict[str, list[Tally]] = {}
     for tally in tallies:
         if tally.without:

@@ -27,7 +27,7 @@ FEW = 100
 
 
 def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: str | None = None) -> list[Row]:
-    """The mean of the differences between policies, run by run, under each setting.
+    """Returns the mean of the differences between policies, run by run, under each setting.
 
     The intervals hold together: with a probability of 95 % all of them do (Bonferroni's inequality over all that are
     given). They are Student's, or those that hold at any stop where the study has ``stop_when`` (``summary.Always``).
@@ -94,7 +94,7 @@ def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: 
 
 
 def worth_of_pairs(data: "xr.Dataset", metric: str | None = None) -> str | None:
-    """What it is worth that runs of one number share their randomness, in words; None where no values vary.
+    """Returns what it is worth that runs of one number share their randomness, in words; None where no values vary.
 
     The variance of a difference of two policies, run by run, is held against the sum of their variances, which it
     would be of runs that share nothing.
@@ -116,12 +116,12 @@ def worth_of_pairs(data: "xr.Dataset", metric: str | None = None) -> str | None:
 
 
 def in_pairs(data: "xr.Dataset") -> bool:
-    """Whether there are so few configurations that all their differences can be read."""
+    """Returns whether there are so few configurations that all their differences can be read."""
     return math.prod(size for name, size in data.sizes.items() if name != "run") <= MOST_IN_PAIRS
 
 
 def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
-    """The rank of each policy under each setting, 1 the best, with the range that the runs leave open.
+    """Returns the rank of each policy under each setting, 1 the best, with the range that the runs leave open.
 
     A policy is surely better than another where the interval of their difference (``paired_differences``) leaves out 0.
     ``best rank`` is 1 more than the policies that are surely better, ``worst rank`` the number of all less those that
@@ -183,7 +183,7 @@ def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
 
 
 def by_rank(rows: Sequence[Row]) -> list[Row]:
-    """The rows of ``ranks``, under each setting the best policy first."""
+    """Returns the rows of ``ranks``, under each setting the best policy first."""
     settings = list(dict.fromkeys(identity(row["params"]) for row in rows))
     rank = {(identity(row["params"]), row["policy"]): row["mean"] for row in rows if row["metric"] == "rank"}
 
@@ -196,8 +196,8 @@ def by_rank(rows: Sequence[Row]) -> list[Row]:
 
 
 class Standing(NamedTuple):
-    """A policy that is the best, or that the runs cannot tell from it: its mean, and how far that is from the best
-    one's, plus and minus ``half`` (None of the best itself, and where there is no interval)."""
+    """Holds a policy that is the best, or that the runs cannot tell from it: its mean, and how far that is from the
+    best one's, plus and minus ``half`` (None of the best itself, and where there is no interval)."""
 
     label: str
     mean: float
@@ -206,19 +206,19 @@ class Standing(NamedTuple):
 
 
 def references(data: "xr.Dataset") -> list[str]:
-    """The labels of the policies that know the truth: they are to compare with, and not to be taken."""
+    """Returns the labels of the policies that know the truth: they are to compare with, and not to be taken."""
     known = data.attrs.get("references", [])
     return [str(label) for label in data["policy"].values if str(label) in known]
 
 
 def besides(data: "xr.Dataset") -> str:
-    """``, besides the reference known-sc,``: the policies that ``leading`` leaves out, or nothing."""
+    """Returns the policies that ``leading`` leaves out, as ``, besides the reference known-sc,``, or an empty text."""
     known = references(data)
     return f", besides the reference{'s' * (len(known) > 1)} {' and '.join(known)}," if known else ""
 
 
 def leading(data: "xr.Dataset", metric: str | None = None) -> Iterator[tuple[dict[str, Any], list[Standing]]]:
-    """Under each setting, the policy with the best mean, and those that the runs cannot tell from it.
+    """Returns under each setting the policy with the best mean, and those that the runs cannot tell from it.
 
     These are the policies whose difference from the best one has an interval with 0 in it, one of those intervals by
     which ``ranks`` goes. Policies that know the truth are left out, unless there are no others.
@@ -250,7 +250,7 @@ def leading(data: "xr.Dataset", metric: str | None = None) -> Iterator[tuple[dic
 
 
 def leaders(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
-    """What ``leading`` finds, in rows: two for each of these policies, the best one first.
+    """Returns what ``leading`` finds, in rows: two for each of these policies, the best one first.
 
     Returns:
         Each policy's mean, and its difference from that of the best.
@@ -271,8 +271,8 @@ def leaders(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
 
 
 def quantiles(data: "xr.Dataset", probabilities: Sequence[float], metric: str | None = None) -> list[Row]:
-    """Quantiles of a metric over runs, each with a 95 % interval between two order statistics (normal approximation of
-    the binomial count below the quantile), None where there are too few runs for one.
+    """Returns quantiles of a metric over runs, each with a 95 % interval between two order statistics (normal
+    approximation of the binomial count below the quantile), None where there are too few runs for one.
 
     Args:
         data: what ``run_study`` or ``open_results`` gives.
@@ -327,7 +327,8 @@ def _quantile(ordered: np.ndarray, probability: float) -> float | None:
 
 
 def lacking(data: "xr.Dataset", metric: str | None = None) -> list[str]:
-    """The policies with runs in which the metric is not a number: they have no mean, and so no rank and no difference.
+    """Returns the policies with runs in which the metric is not a number: they have no mean, and so no rank and no
+    difference.
 
     Raises:
         BadInput: for a metric that is not in the data, and missing runs.
@@ -351,18 +352,17 @@ def _checked(data: "xr.Dataset", metric: str | None) -> str:
 
 
 def _sign(data: "xr.Dataset", metric: str) -> float:
-    """-1 where lower values are better."""
     return -1.0 if metric in data.attrs.get("lower_is_better", "").split() else 1.0
 
 
 def _planned(data: "xr.Dataset") -> int | None:
-    """For how many runs intervals that hold at any stop are tightest; None where Student's are right."""
+    """Returns for how many runs intervals that hold at any stop are tightest; None where Student's are right."""
     stops = json.loads(data.attrs["study"]).get("stop_when")
     return int(data.attrs["planned"]) if stops else None
 
 
 def _points(data: "xr.Dataset", metric: str) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-    """Each setting (and checkpoint) with its params and the values, float64 of shape (policies, runs)."""
+    """Yields each setting (and checkpoint): its params and the values, float64 of shape (policies, runs)."""
     array = data[metric]
     swept = [str(name) for name in array.dims if name not in ("policy", "run")]
     for place in np.ndindex(*(array.sizes[name] for name in swept)):

@@ -26,7 +26,7 @@ _ALL_OF_IT = 0.99
 
 @dataclass(frozen=True)
 class Cell:
-    """What one policy did with one budget: a row by metric.
+    """Holds what one policy did with one budget: a row by metric.
 
     Attributes:
         reference: whether the policy knows the truth.
@@ -41,13 +41,13 @@ class Cell:
     close: bool = False
 
     def mean(self, metric: str) -> float:
-        """NaN where there is none."""
+        """Returns the mean of a metric, NaN where there is none."""
         found = self.rows[metric]["mean"]
         return math.nan if found is None else found
 
 
 def check_target(study: Study, target: float | None) -> None:
-    """Whether a study's results can be held against ``target``.
+    """Returns whether a study's results can be held against ``target``.
 
     Raises:
         BadInput: where they cannot, or the problem has no such thing.
@@ -99,7 +99,7 @@ def _in_percent(metric: Metric) -> bool:
 
 
 def _cells(study: Study, question: Question, rows: Sequence[Row], data: Any) -> dict[str, list[Cell]]:
-    """The cells by what is swept beside the budget, in words."""
+    """Returns the cells by what is swept beside the budget, in words."""
     members, given = study.configurations(), iter(rows)
     places = {place: number for number, place in enumerate(dict.fromkeys(identity(each.point) for each in members))}
     points = len(study.checkpoints) + 1
@@ -122,7 +122,7 @@ def _cells(study: Study, question: Question, rows: Sequence[Row], data: Any) -> 
 
 
 def sentences(question: Question, metric: Metric, cells: Sequence[Cell], target: float | None) -> list[str]:
-    """The answer under one setting. ``metric``: that of the question; ``target``: see ``conclusions``."""
+    """Returns the answer under one setting. ``metric``: that of the question; ``target``: see ``conclusions``."""
     answer = _Answer(question, -1.0 if metric.lower_is_better else 1.0, _in_percent(metric))
     real = [cell for cell in cells if not cell.reference]
     lines = [question.opening(cells[0].setting)]
@@ -136,7 +136,8 @@ def sentences(question: Question, metric: Metric, cells: Sequence[Cell], target:
 
 @dataclass(frozen=True)
 class _Answer:
-    """How a question is answered. ``sign``: -1 where lower is better; ``percent``: whether values are shares."""
+    """Answers a question under one setting. ``sign``: -1 where lower is better; ``percent``: whether values are
+    shares."""
 
     question: Question
     sign: float
@@ -147,7 +148,7 @@ class _Answer:
         return "cap" if self.question.capped else "budget"
 
     def at(self, cells: Sequence[Cell]) -> str:
-        """What each policy does with a budget, the best first."""
+        """Returns what each policy does with a budget, the best first."""
         real = sorted((cell for cell in cells if not cell.reference), key=self.rank)
         parts = [
             f"{self.value(cell)} by {cell.label}{self.aside(cell)}"
@@ -163,7 +164,7 @@ class _Answer:
         return "; ".join(parts)
 
     def leaving(self, cells: Sequence[Cell]) -> list[str]:
-        """What there is to say of policies that end before their largest budget is spent."""
+        """Returns what there is to say of policies that end before their largest budget is spent."""
         last = {cell.label: cell for cell in sorted(cells, key=lambda cell: cell.budget)}.values()
         words = self.question.leaves
         return [
@@ -173,7 +174,7 @@ class _Answer:
         ]
 
     def aimed(self, cells: Sequence[Cell], target: float | None) -> list[str]:
-        """The cheapest policy and budget that reach the target."""
+        """Returns the cheapest policy and budget that reach the target."""
         question, best = self.question, min(cells, key=self.rank)
         if target is None:
             return [f"add --target X for the cheapest policy and budget that reach X, {question.target}"]
@@ -209,11 +210,11 @@ class _Answer:
         return lines
 
     def rank(self, cell: Cell) -> tuple[float, float]:
-        """The least of the best; of equal ones, of that which spends less."""
+        """Returns the least of the best; of equal ones, of that which spends less."""
         return -self.sign * cell.mean(self.question.metric), self.spent(cell)
 
     def cost(self, cell: Cell) -> tuple[float, ...]:
-        """The least of the cheapest; of those that cost the same, of the best."""
+        """Returns the least of the cheapest; of those that cost the same, of the best."""
         paid = (cell.budget, self.spent(cell))
         return (*(paid[::-1] if self.question.capped else paid), *self.rank(cell))
 
@@ -247,7 +248,7 @@ def _number(budget: float) -> str:
 
 
 def _share(row: Row) -> str:
-    """A share with its interval, in percent, to as many digits as tell its ends apart."""
+    """Returns a share with its interval, in percent, to as many digits as tell its ends apart."""
     mean, low, high = row["mean"] or 0.0, row["ci_low"], row["ci_high"]
     if low is None or high is None:
         return f"{100 * mean:.1f} %"

@@ -54,7 +54,7 @@ def plot(results: "Results", metric: str | None = None, x: str | None = None) ->
 
 
 def table(results: "Results", metric: str | Sequence[str] = (), format: Format = "text") -> str:
-    """The table of results that ``jaxbandit run`` and ``show`` print.
+    """Returns the table of results that ``jaxbandit run`` and ``show`` print.
 
     Args:
         results: see ``plot``.
@@ -86,8 +86,8 @@ def table(results: "Results", metric: str | Sequence[str] = (), format: Format =
 
 
 def drawing(results: "Results", metric: str | None = None, x: str | None = None) -> dict[str, Any]:
-    """The arguments of ``canvas.draw`` for ``plot``, JSON-ready. The picture of a folder is its own where neither is
-    given: that of a paper's figure has the paper's axes."""
+    """Returns the arguments of ``canvas.draw`` for ``plot``, JSON-ready. The picture of a folder is its own where
+    neither is given: that of a paper's figure has the paper's axes."""
     if metric is None and x is None and isinstance(results, str | Path) and (Path(results) / folder.FIGURE).exists():
         own: dict[str, Any] = folder.read(Path(results) / folder.FIGURE)
         return own
@@ -110,7 +110,8 @@ def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
 
 
 def _known(results: Any) -> tuple[list[Row], Mapping[str, Any]]:
-    """The rows, and what is known of the study: ``swept``, ``labels_of_axes``, and whether its runs are ``paired``."""
+    """Returns the rows, and what is known of the study: ``swept``, ``labels_of_axes``, and whether its runs are
+    ``paired``."""
     if isinstance(results, str | Path):
         place = Path(results)
         about: dict[str, Any] = {}
@@ -138,7 +139,8 @@ def _known(results: Any) -> tuple[list[Row], Mapping[str, Any]]:
 
 
 def _paired(attributes: Mapping[str, Any]) -> bool:
-    """Whether the study that such attributes are of has runs of one number meet the same draws under each policy."""
+    """Returns whether the study that such attributes are of has runs of one number meet the same draws under each
+    policy."""
     problem = json.loads(attributes.get("study", "{}")).get("problem")
     return not isinstance(problem, Mapping) or problem.get("paired", True) is not False
 

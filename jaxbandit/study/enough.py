@@ -23,14 +23,14 @@ from jaxbandit.registry import text
 from jaxbandit.study.summary import Always, Moments
 
 FIRST = 1024
-"""The runs at the first look."""
+"""The runs at the first check."""
 
 _GRAIN = 128
 
 
 @dataclass(frozen=True)
 class StopWhen:
-    """When a study has enough runs.
+    """Says when a study has enough runs.
 
     Attributes:
         metric: whose interval counts.
@@ -46,7 +46,7 @@ class StopWhen:
 
     @classmethod
     def of(cls, given: Any, metrics: Sequence[str], policies: Sequence[str]) -> "StopWhen":
-        """Checked.
+        """Checks the table ``stop_when`` of a study, key by key, and returns it.
 
         Raises:
             BadInput: naming the key.
@@ -61,7 +61,7 @@ class StopWhen:
         if metric not in metrics:
             raise BadInput("stop_when.metric", metric, f"one of {', '.join(metrics)}")
         if ("half_width" in given) == ("relative" in given):
-            raise BadInput("stop_when", dict(given), "either half_width or relative")
+            raise BadInput("stop_when", dict(given), "a table with either half_width or relative")
         width = {}
         for key in ("half_width", "relative"):
             value = given.get(key)
@@ -72,19 +72,19 @@ class StopWhen:
             width[key] = value
         pair = given.get("difference", [])
         if "difference" in given and (not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]):
-            raise BadInput("stop_when.difference", pair, "two policies")
+            raise BadInput("stop_when.difference", pair, "a list of two different policies")
         for name in pair:
             if name not in policies:
                 raise BadInput("stop_when.difference", name, f"one of {', '.join(policies)}")
         return cls(metric, width["half_width"], width["relative"], tuple(pair))
 
     def allowed(self, mean: float) -> float:
-        """The half-width that is narrow enough."""
+        """Returns the half-width that is narrow enough for a mean."""
         return self.half_width if self.half_width is not None else (self.relative or 0.0) * abs(mean)
 
 
 def planned(rule: StopWhen, moments: Sequence[Moments], most: int) -> Always:
-    """The intervals to use, tightest where the study is likely to stop as seen from its first look."""
+    """Returns the intervals to use, tightest where the study is likely to stop as seen from its first evaluation."""
     likely = float(FIRST)
     for each in moments:
         if math.isfinite(each.mean):
@@ -95,7 +95,8 @@ def planned(rule: StopWhen, moments: Sequence[Moments], most: int) -> Always:
 
 
 def following(rule: StopWhen, always: Always, moments: Sequence[Moments], most: int) -> int | None:
-    """How many runs to look at next, above the present ones; None where these are enough or the most there may be.
+    """Returns at how many runs to check next, above the present ones; None where these are enough or the most there may
+    be.
 
     It depends on the runs so far alone, so that an interruption changes nothing. A mean that is not finite is not
     waited for. Values that were all the same so far tell nothing of how rarely they are not: no study stops on them.

@@ -27,20 +27,21 @@ from jaxbandit.study.summary import Row, dumps, identity
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks of a figure. ``data``: a file or a folder of theirs, for figures on real data."""
+    """Holds what a user asks of a figure. ``data``: a file or a folder of theirs, for figures on real data."""
 
     runs: int
     seed: int = 0
     data: Path | None = None
 
     def study(self, mapping: Mapping[str, Any], labels: Mapping[str, Any] | None = None) -> Study:
-        """A study with the runs and the seed that were asked for; ``mapping`` may have its own. See ``Study.of``."""
+        """Returns a study with the runs and the seed that were asked for; ``mapping`` may have its own. See
+        ``Study.of``."""
         return Study.of({"seed": self.seed, "runs": self.runs, **mapping}, labels=labels)
 
 
 @dataclass(frozen=True)
 class Axes:
-    """How rows are drawn.
+    """Says how the rows of a figure are drawn.
 
     Attributes:
         x: the param on the horizontal axis, or a function from a row to a number or a text (a category); where that
@@ -65,7 +66,7 @@ class Axes:
     bars: bool = False
 
     def draw(self, rows: Sequence[Row], title: str) -> dict[str, Any]:
-        """The arguments of ``picture.curves``, JSON-ready."""
+        """Returns the arguments of ``picture.curves`` for some rows, JSON-ready."""
         rows = [row for row in rows if row["metric"] == self.metric]
         series: dict[str, list[picture.Point]] = {}
         if self.curve is None and isinstance(self.x, str):
@@ -84,7 +85,7 @@ class Axes:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a figure consists of.
+    """Says what a figure consists of: studies, computed rows, timings and axes.
 
     Attributes:
         studies: run one after another; their rows come first in ``summary.json``.
@@ -101,7 +102,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure or a table of a paper. ``name``: ``paper/figure``; ``runs``: how many, where a user does not say."""
+    """Declares a figure or a table of a paper. ``name``: ``paper/figure``; ``runs``: how many, where a user does not
+    say."""
 
     name: str
     title: str

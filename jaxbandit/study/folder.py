@@ -16,11 +16,11 @@ from jaxbandit.study.summary import identity as identical
 
 STUDY, SUMMARY, TIMINGS, FIGURE, PICTURE = "study.json", "summary.json", "timings.json", "figure.json", "figure.png"
 VERDICT, WORDS, CANDIDATES = "verdict.json", "verdict.txt", "candidates.json"
-"""Of ``jaxbandit tune``: see ``docs/tuning.md``."""
+"""The files of ``jaxbandit tune``: see ``docs/tuning.md``."""
 FINISHED = "finished.json"
 """Seals the results of a study that is finished: see ``run``."""
 FORMAT = 2
-"""Of folders of results: raised where an older version could not read them."""
+"""The format of result folders, which is raised where an older version could not read them."""
 _PARTIAL = "partial.tmp"
 _AT_TIMES = {"implementation"}
 """Keys of a study's identity that stand there only where they say something."""
@@ -37,7 +37,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def read(path: Path, field: str = "DIR") -> Any:
-    """The content of a JSON file that was written here.
+    """Returns the content of a JSON file that was written here.
 
     Raises:
         BadInput: where there is no such file, or it is no JSON.
@@ -51,7 +51,7 @@ def read(path: Path, field: str = "DIR") -> Any:
 
 
 def checksum(field: str, path: Path) -> str:
-    """SHA-256 of a file, or of all files in a folder with their names.
+    """Returns the SHA-256 of a file, or of all files in a folder with their names.
 
     Raises:
         BadInput: where it cannot be read.
@@ -68,14 +68,14 @@ def checksum(field: str, path: Path) -> str:
 
 
 def version() -> str:
-    """The version of jaxbandit; a plain checkout that was never installed has none."""
+    """Returns the version of jaxbandit; a plain checkout that was never installed has none."""
     with suppress(metadata.PackageNotFoundError):
         return metadata.version("jaxbandit")
     return "unknown"
 
 
 def check(out: Path, identity: Mapping[str, Any]) -> None:
-    """Whether results of ``identity`` may be written to ``out``: it is new or empty, or was begun with the same.
+    """Checks that results of ``identity`` may be written to ``out``: it is new or empty, or was begun with the same.
 
     Raises:
         BadInput: where it may not. Nothing is written.
@@ -153,7 +153,7 @@ def claimed(
 
 
 def _lock(out: Path) -> int | None:
-    """A lock that ends with the process, where the system has such locks."""
+    """Returns a lock that ends with the process, where the system has such locks."""
     try:
         import fcntl
     except ImportError:

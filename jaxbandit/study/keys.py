@@ -21,7 +21,7 @@ MAX_CONFIGURATIONS = 2**16
 
 
 def check(study: Study) -> None:
-    """All that can be checked before anything is built."""
+    """Checks all that can be checked of a study before anything is built."""
     parameters = {parameter.name: parameter for parameter in study.kind.parameters}
     for key, values in study.sweep.items():
         if key not in parameters:
@@ -69,27 +69,28 @@ def _check_checkpoints(study: Study, budget: Parameter | None) -> None:
 
 
 def content(field: str, path: str) -> dict[str, str]:
-    """What identifies a file."""
+    """Returns what identifies a file: its name does not count, its content does."""
     return {"sha256": checksum(field, Path(path))}
 
 
 def named(field: str, path: str) -> str:
-    """A file's name and the beginning of its checksum, for labels."""
+    """Returns a file's name and the beginning of its checksum, for labels."""
     return f"{Path(path).name}:{checksum(field, Path(path))[:8]}"
 
 
 def declared(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> list[str]:
-    """The names in ``given``, in the order of ``parameters``."""
+    """Returns the names in ``given``, in the order of ``parameters``."""
     return [parameter.name for parameter in parameters if parameter.name in given]
 
 
 def tail(table: Mapping[str, Any]) -> dict[str, Any]:
-    """A table but for its ``kind``."""
+    """Returns a table but for its ``kind``."""
     return {key: value for key, value in table.items() if key != "kind"}
 
 
 def paths(field: str, value: Any, change: Callable[[str, str], Any]) -> Any:
-    """``value`` with ``change(field, path)`` for every text under a key ``path``; ``field`` is the dotted name."""
+    """Returns ``value`` with ``change(field, path)`` for every text under a key ``path``; ``field`` is the dotted
+    name."""
     if isinstance(value, Mapping):
         return {name: paths(f"{field}.{name}", item, change) for name, item in value.items()}
     if isinstance(value, list):
@@ -98,7 +99,7 @@ def paths(field: str, value: Any, change: Callable[[str, str], Any]) -> Any:
 
 
 def once(parameter: Parameter) -> Parameter:
-    """The parameter with a parser that keeps what it made: a parser may read a file, or fit to one."""
+    """Returns the parameter with a parser that keeps what it made: a parser may read a file, or fit to one."""
     made: dict[str, Any] = {}
 
     def parse(field: str, value: Any) -> Any:
@@ -111,7 +112,8 @@ def once(parameter: Parameter) -> Parameter:
 
 
 def reported(parameter: Parameter, given: Mapping[str, Any], parsed: Mapping[str, Any]) -> Any:
-    """A value as rows show it: the parsed one where it is a scalar, else as its user wrote it; files by name alone."""
+    """Returns a value as rows show it: the parsed one where it is a scalar, else as its user wrote it; files by name
+    alone."""
     name, value = parameter.name, parsed[parameter.name]
     if value is None or not isinstance(value, bool | int | float | str):
         value = given.get(name, None if parameter.default is Required else parameter.default)

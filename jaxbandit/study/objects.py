@@ -22,7 +22,7 @@ from jaxbandit.grammar import Policy, Problem
 from jaxbandit.progress import Progress, shown
 from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKind, one_of, real
 from jaxbandit.study import picture
-from jaxbandit.study.results import open_results
+from jaxbandit.study.results import IMPLEMENTED_BY, open_results
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import identity, plain
@@ -34,8 +34,8 @@ Values = Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
 
 
 @dataclass(frozen=True)
-class _Setting:
-    """A problem, as metrics see it: all of its attributes, ``budget`` being that of the checkpoint."""
+class _GivenProblem:
+    """Shows a problem to metrics: all of its attributes, ``budget`` being that of the checkpoint."""
 
     given: Any
     budget: float | None
@@ -60,7 +60,8 @@ def experiment(
     stop_when: Mapping[str, Any] | None = None,
     check: bool = True,
 ) -> Study:
-    """A study of objects: it is stored, continued, stopped and reported as one of a study file, and given more runs.
+    """Returns a study of objects: it is stored, continued, stopped and reported as one of a study file, and given more
+    runs.
 
     Args:
         problem: see ``jaxbandit.Problem``; several by name are swept, as the parameter ``problem``; a function makes
@@ -150,7 +151,7 @@ def _check_objects(problems: Mapping[str, Any], policies: Mapping[str, Any]) -> 
 
 
 def _common_budget(problems: Mapping[str, Any], checkpoints: Sequence[float]) -> float:
-    """The budget of all problems, which checkpoints are below."""
+    """Returns the budget of all problems, which checkpoints are below."""
     budgets = {getattr(each, "budget", None) is None or float(each.budget) for each in problems.values()}
     if len(budgets) > 1 or True in budgets:
         raise BadInput("checkpoints", list(checkpoints), "none, where problems have no budget or different ones")
@@ -158,7 +159,8 @@ def _common_budget(problems: Mapping[str, Any], checkpoints: Sequence[float]) ->
 
 
 def _problem_kind(problems: Mapping[str, Any], made_by: Sequence[str] | None, checkpoints: bool) -> ProblemKind:
-    """The problems as a family has them. ``checkpoints``: whether there are any, at which the budget is another one."""
+    """Returns the problems as a family has them. ``checkpoints``: whether there are any, at which the budget is another
+    one."""
     if made_by is None:
         parameters = [Parameter("problem", one_of(*problems), "one of the problems", next(iter(problems)))]
     else:
@@ -166,16 +168,16 @@ def _problem_kind(problems: Mapping[str, Any], made_by: Sequence[str] | None, ch
     if checkpoints:
         parameters.append(Parameter("budget", real(0, 2.0**31), "the problem's"))
 
-    def setting(**values: Any) -> _Setting:
+    def setting(**values: Any) -> _GivenProblem:
         budget = values.pop("budget") if checkpoints else None
         given = problems[values["problem"] if made_by is None else identity(values)]
-        return _Setting(given, budget if budget is not None else getattr(given, "budget", None), values)
+        return _GivenProblem(given, budget if budget is not None else getattr(given, "budget", None), values)
 
     return ProblemKind("given", "problems given as objects", tuple(parameters), setting)
 
 
 def _problems(problem: Any, made_by: Sequence[str] | None, swept: Mapping[str, Any]) -> dict[str, Problem]:
-    """The problems by name, or by the values of ``sweep`` that a function makes them of."""
+    """Returns the problems by name, or by the values of ``sweep`` that a function makes them of."""
     if made_by is None:
         return dict(problem) if isinstance(problem, Mapping) else {"given": problem}
     points = (dict(zip(made_by, values, strict=True)) for values in product(*(swept[name] for name in made_by)))
@@ -183,10 +185,10 @@ def _problems(problem: Any, made_by: Sequence[str] | None, swept: Mapping[str, A
 
 
 def _kind(name: str, policy: Any, swept: Mapping[str, Any], made_by: Sequence[str]) -> PolicyKind:
-    """A policy as a family has it. Its parameters are what it takes of ``sweep`` and the problem does not."""
+    """Returns a policy as a family has it. Its parameters are what it takes of ``sweep`` and the problem does not."""
     takes = _takes(name, policy, swept, 1) if callable(policy) else []
 
-    def build(setting: _Setting, **own: Any) -> tuple[Policy, dict[str, Any]]:
+    def build(setting: _GivenProblem, **own: Any) -> tuple[Policy, dict[str, Any]]:
         if not callable(policy):
             return policy, {}
         shared = {each: setting.swept_values[each] for each in takes if each in made_by}
@@ -197,7 +199,7 @@ def _kind(name: str, policy: Any, swept: Mapping[str, Any], made_by: Sequence[st
 
 
 def _swept(sweep: Any) -> dict[str, list[Any]]:
-    """``sweep`` with its lists checked, by name."""
+    """Checks the lists of ``sweep`` and returns them by name."""
     if not isinstance(sweep, Mapping | None):
         raise BadInput("sweep", sweep, "a dict of lists by name")
     found = {}
@@ -217,7 +219,7 @@ def _scalar(field: str, value: Any) -> Any:
 
 
 def _takes(name: str, function: Any, swept: Mapping[str, Any], first: int = 0) -> list[str]:
-    """The swept values that a function takes by name, from its parameter number ``first`` on."""
+    """Returns the swept values that a function takes by name, from its parameter number ``first`` on."""
     try:
         parameters = list(inspect.signature(function).parameters.values())[first:]
     except (TypeError, ValueError):  # of some functions that are not written in Python
@@ -248,7 +250,7 @@ def _measured(metrics: Any) -> tuple[Metric, ...]:
     return measured
 
 
-_TAKEN = ("policy", "problem", "run", "checkpoint", "kind", "done")
+_TAKEN = ("policy", "problem", "run", "checkpoint", "kind", "done", IMPLEMENTED_BY)
 
 
 def _check_names(field: str, given: Any, sound: Callable[[Any], bool], what: str) -> None:
@@ -260,7 +262,7 @@ def _check_names(field: str, given: Any, sound: Callable[[Any], bool], what: str
 
 
 def _fingerprint(problems: Mapping[str, Any], policies: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
-    """SHA-256 of what the objects are: policies only of those that are no functions."""
+    """Returns the SHA-256 of what the objects are: policies only of those that are no functions."""
     found = hashlib.sha256()
     for name, each in [*problems.items(), *sorted(policies.items()), *((metric.name, None) for metric in metrics)]:
         found.update(f"{name} {type(each).__module__}.{type(each).__qualname__}".encode())

@@ -24,7 +24,7 @@ def save(out: Path, drawing: Mapping[str, Any]) -> None:
 def of_rows(
     rows: Sequence[Row], swept: Sequence[str], title: str, labels: Mapping[str, str], x: str | None = None
 ) -> dict[str, Any]:
-    """The arguments of ``draw``, JSON-ready, for the first metric of ``rows``.
+    """Returns the arguments of ``draw``, JSON-ready, for the first metric of ``rows``.
 
     Args:
         swept: params that may be the x axis; it is the first of them that is numeric and has several values.
@@ -47,7 +47,7 @@ def of_rows(
 
 
 def _numeric(rows: Sequence[Row], name: str) -> bool:
-    """Whether a param has several values in ``rows``, all of them numbers."""
+    """Returns whether a param has several values in ``rows``, all of them numbers."""
     given = [row["params"][name] for row in rows if row["params"].get(name) is not None]
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in given)
     return numbers and len(set(given)) > 1
@@ -70,7 +70,7 @@ def by_curve(rows: Sequence[Row], x: str | None) -> dict[str, list[Point]]:
 
 
 def _beside(rows: Sequence[Row], x: str | None) -> list[str]:
-    """The params that tell apart rows of one policy that stand at the same x."""
+    """Returns the params that tell apart rows of one policy that stand at the same x."""
     at: dict[str, list[Row]] = {}
     for row in rows:
         at.setdefault(identity(row["params"].get(x) if x else None), []).append(row)

@@ -25,7 +25,7 @@ from jaxbandit.study.families import FAMILIES, register
 
 GROUP = "jaxbandit.families"
 _groups = [GROUP]
-"""Entry points that are still to be looked for: it takes a while, and they may look for families themselves."""
+"""Entry points that are still to be searched: it takes a while, and they may ask for families themselves."""
 
 OWN = "one of your own comes from --plugin FILE.py"
 _PAGE = "see docs/own-policy.md"
@@ -87,7 +87,7 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
 
 
 def _any(parse: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    """The parser without its domain: all numbers of a type are no place to search in."""
+    """Returns the parser without its domain: all numbers of a type are no place to search in."""
     return lambda name, value: parse(name, value)
 
 
@@ -114,7 +114,7 @@ def _parameter(argument: inspect.Parameter) -> Parameter:
 
 
 def families() -> dict[str, Family]:
-    """All families by name, those of installed packages among them."""
+    """Returns all families by name, those of installed packages among them."""
     while _groups:
         for point in metadata.entry_points(group=_groups.pop()):
             before = dict(FAMILIES)
@@ -130,7 +130,7 @@ def families() -> dict[str, Family]:
 
 
 def lookup(field: str, kind: object) -> tuple[Family, ProblemKind]:
-    """The family and the problem that ``family/problem`` names.
+    """Returns the family and the problem that ``family/problem`` names.
 
     Raises:
         BadInput: naming ``field``, where there is no such problem.
@@ -142,7 +142,7 @@ def lookup(field: str, kind: object) -> tuple[Family, ProblemKind]:
 
 
 def load(given: str) -> None:
-    """Imports a plugin.
+    """Imports a user's module, whose problems and policies register themselves.
 
     Args:
         given: a Python file, or the name of a module that can be imported.
@@ -171,7 +171,7 @@ _loaded: set[str] = set()
 
 
 def _of_file(given: str, path: Path) -> ModuleType:
-    """The module of a file, by the name of the file."""
+    """Returns the module of a file, by the name of the file."""
     if path.suffix != ".py" or not path.is_file():
         raise BadInput("--plugin", given, "a Python file that exists, or the name of a module")
     name, path = path.stem, path.resolve()
@@ -210,7 +210,7 @@ def _stamp(before: dict[str, Family], module: ModuleType) -> bool:
 
 
 def _source(module: ModuleType) -> str:
-    """SHA-256 of the module's file, or of all Python files of a package."""
+    """Returns the SHA-256 of the module's file, or of all Python files of a package."""
     folders = [Path(each) for each in getattr(module, "__path__", ())]
     files = sorted(file for folder in folders for file in folder.rglob("*.py")) or [Path(str(module.__file__))]
     parts = (hashlib.sha256(file.read_bytes()).digest() for file in files)

@@ -18,7 +18,7 @@ from jaxbandit.study.summary import Row, show
 from jaxbandit.study.table import caption, cells_of
 
 MOST_DISTRIBUTIONS = 12
-"""Of more policies than that, the distributions of the best ones are drawn."""
+"""If there are more policies, the distributions of this many of the best are drawn."""
 
 REPORT = "report.html"
 
@@ -53,7 +53,7 @@ pre { background: #8882; padding: 0.8rem; border-radius: 6px; overflow-x: auto; 
 
 
 def report(out: Path | str) -> str:
-    """The report on a folder of results, as HTML.
+    """Returns the report on a folder of results, as HTML.
 
     Raises:
         BadInput: where the folder holds no finished results.
@@ -76,12 +76,12 @@ def report(out: Path | str) -> str:
 
 
 def what_was_run(held: Mapping[str, Any]) -> list[str]:
-    """The study of a folder, as its ``study.json`` has it."""
+    """Returns the study of a folder, as its ``study.json`` has it."""
     return ["<h2>What was run</h2>", f"<pre>{html.escape(json.dumps(held['study'], indent=1))}</pre>"]
 
 
 def page(title: str, parts: Sequence[str]) -> str:
-    """An HTML page of its own: no other file is needed."""
+    """Returns an HTML page of its own: no other file is needed."""
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -91,7 +91,7 @@ def page(title: str, parts: Sequence[str]) -> str:
 
 
 def setup(held: Mapping[str, Any]) -> str:
-    """What the study of a folder is about, and what it was computed with."""
+    """Returns what the study of a folder is about, and what it was computed with."""
     study = held["study"]
     facts = [f"jaxbandit {held.get('jaxbandit')}", f"JAX {held.get('jax')}", str(held.get("device"))]
     if "problem" in study:
@@ -132,7 +132,7 @@ def _comparisons(out: Path) -> list[str]:
 
 
 def distribution(data: Any, metric: str) -> tuple[dict[str, Any], str]:
-    """The distribution functions of a metric over runs, one a policy, under the last setting: the arguments of
+    """Returns the distribution functions of a metric over runs, one a policy, under the last setting: the arguments of
     ``canvas.draw``, and what they show."""
     array = data[metric]
     last = {name: -1 for name in array.dims if name not in ("policy", "run")}
@@ -160,7 +160,7 @@ def distribution(data: Any, metric: str) -> tuple[dict[str, Any], str]:
 
 
 def _explained(drawing: Mapping[str, Any]) -> str:
-    """What the marks of a picture of means stand for."""
+    """Returns what the marks of a picture of means stand for."""
     points = [point for series in drawing["series"].values() for point in series]
     curves = any(point[0] is not None for point in points)
     sure = any(point[2] is not None for point in points)
@@ -180,12 +180,12 @@ def _explained(drawing: Mapping[str, Any]) -> str:
 
 
 def _figure(drawing: Mapping[str, Any], words: str) -> str:
-    """A picture with its caption: drawn twice, for screens and for phones, of which a page shows one."""
+    """Returns a picture with its caption: drawn twice, for screens and for phones, of which a page shows one."""
     return framed(canvas.svg(drawing), canvas.svg(drawing, narrow=True), words)
 
 
 def framed(wide: str, narrow: str, words: str) -> str:
-    """Two drawings of a picture (SVG elements), for screens and for phones, with their caption."""
+    """Returns two drawings of a picture (SVG elements), for screens and for phones, with their caption."""
     drawn = [
         svg.replace("<svg", f'<svg class="{name}" role="img" aria-label="{html.escape(words)}"', 1)
         for svg, name in ((wide, "screen"), (narrow, "phone"))
@@ -194,7 +194,7 @@ def framed(wide: str, narrow: str, words: str) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Rows as an HTML table, with what all have in common before it."""
+    """Returns rows as an HTML table, with what all have in common before it."""
     cells, numbers, _ = cells_of(rows, ends=True)
     kinds = [' class="number"' if right else "" for right in numbers]
     head, *lines = [

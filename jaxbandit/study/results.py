@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxbandit.errors import BadInput
+from jaxbandit.grammar import accelerated
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.store import DONE, RESULTS, Coordinate, Place, Store
 from jaxbandit.study.summary import Always, Moments, Row, exactly, identity
@@ -17,15 +18,19 @@ from jaxbandit.study.summary import Always, Moments, Row, exactly, identity
 if TYPE_CHECKING:
     import xarray as xr
 
+IMPLEMENTED_BY = "implemented_by"
+"""The coordinate that names the class that ran a configuration: the rule's own, or a faster implementation."""
+
 
 def described(
     study: Study, members: Sequence[Configuration], store: Store, places: Mapping[int, Place], budgets: Sequence[float]
 ) -> tuple[dict[str, Coordinate], dict[str, Any]]:
-    """The coordinates and the attributes of a study's group.
+    """Returns the coordinates and the attributes of a study's group.
 
     A swept parameter's values stand along its dimension, texts where they are no numbers. ``kind`` is the policies'
     kind; what else a policy has as a parameter, tuned ones included, stands along ``policy`` and the swept parameters,
-    NaN or empty where it has none.
+    NaN or empty where it has none. So does ``implemented_by``, the name of the class that ran the configuration; the
+    attribute ``rules`` names the classes of the policies as they are written.
     """
     dimensions = tuple(store.labels)
     found: dict[str, Coordinate] = {}
@@ -42,6 +47,11 @@ def described(
         given = {places[id(each)]: each.params.get(name) for each in members}
         values: list[Any] = [given.get(place) for place in np.ndindex(*shape)]
         found[name] = Coordinate(dimensions, column(values).reshape(shape), "")
+    own = [type(each.policy).__name__ for each in members]
+    fast = [type(accelerated(each.policy, each.problem)).__name__ for each in members]
+    ran = dict(zip(map(places.get, map(id, members)), fast if study.implementation == "fast" else own, strict=True))
+    classes = column([ran.get(place, "") for place in np.ndindex(*shape)])
+    found[IMPLEMENTED_BY] = Coordinate(dimensions, classes.reshape(shape), "class that ran the policy")
     wanted: dict[str, list[Any]] = {"policy": list(dict.fromkeys(each.label for each in members))}
     for name in members[0].point:
         wanted[name] = list({identity(each.point[name]): each.point[name] for each in members}.values())
@@ -56,6 +66,7 @@ def described(
         "references": [each.label for each in first if study.family.policies[each.name].reference],
         "share": " ".join(metric.name for metric in study.family.metrics if metric.share),
         "coordinates": " ".join(name for name in found if name not in (*dimensions, "checkpoint")),
+        "rules": list(dict.fromkeys(own)),
         "params": list(dict.fromkeys(name for each in members for name in each.params)),
         "swept": study.swept,
         "labels_of_axes": study.labels_of_axes,
@@ -63,7 +74,7 @@ def described(
 
 
 def column(values: list[Any]) -> np.ndarray:
-    """Numbers as they are, with NaN for None; all else as texts, tables and lists as JSON."""
+    """Returns numbers as they are, with NaN for None; all else as texts, tables and lists as JSON."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return np.array(values)
     if all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values):
@@ -72,8 +83,8 @@ def column(values: list[Any]) -> np.ndarray:
 
 
 def rows_of(data: "xr.Dataset") -> list[Row]:
-    """The rows of what is in ``data``, as ``summary.json`` has them: of fewer configurations or runs where it was
-    selected from.
+    """Returns the rows of what is in ``data``, as ``summary.json`` has them: of fewer configurations or runs where it
+    was selected from.
 
     Raises:
         BadInput: for a Dataset that is none of ``open_results``, or where runs are missing.
@@ -106,7 +117,7 @@ def rows_of(data: "xr.Dataset") -> list[Row]:
 
 
 def value_of(label: Any) -> Any:
-    """A coordinate's value as a param, None where there is none: the reverse of ``column``."""
+    """Returns a coordinate's value as a param, None where there is none: the reverse of ``column``."""
     value = label.item() if isinstance(label, np.generic | np.ndarray) else label
     if isinstance(value, float):
         return None if math.isnan(value) else value
@@ -116,8 +127,10 @@ def value_of(label: Any) -> Any:
 
 
 def finished(data: "xr.Dataset") -> None:
-    """Raises:
-    BadInput: where runs are missing.
+    """Checks that no runs of the results are missing.
+
+    Raises:
+        BadInput: where there are some.
     """
     if "done" in data:
         raise BadInput(
@@ -126,7 +139,7 @@ def finished(data: "xr.Dataset") -> None:
 
 
 def open_results(path: Path | str) -> "xr.Dataset":
-    """The stored results of a study, each run of it, read from disk as they are used.
+    """Returns the stored results of a study, each run of it, read from disk as they are used.
 
     Args:
         path: the folder that ``jaxbandit run`` was given, or one under ``studies`` of a figure's.
@@ -182,7 +195,7 @@ def open_results(path: Path | str) -> "xr.Dataset":
 
 
 def _missing(group: Path, data: "xr.Dataset", known: Mapping[str, Any], selected: Mapping[str, Any]) -> Path | None:
-    """The first chunk that should be there and is not: Zarr would read it as NaN."""
+    """Returns the first chunk that should be there and is not: Zarr would read it as NaN."""
     indices = [[known[name].index(identity(label)) for label in selected[name]] for name in known]
     for metric in data.attrs["metrics"].split():
         length = data[metric].encoding["chunks"][len(known)]

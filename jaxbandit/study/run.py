@@ -58,7 +58,7 @@ def run(
             its devices, where None. Which it is changes no bit of the results.
         in_flight: chunks given to the executor at a time; twice its workers, where it tells their number, or else 8.
         max_steps, lanes: see ``jaxbandit.simulate``.
-        check: whether problems and policies that are not of this package are looked at first: see ``jaxbandit.check``.
+        check: whether problems and policies that are not of this package are checked first: see ``jaxbandit.check``.
 
     Returns:
         One row for each configuration, checkpoint and metric, in the study's order.
@@ -96,7 +96,7 @@ def run(
 
 
 def facts(study: Study | None = None) -> dict[str, Any]:
-    """What results were computed with: noted beside them, though they should not depend on it.
+    """Returns what results were computed with: noted beside them, though they should not depend on it.
 
     ``study``: its problem is noted as its user knows it, with the names of its files; and which implementation of its
     policies is run.
@@ -107,7 +107,7 @@ def facts(study: Study | None = None) -> dict[str, Any]:
 
 
 def _finished(out: Path, canonical: Mapping[str, Any]) -> list[Row] | None:
-    """The rows of a study that was finished before, where no file of it has changed since."""
+    """Returns the rows of a study that was finished before, where no file of it has changed since."""
     try:
         if folder.read(out / folder.FINISHED) == _seal(out, canonical):
             return cast("list[Row]", folder.read(out / folder.SUMMARY))
@@ -117,7 +117,8 @@ def _finished(out: Path, canonical: Mapping[str, Any]) -> list[Row] | None:
 
 
 def _seal(out: Path, canonical: Mapping[str, Any]) -> dict[str, str]:
-    """What tells a finished study: its files with their sizes and times are enough, as each has its own checksum."""
+    """Returns what tells a finished study: its files with their sizes and times are enough, as each has its own
+    checksum."""
     files = []
     for place, _, names in os.walk(out / RESULTS):
         for name in names:
@@ -154,14 +155,12 @@ def _compute(
 
 
 def platform() -> str:
-    """What this process computes on: cpu, gpu or tpu."""
+    """Returns what this process computes on: cpu, gpu or tpu."""
     return str(jax.local_devices()[0].platform)
 
 
 @dataclass
 class _Work:
-    """One call of ``run``."""
-
     study: Study
     members: list[Configuration]
     path: Path
@@ -246,7 +245,7 @@ class _Work:
         return member.params | ({"budget": self._budgets[point]} if self._budgets else {})
 
     def _pairs(self) -> Iterator[tuple[Configuration, ...]]:
-        """The two configurations under each setting whose difference is waited for."""
+        """Yields the two configurations under each setting whose difference is waited for."""
         rule = self.study.stop_when
         if rule is not None and rule.difference:
             by_point: dict[str, dict[str, Configuration]] = {}
@@ -319,7 +318,6 @@ class _Work:
         ]
 
     def _task(self, pile: Pile, span: Span) -> _Task:
-        """The arguments of ``_compute``."""
         first, stop = span
         problems, policies = [each.problem for each in pile.members], [each.policy for each in pile.members]
         study = self.study
@@ -367,7 +365,7 @@ class _Work:
         self._report(0, doing, 0, compiling)
 
     def _values(self, member: Configuration, answers: Mapping[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
-        """The metrics of one configuration, each float64 of shape (runs[, checkpoints])."""
+        """Returns the metrics of one configuration, each float64 of shape (runs[, checkpoints])."""
         own = {name: values[number] for name, values in answers.items()}
         if not self._budgets:
             return {metric.name: measured(metric, member.setting, own) for metric in member.family.metrics}
@@ -379,7 +377,7 @@ class _Work:
         }
 
     def _report(self, more: int, doing: str, idle: int = 0, compiling: float = 0.0) -> None:
-        """``compiling``: the seconds until all is compiled."""
+        """Tells the progress; ``compiling``: the seconds until all is compiled."""
         widths = [spread.half_width for spread in self._spreads.values() if spread.runs > 1]
         done = self._done + more
         self._clock.tell(doing.startswith("running"), done - self._before)

@@ -46,7 +46,7 @@ MAX_RUNS, MAX_SEED = 2**31 - 1, 2**32 - 1
 
 @dataclass(frozen=True)
 class Configuration:
-    """One policy on one problem.
+    """Holds one policy on one problem, with the parameters that tell it apart.
 
     Attributes:
         name: the policy's kind.
@@ -73,7 +73,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study: see the head of this module. Made by ``load`` or ``Study.of``.
+    """Describes a checked study: see the head of this module. ``load`` and ``Study.of`` make it.
 
     Attributes:
         seed: 0 to 2^32 - 1.
@@ -131,7 +131,7 @@ class Study:
         family: Family | None = None,
         counted: bool = True,
     ) -> "Study":
-        """The study that ``mapping`` describes, with the keys of a study file.
+        """Makes the study that ``mapping`` describes, with the keys of a study file.
 
         Args:
             mapping: as ``tomllib`` would read it; NumPy values and tuples are taken too.
@@ -193,7 +193,7 @@ class Study:
         return replace(study, stop_when=rule)
 
     def canonical(self) -> dict[str, Any]:
-        """All that the study's results depend on, JSON-ready; input files are in it by their SHA-256.
+        """Returns all that the study's results depend on, JSON-ready; input files are in it by their SHA-256.
 
         Raises:
             BadInput: where an input file cannot be read.
@@ -205,7 +205,8 @@ class Study:
         }  # fmt: skip
 
     def identity(self) -> dict[str, Any]:
-        """What may not change where a study is extended: all but how many runs, which policies and which swept values.
+        """Returns what may not change where a study is extended: all but how many runs, which policies and which swept
+        values.
 
         Raises:
             BadInput: where an input file cannot be read.
@@ -219,11 +220,11 @@ class Study:
 
     @property
     def _slowly(self) -> dict[str, str]:
-        """Nothing for fast implementations: that is what all folders had that were begun before one could choose."""
+        """Is empty for fast implementations: that is what all folders had that were begun before one could choose."""
         return {} if self.implementation == "fast" else {"implementation": self.implementation}
 
     def named(self) -> dict[str, Any]:
-        """The problem and the sweep as their user knows them, JSON-ready: input files by their names."""
+        """Returns the problem and the sweep as their user knows them, JSON-ready: input files by their names."""
 
         def name(_: str, path: str) -> str:
             return Path(path).name
@@ -231,18 +232,18 @@ class Study:
         return {"problem": paths("problem", self.problem, name), "sweep": paths("sweep", self.sweep, name)}
 
     def label(self, policy: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-        """The name of a policy among the study's: its kind, with the parameters that it is given."""
+        """Returns the name of a policy among the study's: its kind, with the parameters that it is given."""
         names = declared(self.family.policies[policy["kind"]].parameters, given)
         given = paths("policy", given, named)
         return " ".join([policy["kind"], *(f"{name}={exactly(given[name])}" for name in names)])
 
     @property
     def policy_labels(self) -> list[str]:
-        """The name of each policy, with each combination of its lists."""
+        """Returns the name of each policy, with each combination of its lists."""
         return [label for label, _ in self.policy_tables()]
 
     def policy_tables(self) -> list[tuple[str, dict[str, Any]]]:
-        """Each policy with each combination of its lists: its name, and the table that gives it alone."""
+        """Returns each policy with each combination of its lists: its name, and the table that gives it alone."""
         return [
             (self.label(policy, own), {"kind": policy["kind"], **own})
             for policy in self.policies
@@ -251,21 +252,22 @@ class Study:
 
     @property
     def swept(self) -> list[str]:
-        """The params that take several values because the study says so: the budget where there are checkpoints, those
-        of ``sweep`` in its order, and policies' lists. The first one of numbers is the x axis of the picture."""
+        """Returns the params that take several values because the study says so: the budget where there are
+        checkpoints, those of ``sweep`` in its order, and policies' lists. The first one of numbers is the x axis of the
+        picture."""
         lists = [key for policy in self.policies for key in self.lists(policy)]
         recorded = ["budget"] if self.checkpoints else []
         return list(dict.fromkeys([*recorded, *self.family.axes, *self.sweep, *lists]))
 
     @property
     def labels_of_axes(self) -> dict[str, str]:
-        """What stands at an axis, with its unit, by the name of the metric or the param."""
+        """Returns what stands at an axis, with its unit, by the name of the metric or the param."""
         of_policies = (self.family.policies[policy["kind"]].parameters for policy in self.policies)
         params = {each.name: each.label for some in (self.kind.parameters, *of_policies) for each in some if each.label}
         return params | {metric.name: metric.label for metric in self.family.metrics}
 
     def settings(self) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """The problems as their user describes them, each with its params.
+        """Yields the problems as their user describes them, each with its params.
 
         Raises:
             BadInput: for parameters that do not go together.
@@ -283,7 +285,7 @@ class Study:
             yield kind.build(**parsed), {**self.labels, **shown}
 
     def configurations(self) -> list[Configuration]:
-        """Every configuration, in order: the sweep, then the policies, then the policies' own lists.
+        """Returns every configuration, in order: the sweep, then the policies, then the policies' own lists.
 
         Raises:
             BadInput: for parameters that do not go together, and where two configurations are the same.
@@ -310,7 +312,8 @@ class Study:
     def configuration(
         self, setting: Any, problem: Problem, shared: Mapping[str, Any], name: str, given: Mapping[str, Any]
     ) -> Configuration:
-        """A policy of kind ``name`` with the parameters ``given``, on one of ``settings`` with its params ``shared``.
+        """Returns a policy of kind ``name`` with the parameters ``given``, on one of ``settings`` with its params
+        ``shared``.
 
         Raises:
             BadInput: for parameters that do not go together.
@@ -327,12 +330,12 @@ class Study:
 
     @property
     def question(self) -> Question | None:
-        """What the results are asked, if anything."""
+        """Returns what the results are asked, if anything."""
         return self.kind.question or self.family.question
 
     @cached_property
     def kind(self) -> ProblemKind:
-        """The kind of the problem, its parameters parsed once."""
+        """Returns the kind of the problem, its parameters parsed once."""
         name = self.problem.get("kind", "missing")
         known = {f"{self.family.name}/{each}": kind for each, kind in self.family.problems.items()}
         if not isinstance(name, str) or name not in known:
@@ -341,19 +344,19 @@ class Study:
         return replace(kind, parameters=tuple(map(once, kind.parameters)))
 
     def lists(self, policy: Mapping[str, Any]) -> list[str]:
-        """The keys of a policy's table that are swept."""
+        """Returns the keys of a policy's table that are swept."""
         parameters = self.family.policies[policy["kind"]].parameters
         return [p.name for p in parameters if p.swept and isinstance(policy.get(p.name), list)]
 
     def choices(self, policy: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """What a policy's table gives, for each combination of its lists."""
+        """Yields what a policy's table gives, for each combination of its lists."""
         names = self.lists(policy)
         for values in itertools.product(*(policy[name] for name in names)):
             yield tail(policy) | dict(zip(names, values, strict=True))
 
 
 def load(path: Path | str, counted: bool = True) -> Study:
-    r"""The study in a TOML file at ``path``. ``counted``: see ``Study.of``.
+    r"""Reads the study in a TOML file at ``path``. ``counted``: see ``Study.of``.
 
     Raises:
         BadInput: naming the file where it cannot be read or is no TOML, or else the first key that is wrong.

@@ -50,7 +50,7 @@ class Coordinate(NamedTuple):
 
 
 class Damaged(Exception):
-    """A stored chunk is damaged or gone: ``place`` and ``span`` are what it held."""
+    """Says that a stored chunk is damaged or gone: ``place`` and ``span`` are what it held."""
 
     def __init__(self, path: Path, place: Place, span: Span) -> None:
         super().__init__(str(path))
@@ -58,7 +58,7 @@ class Damaged(Exception):
 
 
 class Store:
-    """The values of a study's metrics, by configuration and run.
+    """Keeps the values of a study's metrics on disk, by configuration and run.
 
     Args:
         path: of the Zarr group; it is made where there is none.
@@ -136,18 +136,18 @@ class Store:
         )
 
     def place(self, labels: Mapping[str, Any]) -> Place:
-        """The place of a configuration, from its label along each dimension."""
+        """Returns the place of a configuration, from its label along each dimension."""
         return tuple(known.index(identity(labels[name])) for name, known in self._labels.items())
 
     def room(self, runs: int) -> None:
-        """Makes room for so many runs."""
+        """Makes room in all arrays for so many runs."""
         for array in self._arrays.values():
             at = len(self._labels)
             if array.shape[at] < runs:
                 array.resize((*array.shape[:at], runs, *array.shape[at + 1 :]))
 
     def held(self, place: Place) -> list[Span]:
-        """The runs that are there, in order, as spans that do not touch."""
+        """Returns the runs that are there, in order, as spans that do not touch."""
         if place not in self._spans:
             self._spans[place] = self._read_spans(place)
         return self._spans[place]
@@ -166,7 +166,7 @@ class Store:
         return list(zip(edges[::2], edges[1::2], strict=True))
 
     def missing(self, place: Place, stop: int) -> list[Span]:
-        """The runs below ``stop`` that are not there."""
+        """Returns the runs below ``stop`` that are not there."""
         gaps, at = [], 0
         for first, end in [*self.held(place), (stop, stop)]:
             if at < min(first, stop):
@@ -186,7 +186,7 @@ class Store:
             self._mark(place, (first, stop), True)
 
     def _check_beside(self, name: str, place: Place, first: int, stop: int) -> None:
-        """Writing to a part of a chunk keeps the rest of it, which must be sound or nothing."""
+        """Checks chunks that are written in part: what they hold beside it is kept, and must be sound or nothing."""
         for at, end in _pieces(first, stop, self._length):
             start = at - at % self._length
             if end - at == self._length:
@@ -224,7 +224,7 @@ class Store:
         self._spans[place] = merged
 
     def read(self, place: Place, metric: str, first: int, stop: int) -> np.ndarray:
-        """A metric's values of runs that are there: float64 of shape (stop - first[, checkpoints]).
+        """Returns a metric's values of runs that are there: float64 of shape (stop - first[, checkpoints]).
 
         Raises:
             Damaged: where a chunk of them is not as it was written.
@@ -285,17 +285,17 @@ class Store:
 
     @property
     def labels(self) -> dict[str, list[str]]:
-        """All labels that the arrays have, as JSON texts, in the order of their places."""
+        """Returns all labels that the arrays have, as JSON texts, in the order of their places."""
         return self._labels
 
     @property
     def length(self) -> int:
-        """Runs in a chunk."""
+        """Returns the number of runs in a chunk."""
         return self._length
 
 
 def check_platform(path: Path, platform: str) -> None:
-    """Values of two platforms (cpu, gpu, tpu) are not mixed: some round divisions, square roots, exponentials and
+    """Refuses to mix values of two platforms (cpu, gpu, tpu): some round divisions, square roots, exponentials and
     logarithms of float32 otherwise than others, so that the bits of a run can differ.
 
     Raises:

@@ -14,7 +14,7 @@ from jaxbandit.wilson import share_interval
 
 
 class Row(TypedDict):
-    """One line of ``summary.json``.
+    """Holds one line of ``summary.json``: a metric's mean and interval.
 
     ``mean`` and its 95 % interval are None where there is none: a run without a value, an interval from one run.
     ``runs`` is 0 where the value was computed and not sampled.
@@ -30,7 +30,7 @@ class Row(TypedDict):
 
 
 def plain(field: str, value: Any, nulls: bool = True) -> Any:
-    """``value`` as JSON has it: NumPy scalars and arrays become numbers and lists.
+    """Returns ``value`` as JSON has it: NumPy scalars and arrays become numbers and lists.
 
     ``nulls``: whether NaN and infinity become None.
 
@@ -51,7 +51,7 @@ def plain(field: str, value: Any, nulls: bool = True) -> Any:
 
 
 def exact_sum(values: np.ndarray) -> Fraction:
-    """The sum of finite float64 ``values``, shape (n,) with n below 2^26, without any rounding."""
+    """Returns the sum of finite float64 ``values``, shape (n,) with n below 2^26, without any rounding."""
     mantissa, exponent = np.frexp(values)
     digits = np.ldexp(mantissa, 53).astype(np.int64)
     low = int(exponent.min(initial=0))
@@ -63,7 +63,7 @@ def exact_sum(values: np.ndarray) -> Fraction:
 
 
 class Moments:
-    """A metric's mean and variance over runs, from exact sums: the cuts between chunks leave no trace.
+    """Adds up a metric's mean and variance over runs, from exact sums: the cuts between chunks leave no trace.
 
     ``binary``: whether each value is 0 or 1; ``share``: whether each is between 0 and 1.
     """
@@ -87,17 +87,17 @@ class Moments:
 
     @property
     def runs(self) -> int:
-        """How many values were added."""
+        """Returns how many values were added so far."""
         return self._runs
 
     @property
     def mean(self) -> float:
-        """The mean; NaN where a value was not finite."""
+        """Returns the mean; NaN where a value was not finite."""
         return float(Fraction(self._centre) + self._first / self._runs) if self._finite else math.nan
 
     @property
     def variance(self) -> float:
-        """The sample variance, of at least two values.
+        """Returns the sample variance, of at least two values.
 
         Of zeros and ones it is that with two more of each, as Agresti and Coull (1998) have it: else it would be 0, and
         an interval would have no width, where all of a few are the same. For the same reason shares that were all the
@@ -112,7 +112,7 @@ class Moments:
         return float(max(Fraction(0), self._second - self._first**2 / self._runs) / (self._runs - 1))
 
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval for the mean of at least two runs.
+        """Returns the 95 % interval for the mean of at least two runs.
 
         Student's t; Wilson's for a share of ones. Values between 0 and 1 that were all the same tell how rarely a run
         can be different (Wilson's interval for none of the runs), and such a run may be anything from 0 to 1.
@@ -125,12 +125,12 @@ class Moments:
         return self.around(student_t(self._runs - 1) * math.sqrt(self.variance / self._runs))
 
     def around(self, half: float) -> tuple[float, float]:
-        """The mean minus and plus ``half``, cut to what a mean of values between 0 and 1 can be."""
+        """Returns the mean minus and plus ``half``, cut to what a mean of values between 0 and 1 can be."""
         low, high = self.mean - half, self.mean + half
         return (max(0.0, low), min(1.0, high)) if self._binary or self._share else (low, high)
 
     def row(self, policy: str, params: dict[str, Any], metric: str, always: "Always | None" = None) -> Row:
-        """The mean with its interval; ``always``: one that holds whenever one stops (see ``Always``)."""
+        """Returns the mean with its interval; ``always``: one that holds whenever one stops (see ``Always``)."""
         mean = low = high = None
         if self._finite:
             mean = self.mean
@@ -140,7 +140,7 @@ class Moments:
 
 
 class Always:
-    """Intervals that hold at every number of runs at once, so also at one that was chosen by what was seen.
+    """Computes intervals that hold at every number of runs at once, so also at one that was chosen by what was seen.
 
     An asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas 2024, Annals of Statistics 52,
     Theorem 2.2): the mean +- s sqrt(2 (n rho^2 + 1) / (n rho)^2 log(sqrt(n rho^2 + 1) / level)). It is tightest near
@@ -154,17 +154,17 @@ class Always:
         self._square = (term + math.log(term + 1)) / runs
 
     def half_width(self, variance: float, runs: int) -> float:
-        """Half of the interval's width."""
+        """Returns half of the interval's width after so many runs."""
         x = runs * self._square
         return math.sqrt(variance * 2 * (x + 1) / (x * runs) * math.log(math.sqrt(x + 1) / self._level))
 
     def interval(self, moments: Moments) -> tuple[float, float]:
-        """The interval for the mean of at least two runs."""
+        """Returns the interval for the mean of at least two runs."""
         return moments.around(self.half_width(moments.variance, moments.runs))
 
 
 def student_t(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t: two-sided intervals of 95 %.
+    """Returns the 97.5 % quantile of Student's t: two-sided intervals of 95 %.
 
     By bisection of the exact finite series for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4);
     from 200 on by the expansion about the normal quantile (26.7.5), which is good to 10 digits there.
@@ -181,7 +181,6 @@ def student_t(freedom: int) -> float:
 
 
 def _within(t: float, freedom: int) -> float:
-    """P(|T| < t)."""
     angle = math.atan(t / math.sqrt(freedom))
     odd = freedom % 2
     term = total = math.cos(angle) if odd else 1.0
@@ -193,24 +192,25 @@ def _within(t: float, freedom: int) -> float:
 
 
 def dumps(rows: Iterable[Row]) -> bytes:
-    """Rows as JSON, one a line; equal rows give equal bytes."""
+    """Returns rows as JSON, one a line; equal rows give equal bytes."""
     lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
     return f"[\n{lines}\n]\n".encode()
 
 
 def metrics(rows: Sequence[Row]) -> list[str]:
-    """The metrics' names, in the order in which they first appear."""
+    """Returns the metrics' names, in the order in which they first appear."""
     return list(dict.fromkeys(row["metric"] for row in rows))
 
 
 def varying(rows: Sequence[Row]) -> list[str]:
-    """The names of the params that are not the same in all rows, in the order in which they first appear."""
+    """Returns the names of the params that are not the same in all rows, in the order in which they first appear."""
     names = dict.fromkeys(name for row in rows for name in row["params"])
     return [name for name in names if len({identity(row["params"].get(name)) for row in rows}) > 1]
 
 
 def telling(rows: Sequence[Row]) -> list[str]:
-    """A few of the varying params, the first ones that do, which tell apart the rows that share policy and metric."""
+    """Returns a few of the varying params, the first ones that do, which tell apart the rows that share policy and
+    metric."""
     chosen: list[str] = []
 
     def classes(names: list[str]) -> int:
@@ -224,17 +224,17 @@ def telling(rows: Sequence[Row]) -> list[str]:
 
 
 def identity(value: Any) -> str:
-    """A text that is the same for equal JSON-ready values, and only for those."""
+    """Returns a text that is the same for equal JSON-ready values, and only for those."""
     return json.dumps(value, sort_keys=True)
 
 
 def exactly(value: Any) -> str:
-    """A scalar param as a text with all its digits; anything else as JSON."""
+    """Returns a scalar param as a text with all its digits; anything else as JSON."""
     return str(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else identity(value)
 
 
 def show(value: Any) -> str:
-    """A param's value for people: ``{"normal": {"variance": 0.3}}`` as ``normal(variance 0.3)``."""
+    """Returns a param's value for people: ``{"normal": {"variance": 0.3}}`` as ``normal(variance 0.3)``."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -15,7 +15,7 @@ Format = Literal["text", "markdown", "latex", "csv", "json"]
 
 
 def render(rows: Sequence[Row], format: Format = "text", every: bool = False, paired: bool = True) -> str:
-    """A table of rows, ending with a newline.
+    """Returns a table of rows, ending with a newline.
 
     ``text``, ``markdown`` and ``latex`` have a line for each policy and its params, a column for each metric
     (see ``columns``; ``every``: for all of them), and before them what all have in common, and that runs are not
@@ -40,7 +40,8 @@ def render(rows: Sequence[Row], format: Format = "text", every: bool = False, pa
 
 
 def _text(cells: list[list[str]], numbers: list[bool], lead: int) -> list[str]:
-    """Aligned lines of at most ``WIDTH`` where that can be; columns that do not fit go below, beside the lead again."""
+    """Returns aligned lines of at most ``WIDTH`` where that can be; columns that do not fit go below, beside the lead
+    again."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     blocks = [list(range(lead))]
     for column in range(lead, len(widths)):
@@ -56,7 +57,6 @@ def _text(cells: list[list[str]], numbers: list[bool], lead: int) -> list[str]:
 
 
 def _latex(cells: list[list[str]], numbers: list[bool], head: str) -> str:
-    """A ``tabular`` that needs no package."""
     lines = [
         " & ".join(_tex(cell, number and place > 0 and cell) for cell, number in zip(line, numbers, strict=True))
         + r" \\"
@@ -77,7 +77,8 @@ def _tex(text: str, number: object) -> str:
 
 
 def columns(rows: Sequence[Row]) -> tuple[list[str], dict[str, str]]:
-    """The metrics that a table has columns for, and the other ones, each with a word on what it is the same as.
+    """Returns the metrics that a table has columns for, and the other ones, each with a word on the metric that it
+    equals.
 
     Percentiles, as ``pulls_50`` beside ``pulls``, have none, and neither has a metric that is the same as an earlier
     one, interval and all, in every line.
@@ -102,7 +103,7 @@ def columns(rows: Sequence[Row]) -> tuple[list[str], dict[str, str]]:
 
 
 def cells_of(rows: Sequence[Row], every: bool = False, ends: bool = False) -> tuple[list[list[str]], list[bool], int]:
-    """The header and the lines; which columns are aligned to the right; and how many come before the metrics.
+    """Returns the header and the lines; which columns are aligned to the right; and how many come before the metrics.
 
     ``every``: of all metrics (see ``columns``); ``ends``: with both ends of all intervals.
     """
@@ -121,8 +122,8 @@ def cells_of(rows: Sequence[Row], every: bool = False, ends: bool = False) -> tu
 
 
 def caption(rows: Sequence[Row], every: bool = False, ends: bool = False, paired: bool = True) -> str:
-    """What all rows have in common, and what stands in a cell. ``every``, ``ends``: see ``cells_of``; ``paired``: see
-    ``render``."""
+    """Returns what all rows have in common, and what stands in a cell. ``every``, ``ends``: see ``cells_of``;
+    ``paired``: see ``render``."""
     runs = sorted({row["runs"] for row in rows} - {0})
     counts = " to ".join(f"{count:,}" for count in dict.fromkeys((runs[0], runs[-1]))) if runs else ""
     parts = [f"{counts} run{'' if counts == '1' else 's'}{'' if paired else ', not paired'}"] if runs else []
@@ -142,19 +143,19 @@ def caption(rows: Sequence[Row], every: bool = False, ends: bool = False, paired
     others: dict[str, list[str]] = {}
     for name, why in ({} if every else columns(rows)[1]).items():
         others.setdefault(why, []).append(name)
-    parts += [f"{why}: {', '.join(alike)}" for why, alike in others.items() if why]
+    parts += [f"{why}: {', '.join(same)}" for why, same in others.items() if why]
     if percentiles := others.get(""):
         parts.append(f"left out: {percentiles[0]} to {percentiles[-1]} (jaxbandit show --metric {percentiles[0]})")
     return "; ".join(parts)
 
 
 def _constant(row: Row) -> bool:
-    """Whether a sampled value was the same in all of several runs, so that they give it no interval."""
+    """Returns whether a sampled value was the same in all of several runs, so that they give it no interval."""
     return row["runs"] > 1 and row["ci_low"] is not None and row["ci_low"] == row["ci_high"]
 
 
 def _symmetric(row: Row) -> bool:
-    """Whether the interval is the mean plus and minus the same, to within rounding, or there is none."""
+    """Returns whether the interval is the mean plus and minus the same, to within rounding, or there is none."""
     mean, low, high = row["mean"], row["ci_low"], row["ci_high"]
     if mean is None or low is None or high is None:
         return True
@@ -162,7 +163,7 @@ def _symmetric(row: Row) -> bool:
 
 
 def estimate(row: Row, ends: bool = False) -> str:
-    """``mean ± half-width``, the half-width to two digits and the mean as far as those.
+    """Returns ``mean ± half-width``, the half-width to two digits and the mean as far as those.
 
     ``ends``: ``mean [low, high]`` instead, for an interval that is not the mean plus and minus the same.
     """

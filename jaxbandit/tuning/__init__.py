@@ -1,8 +1,8 @@
 """Tuning with a certified answer: which policy, with which parameters, and how sure that is.
 
-``plan.py`` reads what is asked, ``search.py`` proposes candidates, ``judge.py`` compares them on runs that the search
-did not use, ``values.py`` has these runs computed and stored, ``run.py`` is the whole of it. ``train.py`` finds the
-weights of a trained policy.
+``options.py`` reads what is asked, ``candidates.py`` proposes candidates, ``judge.py`` compares them on runs that the
+search did not use, ``values.py`` has these runs computed and stored, ``run.py`` is the whole of it. ``train.py`` finds
+the weights of a trained policy, ``needed.py`` the budget that a policy needs.
 """
 
 import tempfile
@@ -17,16 +17,16 @@ from jaxbandit.study import folder
 from jaxbandit.study.results import column
 from jaxbandit.study.run import facts
 from jaxbandit.study.spec import Study
-from jaxbandit.tuning.plan import Plan
-from jaxbandit.tuning.run import Tuned, record, tuned
-from jaxbandit.tuning.train import Trained, train
+from jaxbandit.tuning.options import TuneOptions
+from jaxbandit.tuning.run import TuningOutcome, record, tuned
+from jaxbandit.tuning.train import TrainingOutcome, train
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
 class Tuning(NamedTuple):
-    """What ``tune`` found: the candidates that were judged, and the verdict as ``verdict.json`` has it."""
+    """Holds what ``tune`` found: the candidates that were judged, and the verdict as ``verdict.json`` has it."""
 
     data: "xr.Dataset"
     verdict: dict[str, Any]
@@ -47,7 +47,7 @@ def tune(
             before those of the study. See ``docs/tuning.md``.
 
     Returns:
-        A dataset of the candidates (dimension ``candidate``) with their mean, interval, runs and fate, and the verdict.
+        A dataset of the candidates (dimension ``candidate``) with mean, interval, runs and status, and the verdict.
 
     Raises:
         BadInput: naming the key that is wrong; where the policies have no value of the metric; where ``out`` is the
@@ -68,7 +68,7 @@ def tune(
     if not isinstance(study, Study):
         study = Study.of(study, counted=False)
     study = replace(study, tune={**study.tune, **table})
-    Plan.of(study)  # what is wrong is said before there is a folder
+    TuneOptions.of(study)  # what is wrong is said before there is a folder
     with ExitStack() as held:
         tell = held.enter_context(shown(progress, "tuning", ""))
         place = Path(out if out is not None else held.enter_context(tempfile.TemporaryDirectory()))
@@ -88,7 +88,7 @@ def claimed(study: Study, out: Path) -> Any:
     )
 
 
-def _dataset(found: list[Tuned]) -> "xr.Dataset":
+def _dataset(found: list[TuningOutcome]) -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
@@ -100,12 +100,12 @@ def _dataset(found: list[Tuned]) -> "xr.Dataset":
     }  # fmt: skip
     data = xr.Dataset({name: ("candidate", np.array(values, float)) for name, values in numbers.items()})
     data["runs"] = data["runs"].astype(int)
-    data["fate"] = "candidate", [each.fate(number) for each, number, _ in rows]
+    data["status"] = "candidate", [each.status(number) for each, number, _ in rows]
     data = data.assign_coords(policy=("candidate", [row["policy"] for *_, row in rows]))
     for name in names:
         data = data.assign_coords({name: ("candidate", column([row["params"].get(name) for *_, row in rows]))})
-    data.attrs["metric"] = found[0].plan.metric.name
+    data.attrs["metric"] = found[0].options.metric.name
     return data
 
 
-__all__ = ["Trained", "Tuned", "Tuning", "claimed", "train", "tune", "tuned"]
+__all__ = ["TrainingOutcome", "Tuning", "TuningOutcome", "claimed", "train", "tune", "tuned"]

@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 
 LEAST = 64
-"""The runs of each candidate at the first look."""
+"""The runs of each candidate at the first evaluation."""
 
 _SHARE, _STEP, _LINES = 0.95, 4.0, 6
 """The part of the error that the line for differences as large as ``within`` has; by how much the next line's
@@ -54,7 +54,7 @@ class Judge:
         runs: of each candidate that is in question.
         eliminated: by candidate that is out, the one that is surely better, and the runs that showed it.
         failed: by candidate that has no value in some run, how many such runs were seen; it is out.
-        history: after each look, the runs, the candidates that are not out, and those of them still in question.
+        history: after each evaluation, the runs, the candidates that are not out, and those of them still in question.
     """
 
     count: int
@@ -83,11 +83,13 @@ class Judge:
         self._scale = math.nan
 
     def missing(self, runs: int) -> dict[int, int]:
-        """The candidates in question, each with the first of its runs below ``runs`` that the judge has not seen."""
+        """Returns the candidates in question, each with the first of its runs below ``runs`` that the judge has not
+        seen."""
         return {one: self._values[one].size for one in self._active if self._values[one].size < runs}
 
     def decide(self, runs: int, values: Mapping[int, np.ndarray]) -> Verdict:
-        """The verdict after ``runs`` runs of all in question. *undecided* may change with more, the others are final.
+        """Returns the verdict after ``runs`` runs of all candidates in question. *undecided* may change with more runs,
+        the others are final.
 
         ``values``: of what was ``missing``, float64 of shape (runs that were missing,).
         """
@@ -123,24 +125,25 @@ class Judge:
 
     @property
     def chosen(self) -> int:
-        """The candidate that leads: the one in question that covers most others, and of several the best mean."""
+        """Returns the candidate that leads: the one in question that covers most others, and of several the best
+        mean."""
         return max(self._active, key=lambda one: (int((self._covers[one] & self._alive).sum()), self.mean(one)))
 
     @property
     def survivors(self) -> list[int]:
-        """The candidates that are not out."""
+        """Returns the candidates that no other one has beaten."""
         return np.flatnonzero(self._alive).tolist()
 
     def mean(self, one: int) -> float:
-        """The mean of a candidate's runs so far."""
+        """Returns the mean of a candidate's runs so far."""
         return float(self._centre[one] + self._sums[one] / self._values[one].size)
 
     def values(self, one: int) -> np.ndarray:
-        """A candidate's values so far, float64 of shape (runs,)."""
+        """Returns a candidate's values so far, float64 of shape (runs,)."""
         return self._values[one]
 
     def _sum_up(self) -> None:
-        """Products of the runs of each two in question, about a value near their means."""
+        """Sums the products of the runs of each two in question, about a value near their means."""
         start = self._upto if self._summed == self._active else 0
         kept = [self._summed.index(one) for one in self._active if one in self._summed]
         if start == 0 and len(kept) == len(self._active) and self._upto:
@@ -153,7 +156,7 @@ class Judge:
         self._summed, self._upto = list(self._active), self.runs
 
     def _compare(self) -> None:
-        """What the runs show of each two in question: who is out, and who covers whom."""
+        """Notes what the runs show of each two in question: who is out, and who covers whom."""
         if len(self._active) < 2:
             return
         if math.isnan(self._scale):
@@ -177,17 +180,19 @@ class Judge:
         return means
 
     def _factors(self) -> np.ndarray:
-        """What another's value is multiplied by, so that no less than that is within of it; costs are negative here."""
+        """Returns what another's value is multiplied by, so that no less than that is within of it; costs are negative
+        here."""
         return np.where(self._means() > 0, 1 - self.within, 1 + self.within)
 
     def _size(self) -> float:
-        """The difference that the first line is for."""
+        """Returns the difference that the first line is for."""
         if self.within > 0:
             return self.within * (float(np.abs(self._means()).max()) if self.relative else 1.0)
         return 3 * math.sqrt(float(np.median(self._variance(np.ones(len(self._active))))) / self.cap)
 
     def _variance(self, factors: np.ndarray) -> np.ndarray:
-        """Of the differences of each two in question: the first less its factor times the second."""
+        """Returns the variance of the differences of each two in question: the first less its factor times the
+        second."""
         variance = self._plain_variance(factors)
         own = np.diag(self._products)
         equal = self._plain_variance(np.ones(len(own))) <= 1e-12 * (own[:, None] + own) / self.runs
@@ -205,7 +210,7 @@ class Judge:
         return variance
 
     def _lower(self, factors: np.ndarray) -> np.ndarray:
-        """Lower bounds of the mean differences, as ``_variance``; of a candidate and itself there is none."""
+        """Returns lower bounds of the mean differences, as ``_variance``; of a candidate and itself there is none."""
         n, means, variance = self.runs, self._means(), self._variance(factors)
         error = (1 - self.confidence) / (self.count - 1) / (2 if self.relative else 1)
         shares = [_SHARE, *[(1 - _SHARE) / (_LINES - 1)] * (_LINES - 1)]
@@ -220,7 +225,8 @@ class Judge:
 
 
 def _exponent(error: float, runs: int) -> float:
-    """ln(1 / error), more where the variance is one of few runs, as Student's quantile is more than the normal one.
+    """Returns ln(1 / error), or more where the variance is one of few runs, as Student's quantile is more than the
+    normal one.
 
     By the first terms of Fisher and Cornish's expansion of that quantile.
     """

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from jaxbandit.space import Domain, Range
 from jaxbandit.study.canvas import Drawn
 from jaxbandit.study.summary import show
-from jaxbandit.tuning.run import Tuned
+from jaxbandit.tuning.run import TuningOutcome
 
 _COLOURS = {"eliminated": "#999999", "survivor": "#0072B2", "chosen": "#D55E00", "failed": "#000000"}
 _MARKS = {"eliminated": ".", "survivor": "o", "chosen": "*", "failed": "x"}
@@ -27,10 +27,10 @@ EXPLAINED = (
 """What the panels show, for who sees them the first time."""
 
 
-def draw(tuned: Tuned, narrow: bool = False) -> Drawn:
-    """A panel for each parameter that was searched, for each two ranges of a policy, for all of three or more, and for
-    the runs; ``narrow``: one below the other, for a phone."""
-    searched = [(each.kind, each.axes) for each in tuned.plan.policies if each.axes]
+def draw(tuned: TuningOutcome, narrow: bool = False) -> Drawn:
+    """Draws a panel for each parameter that was searched, for each two ranges of a policy, for all of three or more,
+    and for the runs; ``narrow``: one below the other, for a phone."""
+    searched = [(each.kind, each.axes) for each in tuned.options.policies if each.axes]
     panels: list[Any] = []
     for kind, axes in searched:
         panels += [(_slice, kind, name, axis) for name, axis in axes.items()]
@@ -48,20 +48,20 @@ def draw(tuned: Tuned, narrow: bool = False) -> Drawn:
         panel(place, tuned, *given)
     for place in places[len(panels) :]:
         place.set_axis_off()
-    fates = list(dict.fromkeys(tuned.fate(number) for number in range(len(tuned.candidates))))
-    handles = [places[0].plot([], [], _MARKS[fate], color=_COLOURS[fate])[0] for fate in fates]
+    statuses = list(dict.fromkeys(tuned.status(number) for number in range(len(tuned.candidates))))
+    handles = [places[0].plot([], [], _MARKS[status], color=_COLOURS[status])[0] for status in statuses]
     figure.legend(
-        handles, [_WORDS[fate] for fate in fates], loc="outside upper left", ncols=2 if narrow else 4, frameon=False,
-        fontsize=9,
+        handles, [_WORDS[status] for status in statuses], loc="outside upper left", ncols=2 if narrow else 4,
+        frameon=False, fontsize=9,
     )  # fmt: skip
     return figure
 
 
-def _of(tuned: Tuned, kind: str) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Fate, parameters and row of each candidate of a policy that has a mean, the chosen one last, on top."""
+def _of(tuned: TuningOutcome, kind: str) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Returns status, parameters and row of each candidate of a policy that has a mean, the chosen one last, on top."""
     rows = tuned.rows()
     found = [
-        (tuned.fate(number), each.params, rows[number])
+        (tuned.status(number), each.params, rows[number])
         for number, each in enumerate(tuned.candidates)
         if each.name == kind and rows[number]["mean"] is not None
     ]
@@ -69,7 +69,7 @@ def _of(tuned: Tuned, kind: str) -> list[tuple[str, Mapping[str, Any], Mapping[s
 
 
 def _placed(axes: Any, axis: Domain, values: list[Any], which: str = "x") -> list[float]:
-    """Places on an axis: numbers of a range at themselves, choices side by side under their words."""
+    """Returns places on an axis: numbers of a range at themselves, choices side by side under their words."""
     if isinstance(axis, Range):
         if axis.log:
             _logarithmic(axes, which)
@@ -88,17 +88,17 @@ def _logarithmic(axes: Any, which: str) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def _slice(axes: Any, tuned: Tuned, kind: str, name: str, axis: Domain) -> None:
+def _slice(axes: Any, tuned: TuningOutcome, kind: str, name: str, axis: Domain) -> None:
     inside = [each for each in _of(tuned, kind) if _is_on(axis, each[1].get(name))]
     places = _placed(axes, axis, [params[name] for _, params, _ in inside])
-    for (fate, _, row), place in zip(inside, places, strict=True):
+    for (status, _, row), place in zip(inside, places, strict=True):
         low, high = (row[end] if row[end] is not None else row["mean"] for end in ("ci_low", "ci_high"))
-        front = fate == "chosen"
-        axes.plot([place] * 2, [low, high], color=_COLOURS[fate], lw=1, alpha=1 if front else 0.6)
-        axes.plot([place], [row["mean"]], _MARKS[fate], color=_COLOURS[fate], ms=12 if front else 5)
+        front = status == "chosen"
+        axes.plot([place] * 2, [low, high], color=_COLOURS[status], lw=1, alpha=1 if front else 0.6)
+        axes.plot([place], [row["mean"]], _MARKS[status], color=_COLOURS[status], ms=12 if front else 5)
     if len(places) and not isinstance(axis, Range):
         axes.set_xlim(-0.5, len(axis.values) - 0.5)
-    axes.set(xlabel=f"{name} of {kind}", ylabel=tuned.plan.metric.name)
+    axes.set(xlabel=f"{name} of {kind}", ylabel=tuned.options.metric.name)
     axes.grid(axis="y", alpha=0.25)
 
 
@@ -106,40 +106,40 @@ def _is_on(axis: Domain, value: Any) -> bool:
     return value is not None and (isinstance(axis, Range) or show(value) in [show(each) for each in axis.values])
 
 
-def _map(axes: Any, tuned: Tuned, kind: str, names: tuple[str, str], domains: Mapping[str, Domain]) -> None:
+def _map(axes: Any, tuned: TuningOutcome, kind: str, names: tuple[str, str], domains: Mapping[str, Domain]) -> None:
     found = [each for each in _of(tuned, kind) if all(each[1].get(name) is not None for name in names)]
     x, y = (
         _placed(axes, domains[name], [params[name] for _, params, _ in found], which)
         for name, which in zip(names, "xy", strict=True)
     )
-    better = "viridis_r" if tuned.plan.metric.lower_is_better else "viridis"
+    better = "viridis_r" if tuned.options.metric.lower_is_better else "viridis"
     dots = axes.scatter(x, y, c=[row["mean"] for *_, row in found], cmap=better, s=30)
     if found and found[-1][0] == "chosen":
         axes.plot(x[-1:], y[-1:], "*", color=_COLOURS["chosen"], ms=13, mec="white")
     axes.set(xlabel=f"{names[0]} of {kind}", ylabel=f"{names[1]} of {kind}")
-    axes.figure.colorbar(dots, ax=axes, label=tuned.plan.metric.name)
+    axes.figure.colorbar(dots, ax=axes, label=tuned.options.metric.name)
 
 
-def _parallel(axes: Any, tuned: Tuned, kind: str, domains: Mapping[str, Domain]) -> None:
-    """A line for each candidate through its values, each scaled to its range; the metric stands last."""
+def _parallel(axes: Any, tuned: TuningOutcome, kind: str, domains: Mapping[str, Domain]) -> None:
+    """Draws a line for each candidate through its values, each scaled to its range; the metric stands last."""
     table = [
-        (fate, [*(params.get(name) for name in domains), row["mean"]])
-        for fate, params, row in _of(tuned, kind)
+        (status, [*(params.get(name) for name in domains), row["mean"]])
+        for status, params, row in _of(tuned, kind)
         if all(params.get(name) is not None for name in domains)
     ]
     columns = [_scaled([values[at] for _, values in table]) for at in range(len(domains) + 1)]
-    for line, (fate, _) in enumerate(table):
-        front = fate == "chosen"
-        axes.plot([column[line] for column, _ in columns], color=_COLOURS[fate], lw=2 if front else 0.8,
+    for line, (status, _) in enumerate(table):
+        front = status == "chosen"
+        axes.plot([column[line] for column, _ in columns], color=_COLOURS[status], lw=2 if front else 0.8,
                   alpha=1 if front else 0.5)  # fmt: skip
-    words = [f"{name}\n{ends}" for name, (_, ends) in zip([*domains, tuned.plan.metric.name], columns, strict=True)]
+    words = [f"{name}\n{ends}" for name, (_, ends) in zip([*domains, tuned.options.metric.name], columns, strict=True)]
     axes.set_xticks(range(len(columns)), words, fontsize=8)
     axes.set_yticks([0, 1], ["least", "most"])
     axes.set_title(kind, fontsize=9, loc="left")
 
 
 def _scaled(column: list[Any]) -> tuple[np.ndarray, str]:
-    """Values from 0 to 1, and what these two stand for."""
+    """Returns values scaled from 0 to 1, and what these two stand for."""
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in column):
         words = sorted({show(value) for value in column})
         places = np.array([words.index(show(value)) for value in column], float)
@@ -149,9 +149,9 @@ def _scaled(column: list[Any]) -> tuple[np.ndarray, str]:
     return (values - low) / ((high - low) or 1), f"{low:.3g} to {high:.3g}"
 
 
-def _left(axes: Any, tuned: Tuned) -> None:
+def _left(axes: Any, tuned: TuningOutcome) -> None:
     runs, alive, open_ = zip(*tuned.judge.history, strict=True)
-    # The first look decides much: it is shown as a step down from all candidates.
+    # The first evaluation decides much: it is shown as a step down from all candidates.
     first, count = runs[0], len(tuned.candidates)
     runs, alive, open_ = (first / 2, *runs), (count, *alive), (count, *open_)
     axes.step(runs, alive, where="post", label="not surely worse", color=_COLOURS["survivor"])

@@ -1,4 +1,4 @@
-"""What ``jaxbandit tune`` leaves to look at in its folder: a picture a problem, and the verdict as a page."""
+"""What ``jaxbandit tune`` writes for people into its folder: a picture a problem, and the verdict as a page."""
 
 import html
 import io
@@ -9,7 +9,7 @@ from jaxbandit.study import canvas, folder
 from jaxbandit.study.report import REPORT, framed, page, setup, table, what_was_run
 from jaxbandit.study.summary import show
 from jaxbandit.tuning import picture
-from jaxbandit.tuning.run import LEADING, Tuned
+from jaxbandit.tuning.run import LEADING, TuningOutcome
 
 _MEANING = {
     "best": "No other candidate is better: each other one was shown to be worse.",
@@ -18,7 +18,7 @@ _MEANING = {
 }
 
 
-def save(out: Path, found: Sequence[Tuned]) -> None:
+def save(out: Path, found: Sequence[TuningOutcome]) -> None:
     """Writes ``tuning.png`` of the first problem, ``tuning-2.png`` of the next, and so on, and ``report.html``."""
     for number, each in enumerate(found, 1):
         image = io.BytesIO()
@@ -27,8 +27,8 @@ def save(out: Path, found: Sequence[Tuned]) -> None:
     folder.write(out / REPORT, report(out, found).encode())
 
 
-def report(out: Path, found: Sequence[Tuned]) -> str:
-    """The verdicts on a folder's problems as one HTML page, with their pictures and their best candidates."""
+def report(out: Path, found: Sequence[TuningOutcome]) -> str:
+    """Returns the verdicts on a folder's problems as one HTML page, with their pictures and their best candidates."""
     held = folder.read(out / folder.STUDY)
     title = out.resolve().name
     parts = [f"<h1>{html.escape(title)}</h1>", setup(held)]
@@ -37,10 +37,10 @@ def report(out: Path, found: Sequence[Tuned]) -> str:
     return page(title, [*parts, *what_was_run(held)])
 
 
-def _problem(number: int, found: Tuned) -> list[str]:
+def _problem(number: int, found: TuningOutcome) -> list[str]:
     where = f": {show(found.params)}" if found.params else ""
     first, *others = map(html.escape, found.sentences())
-    confidence = f"The verdict is right with a probability of at least {100 * found.plan.confidence:.4g} %."
+    confidence = f"The verdict is right with a probability of at least {100 * found.options.confidence:.4g} %."
     if found.verdict == "undecided":
         confidence = ""
     wide, narrow = (

@@ -17,24 +17,24 @@ from jaxbandit.progress import Progress
 from jaxbandit.study import folder
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.summary import Moments, Row, dumps, plain, show
+from jaxbandit.tuning.candidates import Point, finalists
 from jaxbandit.tuning.judge import LEAST, Judge, Verdict
-from jaxbandit.tuning.plan import MOST_CANDIDATES, Plan
-from jaxbandit.tuning.search import Point, finalists
+from jaxbandit.tuning.options import MOST_CANDIDATES, TuneOptions
 from jaxbandit.tuning.values import Values
 
 LEADING = 10
-"""Of the best candidates, so many are shown."""
+"""How many of the best candidates are shown."""
 _GROWTH = 1.1
 _SEARCH_RUNS = 1 << 31
 """The number of the search's first run: the judge's begin at 0, as those of ``jaxbandit run`` do."""
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """The outcome of tuning for one problem.
+class TuningOutcome:
+    """Holds the outcome of tuning for one problem.
 
     Attributes:
-        plan: what was asked.
+        options: what was asked.
         params: of the problem, where several are swept.
         verdict: "best", "within" or "undecided".
         candidates: that were judged, in the order in which they were proposed.
@@ -44,7 +44,7 @@ class Tuned:
         promising: the candidate with the highest mean in the search, and that mean; None where all are judged.
     """
 
-    plan: Plan
+    options: TuneOptions
     params: Mapping[str, Any]
     verdict: Verdict
     candidates: Sequence[Configuration]
@@ -55,15 +55,15 @@ class Tuned:
 
     @property
     def chosen(self) -> int:
-        """The number of the candidate that is chosen."""
+        """Returns the number of the candidate that is chosen."""
         return self.judge.chosen
 
     def mean(self, number: int) -> float:
-        """A candidate's mean of the metric."""
-        return self.plan.sign * self.judge.mean(number)
+        """Returns a candidate's mean of the metric."""
+        return self.options.sign * self.judge.mean(number)
 
-    def fate(self, number: int) -> str:
-        """What became of a candidate: "chosen", "survivor", "eliminated" or "failed"."""
+    def status(self, number: int) -> str:
+        """Returns what became of a candidate: "chosen", "survivor", "eliminated" or "failed"."""
         if number == self.chosen:
             return "chosen"
         if number in self.judge.failed:
@@ -71,37 +71,37 @@ class Tuned:
         return "eliminated" if number in self.judge.eliminated else "survivor"
 
     def rows(self) -> list[Row]:
-        """Each candidate's mean of the metric, with its 95 % interval, as a summary has them."""
-        metric, rows = self.plan.metric, []
+        """Returns each candidate's mean of the metric, with its 95 % interval, as a summary has them."""
+        metric, rows = self.options.metric, []
         for number, each in enumerate(self.candidates):
             moments = Moments(metric.binary, metric.share)
-            moments.add(self.plan.sign * self.judge.values(number))
+            moments.add(self.options.sign * self.judge.values(number))
             rows.append(moments.row(each.name, each.params, metric.name, None))
         return rows
 
     def ranked(self) -> list[Row]:
-        """The rows of all candidates, the chosen one first, then by their means."""
+        """Returns the rows of all candidates, the chosen one first, then by their means."""
         rows, failed = self.rows(), self.judge.failed
         order = sorted(range(len(rows)), key=lambda one: (one != self.chosen, one in failed, -self.judge.mean(one)))
         return [rows[number] for number in order]
 
     def record(self) -> dict[str, Any]:
-        """The verdict, JSON-ready: see ``docs/tuning.md``."""
+        """Returns the verdict as ``verdict.json`` has it: see ``docs/tuning.md``."""
 
         def named(number: int) -> dict[str, Any]:
             return {"policy": self.candidates[number].name, "params": self.candidates[number].params}
 
-        survivors = [named(number) for number in self.judge.survivors]
+        survivors, options = [named(number) for number in self.judge.survivors], self.options
         return {
-            "verdict": self.verdict, "chosen": named(self.chosen), "survivors": survivors, "within": self.plan.within,
-            "relative": self.plan.relative, "confidence": self.plan.confidence, "metric": self.plan.metric.name,
+            "verdict": self.verdict, "chosen": named(self.chosen), "survivors": survivors, "within": options.within,
+            "relative": options.relative, "confidence": options.confidence, "metric": options.metric.name,
             "mean": self.mean(self.chosen), "runs": self.runs, "search_runs": self.searched,
             "candidates": len(self.candidates), "best_seen": self._best_seen(),
             "failed": [{**named(number), "runs": runs} for number, runs in sorted(self.judge.failed.items())],
         }  # fmt: skip
 
     def _ahead(self) -> tuple[Configuration, float, int]:
-        """What looked best before it was judged, its mean there, and its number; -1 where it was not judged."""
+        """Returns what looked best before it was judged, its mean there, and its number; -1 where it was not judged."""
         number = max(range(len(self.candidates)), key=lambda one: (one not in self.judge.failed, self.judge.mean(one)))
         if self.promising is None:
             return self.candidates[number], self.mean(number), number
@@ -109,7 +109,7 @@ class Tuned:
         return each, mean, next((at for at, one in enumerate(self.candidates) if one.label == each.label), -1)
 
     def _best_seen(self) -> dict[str, Any]:
-        """What looked best before it was judged, and why it was not chosen, if it was not."""
+        """Returns what looked best before it was judged, and why it was not chosen, if it was not."""
         each, mean, number = self._ahead()
         return {"policy": each.name, "params": each.params, "mean": mean, "not_chosen": self._why_not(number)}
 
@@ -126,41 +126,43 @@ class Tuned:
         return "the chosen one is surely within of it" if self.verdict == "within" else "it is among the survivors"
 
     def sentences(self) -> list[str]:
-        """The verdict in words."""
-        plan, chosen = self.plan, self.candidates[self.chosen]
-        size = f"{plan.within:.3g}" if not plan.relative else f"{100 * plan.within:.3g} %"
-        sure = f"{100 * plan.confidence:.4g} %"
+        """Returns the verdict in words, a line for each sentence."""
+        options, chosen = self.options, self.candidates[self.chosen]
+        size = f"{options.within:.3g}" if not options.relative else f"{100 * options.within:.3g} %"
+        sure = f"{100 * options.confidence:.4g} %"
         said = {
             "best": f"is the best of {len(self.candidates)} candidates, at {sure}",
             "within": f"is within {size} of the best of {len(self.candidates)} candidates, at {sure}",
             "undecided": f"leads; undecided among {len(self.judge.survivors)} candidates",
         }[self.verdict]
         where = f"{show(self.params)}: " if self.params else ""
-        lines = [f"{where}{chosen.label} {said}: {plan.metric.name} {self.mean(self.chosen):.5g} ({self.runs:,} runs)"]
+        lines = [
+            f"{where}{chosen.label} {said}: {options.metric.name} {self.mean(self.chosen):.5g} ({self.runs:,} runs)"
+        ]
         seen, mean, number = self._ahead()
         if why := self._why_not(number):
             lines.append(f"{seen.label} looked best, with {mean:.5g}; not chosen: {why}")
         for number, runs in sorted(self.judge.failed.items()):
-            lines.append(f"{self.candidates[number].label} is left out: no {plan.metric.name} in {runs} runs")
+            lines.append(f"{self.candidates[number].label} is left out: no {options.metric.name} in {runs} runs")
         if self.verdict == "undecided":
             names = [self.candidates[number].label for number in self.judge.survivors]
             lines.append(f"not told apart: {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}")
         return lines
 
 
-def tuned(study: Study, out: Path, tell: Progress) -> list[Tuned]:
+def tuned(study: Study, out: Path, tell: Progress) -> list[TuningOutcome]:
     """Tunes a study for each of its problems, in a folder that is its own; see ``jaxbandit.tune``."""
     use_all_cores()
-    plan = Plan.of(study)
-    found = [_tuned(study, plan, setting, params, out, tell) for setting, params in study.settings()]
+    options = TuneOptions.of(study)
+    found = [_tuned(study, options, setting, params, out, tell) for setting, params in study.settings()]
     folder.write(out / folder.VERDICT, _json(record(found)))
     folder.write(out / folder.WORDS, "".join(f"{line}\n" for each in found for line in each.sentences()).encode())
     folder.write(out / folder.CANDIDATES, dumps([row for each in found for row in each.ranked()]))
     return found
 
 
-def record(found: Sequence[Tuned]) -> dict[str, Any]:
-    """The content of ``verdict.json``: of one problem, or a list of them under ``problems``."""
+def record(found: Sequence[TuningOutcome]) -> dict[str, Any]:
+    """Returns the content of ``verdict.json``: of one problem, or a list of them under ``problems``."""
     if len(found) == 1:
         return found[0].record()
     return {"problems": [{"problem": dict(each.params), **each.record()} for each in found]}
@@ -170,55 +172,62 @@ def _json(value: Any) -> bytes:
     return (json.dumps(plain("verdict", value), indent=1) + "\n").encode()
 
 
-def _check(study: Study, plan: Plan, setting: Any, problem: Problem, params: Mapping[str, Any]) -> None:
-    """Looks at a policy of each kind that is not of this package: see ``jaxbandit.check``."""
+def _check(study: Study, options: TuneOptions, setting: Any, problem: Problem, params: Mapping[str, Any]) -> None:
+    """Checks a policy of each kind that is not of this package: see ``jaxbandit.check``."""
     if not study.family.checked:
         middle = [
             (each.kind, {**each.given, **{name: axis.at(0.5) for name, axis in each.axes.items()}})
-            for each in plan.policies
+            for each in options.policies
         ]
         some = [study.configuration(setting, problem, params, kind, given) for kind, given in middle]
         check_once((problem, each.policy) for each in some)
 
 
-def _tuned(study: Study, plan: Plan, setting: Any, params: Mapping[str, Any], out: Path, tell: Progress) -> Tuned:
+def _tuned(
+    study: Study, options: TuneOptions, setting: Any, params: Mapping[str, Any], out: Path, tell: Progress
+) -> TuningOutcome:
     problem = setting.problem()
-    _check(study, plan, setting, problem, params)
+    _check(study, options, setting, problem, params)
 
     def built(points: Sequence[Point]) -> tuple[list[Configuration], list[int]]:
         return _distinct(
-            [study.configuration(setting, problem, params, plan.policies[at].kind, given) for at, given in points]
+            [study.configuration(setting, problem, params, options.policies[at].kind, given) for at, given in points]
         )
 
-    looks = Values(study, plan.metric, out / "search.zarr", _SEARCH_RUNS, tell, "searching")
+    searched = Values(study, options.metric, out / "search.zarr", _SEARCH_RUNS, tell, "searching")
     seen: dict[str, tuple[Configuration, float]] = {}
 
     def means(points: Sequence[Point], runs: int) -> np.ndarray:
         members, places = built(points)
-        if looks.price(members, runs) > plan.most_runs:
-            raise BadInput("tune.most_runs", plan.most_runs, f"more; the search alone has used {looks.spent:,}")
-        values = looks.read(looks.prepare(members), [0] * len(members), runs)
+        if searched.price(members, runs) > options.most_runs:
+            raise BadInput(
+                "tune.most_runs",
+                options.most_runs,
+                f"more than the search alone takes, which has used {searched.spent:,}",
+            )
+        values = searched.read(searched.prepare(members), [0] * len(members), runs)
         found = np.array([own.mean() for own in values])
         seen.update((each.label, (each, float(mean))) for each, mean in zip(members, found, strict=True))
-        scores: np.ndarray = plan.sign * found[places]
+        scores: np.ndarray = options.sign * found[places]
         return scores
 
-    members, _ = built(finalists(plan, means, study.seed))
-    least = looks.spent + len(members) * LEAST
-    if len(members) > MOST_CANDIDATES or least > plan.most_runs:
+    members, _ = built(finalists(options, means, study.seed))
+    least = searched.spent + len(members) * LEAST
+    if len(members) > MOST_CANDIDATES or least > options.most_runs:
         allowed = f"at least {least:,}, for {len(members)} candidates with {LEAST} runs each"
-        raise BadInput("tune.most_runs", plan.most_runs, allowed)
-    values = Values(study, plan.metric, out / "results.zarr", 0, tell, "judging")
+        raise BadInput("tune.most_runs", options.most_runs, allowed)
+    values = Values(study, options.metric, out / "results.zarr", 0, tell, "judging")
     values.prepare(members)
-    judge, verdict = _judged(plan, values, members, looks.spent)
+    judge, verdict = _judged(options, values, members, searched.spent)
     finite = [each for each in seen.values() if np.isfinite(each[1])]
-    promising = max(finite, key=lambda each: plan.sign * each[1]) if finite else None
+    promising = max(finite, key=lambda each: options.sign * each[1]) if finite else None
     own = {name: params[name] for name in study.sweep}
-    return Tuned(plan, own, verdict, members, judge, looks.spent + values.spent, looks.spent, promising)
+    runs = searched.spent + values.spent
+    return TuningOutcome(options, own, verdict, members, judge, runs, searched.spent, promising)
 
 
 def _distinct(members: Sequence[Configuration]) -> tuple[list[Configuration], list[int]]:
-    """The configurations whose policies differ, and the place of each one's policy among them."""
+    """Returns the configurations whose policies differ, and the place of each one's policy among them."""
     found: dict[Any, int] = {}
     kept: list[Configuration] = []
     places = []
@@ -233,22 +242,24 @@ def _distinct(members: Sequence[Configuration]) -> tuple[list[Configuration], li
     return kept, places
 
 
-def _judged(plan: Plan, values: Values, members: Sequence[Configuration], searched: int) -> tuple[Judge, Verdict]:
+def _judged(
+    options: TuneOptions, values: Values, members: Sequence[Configuration], searched: int
+) -> tuple[Judge, Verdict]:
     """Runs the candidates that are in question, a tenth more each time, until there is a verdict."""
     judge = Judge(
-        len(members), plan.within, plan.relative, plan.confidence, plan.most_runs // len(members),
-        plan.metric.binary, plan.metric.binary or plan.metric.share,
+        len(members), options.within, options.relative, options.confidence, options.most_runs // len(members),
+        options.metric.binary, options.metric.binary or options.metric.share,
     )  # fmt: skip
     verdict: Verdict = "undecided"
     target = LEAST
     while verdict == "undecided" and judge.survivors:
         missing = judge.missing(target)
-        if searched + values.spent + sum(target - first for first in missing.values()) > plan.most_runs:
+        if searched + values.spent + sum(target - first for first in missing.values()) > options.most_runs:
             break
         read = values.read(list(missing), list(missing.values()), target)
-        verdict = judge.decide(target, {one: plan.sign * own for one, own in zip(missing, read, strict=True)})
+        verdict = judge.decide(target, {one: options.sign * own for one, own in zip(missing, read, strict=True)})
         if not judge.missing(target):
             target = max(target + 1, int(_GROWTH * target))
     if not judge.survivors:
-        raise BadInput("tune.metric", plan.metric.name, "one that has a value in each run of some candidate")
+        raise BadInput("tune.metric", options.metric.name, "one that has a value in each run of some candidate")
     return judge, verdict

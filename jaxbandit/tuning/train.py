@@ -29,7 +29,7 @@ from jaxbandit.scores import MOST_HIDDEN, Score, Trainable, size
 from jaxbandit.study.families import FAMILIES
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Moments, Row
-from jaxbandit.tuning.plan import metric_of
+from jaxbandit.tuning.options import metric_of
 
 FIRST_RUN = 3 << 30
 """The number of training's first run: those of studies begin at 0, those of the search of ``tune`` at 2^31."""
@@ -38,8 +38,8 @@ _KEPT, _AGAIN = 4, 8
 """Finalists of each sort, and the runs that they get, in those of a generation."""
 
 
-class Trained(NamedTuple):
-    """What training found.
+class TrainingOutcome(NamedTuple):
+    """Holds what training found, and how it got there.
 
     Attributes:
         score: the best of the finalists.
@@ -55,8 +55,8 @@ class Trained(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A checked table ``[train]``; see the head of this module."""
+class TrainOptions:
+    """Holds a checked table ``[train]``; see the head of this module."""
 
     metric: Metric
     statistics: tuple[str, ...]
@@ -67,8 +67,8 @@ class Plan:
     trainable: Trainable
 
     @classmethod
-    def of(cls, study: Study) -> "Plan":
-        """The plan of a study.
+    def of(cls, study: Study) -> "TrainOptions":
+        """Checks the table ``[train]`` of a study, key by key, and returns it.
 
         Raises:
             BadInput: naming the key of the table that is wrong.
@@ -99,13 +99,13 @@ class Plan:
 
 @dataclass
 class _Objective:
-    """What candidates are worth: the mean over problems of their mean of the metric, in that of the first weights.
+    """Evaluates candidates: the mean over problems of their mean of the metric, in that of the first weights.
 
     Higher is better. ``spent``: runs of each candidate on each problem so far, which are never used again.
     """
 
     study: Study
-    plan: Plan
+    options: TrainOptions
     settings: Sequence[Any]
     spent: int = 0
     scale: np.ndarray | None = None
@@ -114,32 +114,34 @@ class _Objective:
         self._problems = [setting.problem() for setting in self.settings]
 
     def means(self, points: np.ndarray, times: int = 1) -> np.ndarray:
-        """The means of the metric: float64, (problems, points); NaN where a run has no value.
+        """Returns the means of the metric: float64, (problems, points); NaN where a run has no value.
 
         ``points``: at most as many as a generation has; ``times``: so many times its runs.
         """
-        plan, total = self.plan, np.zeros((len(self.settings), len(points)))
+        options, total = self.options, np.zeros((len(self.settings), len(points)))
         # Always as many policies as a generation has, so that there is one program.
-        padded = [*points, *[points[0]] * (plan.population - len(points))]
-        scores = [Score(self.study.family.name, plan.statistics, plan.hidden, point) for point in padded]
+        padded = [*points, *[points[0]] * (options.population - len(points))]
+        scores = [Score(self.study.family.name, options.statistics, options.hidden, point) for point in padded]
         batch = Batch([
             (problem, policy)
             for setting, problem in zip(self.settings, self._problems, strict=True)
-            for policy in plan.trainable.policies(setting, scores)
+            for policy in options.trainable.policies(setting, scores)
         ])  # fmt: skip
-        which = [row * plan.population + column for row, column in np.ndindex(*total.shape)]
-        room = plan.runs * plan.population * len(self.settings)
+        which = [row * options.population + column for row, column in np.ndindex(*total.shape)]
+        room = options.runs * options.population * len(self.settings)
         for _ in range(times):
             first = FIRST_RUN + self.spent
-            if first + plan.runs > 2**32:
-                raise BadInput("train.runs", plan.runs, "fewer, or fewer generations: together at most 2^30 runs")
-            answers = batch.run(which, runs=plan.runs, seed=self.study.seed, first_run=first, room=room)
-            self.spent += plan.runs
+            if first + options.runs > 2**32:
+                raise BadInput(
+                    "train.runs", options.runs, "fewer runs or generations: together at most 2^30 runs of a candidate"
+                )
+            answers = batch.run(which, runs=options.runs, seed=self.study.seed, first_run=first, room=room)
+            self.spent += options.runs
             endless = answers.pop("endless")
             for number in range(total.size):
                 row, column = divmod(number, len(points))
                 own = {name: values[number] for name, values in answers.items()}
-                values = measured(plan.metric, self.settings[row], own)
+                values = measured(options.metric, self.settings[row], own)
                 total[row, column] += np.where(endless[number], np.nan, values).mean()
         return total / times
 
@@ -147,18 +149,18 @@ class _Objective:
         """Float64, (points,); NaN of points that have no value."""
         assert self.scale is not None
         ratios = self.means(points, times) / self.scale[:, None]
-        found: np.ndarray = (-ratios if self.plan.metric.lower_is_better else ratios).mean(axis=0)
+        found: np.ndarray = (-ratios if self.options.metric.lower_is_better else ratios).mean(axis=0)
         return found
 
 
 def train(
     study: Study | Mapping[str, Any], out: Path | str | None = None, *, progress: Progress | bool = True, **table: Any
-) -> Trained:
+) -> TrainingOutcome:
     """Trains a policy: finds the weights of a score over what is known of an entity or an arm.
 
     Args:
         study: of ``load_study``, or what ``Study.of`` takes. It is trained on all problems of the sweep, each of which
-            counts alike; the policies are what it is compared with at the end.
+            counts the same; the policies are what it is compared with at the end.
         out: a file for the score, which study files name as ``kind = "trained"`` with ``path``; None for no file.
         progress: called with a ``Status`` whenever that changes; shown on stderr where True, nowhere where False.
         table: keys of the table ``[train]``, which go before those of the study. See ``docs/trained.md``.
@@ -191,7 +193,7 @@ def train(
 
 
 def writable(path: Path) -> Path:
-    """The path of a file for a score: a new one, or one that holds a score.
+    """Returns the path of a file for a score: a new one, or one that holds a score.
 
     Raises:
         BadInput: for another file, a folder, or a folder that is not there.
@@ -203,45 +205,48 @@ def writable(path: Path) -> Path:
     return path
 
 
-def trained(study: Study, tell: Progress) -> Trained:
+def trained(study: Study, tell: Progress) -> TrainingOutcome:
     """Trains as a study says: see ``train``."""
     try:
         from cmaes import CMA
     except ImportError:
-        raise BadInput("train", "cmaes is missing", "pip install 'jaxbandit[tune]'") from None
+        raise BadInput(
+            "train", "cmaes is missing", "an installation with the extra: pip install 'jaxbandit[tune]'"
+        ) from None
     use_all_cores()
-    plan = Plan.of(study)
+    options = TrainOptions.of(study)
     settings = [setting for setting, _ in study.settings()]
-    objective = _Objective(study, plan, settings)
-    start = np.zeros(size(len(plan.statistics), plan.hidden))
-    start[: len(plan.statistics)] = [plan.trainable.statistics[name] for name in plan.statistics]
-    tell(Status(0, plan.generations, "compiling, and the weights that it begins with"))
+    objective = _Objective(study, options, settings)
+    start = np.zeros(size(len(options.statistics), options.hidden))
+    start[: len(options.statistics)] = [options.trainable.statistics[name] for name in options.statistics]
+    tell(Status(0, options.generations, "compiling, and the weights that it begins with"))
     began = np.abs(objective.means(start[None], _AGAIN)[:, 0])
     if not np.isfinite(began).all():
-        raise BadInput("train.metric", plan.metric.name, "one that has a value in every run")
+        raise BadInput("train.metric", options.metric.name, "one that has a value in every run")
     objective.scale = np.where(began > 0, began, 1.0)
-    search = CMA(mean=start, sigma=_WIDTH, seed=study.seed, population_size=plan.population)
+    search = CMA(mean=start, sigma=_WIDTH, seed=study.seed, population_size=options.population)
     history, centres, seen, notes = _climbed(search, objective, tell)
-    finalists = np.array([start, *centres[-_KEPT:], *[point for _, point in seen]][: plan.population])
-    tell(Status(plan.generations, plan.generations, f"comparing {len(finalists)} finalists"))
+    finalists = np.array([start, *centres[-_KEPT:], *[point for _, point in seen]][: options.population])
+    tell(Status(options.generations, options.generations, f"comparing {len(finalists)} finalists"))
     values = objective.values(finalists, _AGAIN)
     best = finalists[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
-    score = Score(study.family.name, plan.statistics, plan.hidden, best, _origin(study, plan, len(history)))
-    return Trained(score, history, _compared(objective, score), notes)
+    score = Score(study.family.name, options.statistics, options.hidden, best, _origin(study, options, len(history)))
+    return TrainingOutcome(score, history, _compared(objective, score), notes)
 
 
 def _climbed(
     search: Any, objective: _Objective, tell: Progress
 ) -> tuple[list[float], list[np.ndarray], list[tuple[float, np.ndarray]], list[str]]:
-    """The history, the means of the distributions, the best points seen with their values, and notes."""
-    plan = objective.plan
+    """Searches, and returns the history, the means of the distributions, the best points seen with their values, and
+    notes."""
+    options = objective.options
     history: list[float] = []
     centres: list[np.ndarray] = []
     seen: list[tuple[float, np.ndarray]] = []
-    for number in range(plan.generations):
-        reached = f", {plan.metric.name} {history[-1]:.4g} times that of the beginning" if history else ""
-        tell(Status(number, plan.generations, f"generation {number + 1}{reached}"))
-        points = np.array([search.ask() for _ in range(plan.population)])
+    for number in range(options.generations):
+        reached = f", {options.metric.name} {history[-1]:.4g} times that of the beginning" if history else ""
+        tell(Status(number, options.generations, f"generation {number + 1}{reached}"))
+        points = np.array([search.ask() for _ in range(options.population)])
         values = objective.values(points) if np.isfinite(points).all() else np.full(len(points), np.nan)
         finite = np.isfinite(values)
         if not finite.any():
@@ -256,21 +261,21 @@ def _climbed(
     return history, centres, seen, []
 
 
-def _origin(study: Study, plan: Plan, generations: int) -> dict[str, Any]:
-    """What the score was trained on, for its file."""
+def _origin(study: Study, options: TrainOptions, generations: int) -> dict[str, Any]:
+    """Returns what the score was trained on, for its file."""
     return {
-        "metric": plan.metric.name, "seed": study.seed, "generations": generations, "population": plan.population,
-        "runs": plan.runs, **study.named(),
+        "metric": options.metric.name, "seed": study.seed, "generations": generations, "population": options.population,
+        "runs": options.runs, **study.named(),
     }  # fmt: skip
 
 
 def _compared(objective: _Objective, score: Score) -> list[Row]:
-    """The trained policy and the study's own, by problem, on runs that nothing was chosen by."""
-    study, plan, rows = objective.study, objective.plan, []
-    runs = _AGAIN * plan.runs
+    """Returns the trained policy and the study's own, by problem, on runs that nothing was chosen by."""
+    study, options, rows = objective.study, objective.options, []
+    runs = _AGAIN * options.runs
     members: list[tuple[Any, Any, Any, str, dict[str, Any]]] = []
     for setting, params in study.settings():
-        problem, policy = setting.problem(), plan.trainable.policies(setting, [score])[0]
+        problem, policy = setting.problem(), options.trainable.policies(setting, [score])[0]
         members.append((setting, problem, policy, "trained", {**params, "score": score.sha256[:8]}))
         for _, given in study.policy_tables():
             own = {key: value for key, value in given.items() if key != "kind"}
@@ -280,7 +285,7 @@ def _compared(objective: _Objective, score: Score) -> list[Row]:
     answers = batch.run(range(len(members)), runs=runs, seed=study.seed, first_run=FIRST_RUN + objective.spent)
     answers.pop("endless")
     for number, (setting, _, _, name, params) in enumerate(members):
-        moments = Moments(plan.metric.binary, plan.metric.share)
-        moments.add(measured(plan.metric, setting, {key: values[number] for key, values in answers.items()}))
-        rows.append(moments.row(name, params, plan.metric.name, None))
+        moments = Moments(options.metric.binary, options.metric.share)
+        moments.add(measured(options.metric, setting, {key: values[number] for key, values in answers.items()}))
+        rows.append(moments.row(name, params, options.metric.name, None))
     return rows

@@ -22,7 +22,7 @@ _ROOM = 1 << 14
 
 @dataclass
 class Values:
-    """The values of one metric under one setting.
+    """Computes and stores the values of one metric under one setting.
 
     ``path``: of the group, see ``Store``; ``first_run``: the number that the first run has in the simulation.
     """
@@ -42,7 +42,8 @@ class Values:
     _batch: Batch | None = None
 
     def prepare(self, members: Sequence[Configuration]) -> list[int]:
-        """The numbers that ``read`` takes for these candidates. Some of those before keep theirs, and the programs."""
+        """Returns the numbers that ``read`` takes for these candidates. Some of those before keep theirs, and the
+        programs."""
         numbers = {each.label: number for number, each in enumerate(self._members)}
         if self._store is None or not all(each.label in numbers for each in members):
             self._members, self._batch = list(members), None
@@ -54,11 +55,11 @@ class Values:
         return [numbers[each.label] for each in members]
 
     def price(self, members: Sequence[Configuration], stop: int) -> int:
-        """What ``spent`` is once the runs of ``members`` below ``stop`` were read."""
+        """Returns what ``spent`` is once the runs of ``members`` below ``stop`` were read."""
         return self.spent + sum(max(0, stop - self._asked.get(each.label, 0)) for each in members)
 
     def read(self, which: Sequence[int], first: Sequence[int], stop: int) -> list[np.ndarray]:
-        """The values of candidates ``which`` from run ``first`` of each to ``stop`` - 1, float64."""
+        """Returns the values of candidates ``which`` from run ``first`` of each to ``stop`` - 1, float64."""
         assert self._store is not None
         store = self._store
         store.room(stop)

@@ -13,7 +13,11 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def whole_cells(names: Sequence[str], cells: Sequence[str], line: int) -> tuple[int, ...]:
-    """The cells as numbers. Raises BadInput for one that is not a whole number from 0 to 2^31 - 1."""
+    """Returns the cells of a row as whole numbers.
+
+    Raises:
+        BadInput: for a cell that is not a whole number from 0 to 2^31 - 1.
+    """
     for name, cell in zip(names, cells, strict=True):
         if not (cell.isascii() and cell.isdigit() and len(cell) <= 10 and int(cell) < 2**31):
             raise BadInput(f"{name} in line {line}", cell or "empty", "a whole number from 0 to 2147483647")
@@ -21,7 +25,7 @@ def whole_cells(names: Sequence[str], cells: Sequence[str], line: int) -> tuple[
 
 
 def header(path: str | Path, table: str | None = None, delimiter: str = ",") -> tuple[str, ...]:
-    """The names of a table's columns; see ``columns``.
+    """Returns the names of a table's columns; see ``columns``.
 
     Raises:
         BadInput: for a file that cannot be read as such a table.
@@ -33,7 +37,7 @@ def header(path: str | Path, table: str | None = None, delimiter: str = ",") -> 
 def columns(
     path: str | Path, wanted: Mapping[str, Sequence[str]], table: str | None = None, delimiter: str = ","
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The line number and the stripped cells of the wanted columns, row by row.
+    """Yields the line number and the stripped cells of the wanted columns, row by row.
 
     Args:
         path: a CSV file in UTF-8 with a header, or an SQLite database.
@@ -65,7 +69,7 @@ def columns(
 
 
 def _lines(path: Path, table: str | None, delimiter: str) -> Iterator[tuple[int, Sequence[Any]]]:
-    """The header and then the rows of a file, with line numbers."""
+    """Yields the header and then the rows of a file, with line numbers."""
     try:
         with path.open("rb") as file:
             database = file.read(len(_SQLITE)) == _SQLITE

@@ -1,4 +1,4 @@
-"""How much of a parameter of the problem, such as its budget, a policy needs for a metric to reach a value.
+"""Finds how much of a parameter of the problem, such as its budget, a policy needs for a metric to reach a value.
 
 The metric is taken to improve, or to worsen, all the way along the parameter. The range between a value that surely
 does not reach it and one that surely does is halved again and again; all values share their runs' randomness. A value
@@ -20,15 +20,15 @@ from jaxbandit.registry import Metric, measured
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.summary import Always, Moments, Row
 
-LOOKS = 40
-"""Values of the parameter that share the error of a policy's answer; a range of 2^31 needs 31."""
+EVALUATIONS = 40
+"""So many values of the parameter share the error of a policy's answer; a range of 2^31 needs 31."""
 
 _FIRST, _ROOM = 256, 1 << 12
 
 
 @dataclass(frozen=True)
-class Reached:
-    """What a policy needs.
+class Needed:
+    """Says how much of the parameter a policy needs.
 
     Attributes:
         policy: label.
@@ -50,7 +50,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Goal:
-    """``metric`` is to be at least ``value``, or at most that where lower is better."""
+    """Says that ``metric`` is to be at least ``value``, or at most that where lower is better."""
 
     metric: Metric
     value: float
@@ -60,8 +60,10 @@ class Goal:
 
 
 def goal(study: Study, metric: str | None, reach: float) -> Goal:
-    """Raises:
-    BadInput: for a metric that the family does not have.
+    """Returns the goal that ``metric``, by default the family's first, is to reach the value ``reach``.
+
+    Raises:
+        BadInput: for a metric that the family does not have.
     """
     metrics = {each.name: each for each in study.family.metrics}
     name = metric or next(iter(metrics))
@@ -75,14 +77,14 @@ def goal(study: Study, metric: str | None, reach: float) -> Goal:
 def needed(
     study: Study, wanted: Goal, parameter: str = "budget", low: int | None = None, high: int | None = None,
     within: float = 0.02, most_runs: int = 1_000_000, progress: Progress | bool = True,
-) -> list[Reached]:  # fmt: skip
-    """What each policy of a study needs, with 95 % confidence each.
+) -> list[Needed]:  # fmt: skip
+    """Returns what each policy of a study needs, with 95 % confidence each.
 
     Args:
         study: its value of ``parameter`` is not used; other swept parameters are not allowed.
         wanted: of ``goal``.
         parameter: of the problem, a whole number.
-        low, high: the range to look in; where None, the least and the greatest value that the study sweeps, or a
+        low, high: the range to search; where None, the least and the greatest value that the study sweeps, or a
             64th and 64 times the one that it gives.
         within: the range is halved until its ends are this near to each other, as a share.
         most_runs: of a policy, all values together.
@@ -114,13 +116,13 @@ def _range(study: Study, parameter: str, low: int | None, high: int | None) -> t
         raise BadInput("--parameter", parameter, f"a parameter of the problem: {', '.join(names)}")
     others = [name for name in study.sweep if name != parameter]
     if others:
-        raise BadInput("sweep", ", ".join(others), f"one value each; only {parameter} is looked for")
+        raise BadInput("sweep", ", ".join(others), f"one value each; only {parameter} is searched")
     given = study.sweep.get(parameter, [study.problem[parameter]] if parameter in study.problem else [])
     numbers = [value for value in given if isinstance(value, int) and not isinstance(value, bool)]
     if len(numbers) == 1:
         numbers = [max(1, numbers[0] // 64), 64 * numbers[0]]
     if (low is None or high is None) and not numbers:
-        raise BadInput("--from", "missing", f"the range of {parameter} to look in, --from and --to")
+        raise BadInput("--from", "missing", f"the range of {parameter} to search, --from and --to")
     first, last = low if low is not None else min(numbers), high if high is not None else max(numbers)
     if not 1 <= first < last <= 2**31 - 1:
         raise BadInput("--from", first, f"at least 1 and below --to, {last}")
@@ -128,7 +130,8 @@ def _range(study: Study, parameter: str, low: int | None, high: int | None) -> t
 
 
 def _roomy(study: Study, parameter: str, last: int) -> Study:
-    """The study with room for the last value, where its problem can make some: so that all values share a program."""
+    """Returns the study with room for the last value, where its problem can make some: so that all values share a
+    program."""
     room = f"largest_{parameter}"
     if room not in {each.name for each in study.kind.parameters} - set(study.problem):
         return study
@@ -142,7 +145,7 @@ def _at(study: Study, parameter: str, value: int) -> list[Configuration]:
 
 @dataclass
 class _Search:
-    """Of one policy, number ``place`` of the study."""
+    """Searches for what one policy needs, which is number ``place`` of the study."""
 
     study: Study
     wanted: Goal
@@ -153,7 +156,7 @@ class _Search:
     runs: int = 0
     means: dict[int, float] = field(default_factory=dict)
 
-    def between(self, first: int, last: int, within: float) -> Reached:
+    def between(self, first: int, last: int, within: float) -> Needed:
         member = _at(self.study, self.parameter, first)[self.place]
         ends = self._reaches(first), self._reaches(last)
         low, high = (first, last) if ends[0] is not True else (last, first)
@@ -170,13 +173,14 @@ class _Search:
             low, high = (low, middle) if answer else (middle, high)
         return self._made(member, low, high)
 
-    def _made(self, member: Configuration, low: int | None, high: int | None) -> Reached:
+    def _made(self, member: Configuration, low: int | None, high: int | None) -> Needed:
         own = {name: value for name, value in member.params.items() if name != self.parameter}
         at = high if high is not None else low
-        return Reached(member.name, member.label, own, low, high, self.means.get(at or 0, math.nan), self.runs)
+        return Needed(member.name, member.label, own, low, high, self.means.get(at or 0, math.nan), self.runs)
 
     def _reaches(self, value: int) -> bool | None:
-        """Whether the goal is surely reached there (True) or surely not (False); None where the runs do not tell."""
+        """Returns whether the goal is surely reached there (True) or surely not (False); None where the runs do not
+        tell."""
         member = _at(self.study, self.parameter, value)[self.place]
         batch = _batch(member, self.study)
         metric, total, always = self.wanted.metric, Moments(self.wanted.metric.binary, self.wanted.metric.share), None
@@ -191,7 +195,7 @@ class _Search:
             total.add(values)
             self.runs += stop - start
             self.means[value] = total.mean
-            always = always or Always(4 * _FIRST, 0.05 / LOOKS)
+            always = always or Always(4 * _FIRST, 0.05 / EVALUATIONS)
             low, high = always.interval(total)
             if not low <= self.wanted.value <= high or (low == high and not total.variance):
                 better = total.mean >= self.wanted.value
@@ -199,7 +203,8 @@ class _Search:
         return None
 
     def _values(self, batch: Batch, member: Configuration, start: int, stop: int) -> np.ndarray:
-        """The metric's values of some runs, no more than the program has room for: more would compile another."""
+        """Returns the metric's values of some runs, no more than the program has room for: more would compile
+        another."""
         answers = batch.run([0], runs=stop - start, seed=self.study.seed, first_run=start, room=_ROOM)
         answers.pop("endless")
         return measured(self.wanted.metric, member.setting, {name: own[0] for name, own in answers.items()})
@@ -212,12 +217,12 @@ class _Search:
 
 
 def _batch(member: Configuration, study: Study) -> Batch:
-    """Whose program is the same for all values that are tried."""
+    """Returns a batch whose program is the same for all values that are tried."""
     return Batch([(member.problem, member.policy)], implementation=study.implementation, hurry=False)
 
 
-def rows_of(found: Sequence[Reached], wanted: Goal, parameter: str) -> list[Row]:
-    """Rows as a summary has them: the value that surely reaches the goal, with the range that was told."""
+def rows_of(found: Sequence[Needed], wanted: Goal, parameter: str) -> list[Row]:
+    """Returns rows as a summary has them: the value that surely reaches the goal, with the range that was told."""
     return [
         Row(
             policy=each.kind, params=dict(each.params), metric=f"{parameter} for {wanted}",
@@ -229,8 +234,8 @@ def rows_of(found: Sequence[Reached], wanted: Goal, parameter: str) -> list[Row]
     ]  # fmt: skip
 
 
-def sentence(each: Reached, wanted: Goal, parameter: str) -> str:
-    """What a policy needs, in words."""
+def sentence(each: Needed, wanted: Goal, parameter: str) -> str:
+    """Returns what a policy needs, in words."""
     if each.high is None:
         return f"{each.policy}: {wanted} is not surely reached up to {parameter} {each.low:,} (there {each.mean:.4g})"
     if each.low is None:
@@ -240,4 +245,4 @@ def sentence(each: Reached, wanted: Goal, parameter: str) -> str:
     return f"{each.policy}: {wanted} takes a {parameter} above {each.low:,} and at most {each.high:,} (at 95 %)"
 
 
-__all__ = ["Goal", "Reached", "goal", "needed", "rows_of", "sentence"]
+__all__ = ["Goal", "Needed", "goal", "needed", "rows_of", "sentence"]

@@ -9,7 +9,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.registry import Metric
 from jaxbandit.study import families
 from jaxbandit.study.spec import Study
-from jaxbandit.tuning import reach
+from jaxbandit.tuning import needed
 from tests import toy
 
 
@@ -38,7 +38,7 @@ def test_the_budget_that_is_needed(metric: str) -> None:
 
     share = 0.9 if metric == "lots" else 0.1
     given = study(10, 200)
-    (found,) = reach.needed(given, reach.goal(given, metric, share), within=0.01, most_runs=400_000, progress=False)
+    (found,) = needed.needed(given, needed.goal(given, metric, share), within=0.01, most_runs=400_000, progress=False)
     exact = next(budget for budget in range(10, 200) if binom.sf(20, budget, 0.8) >= 0.9)
     assert found.low is not None
     assert found.high is not None
@@ -51,20 +51,20 @@ def test_what_can_be_afforded() -> None:
     from scipy.stats import binom
 
     given = study(10, 200)
-    (found,) = reach.needed(given, reach.goal(given, "short", 0.9), within=0.01, most_runs=400_000, progress=False)
+    (found,) = needed.needed(given, needed.goal(given, "short", 0.9), within=0.01, most_runs=400_000, progress=False)
     exact = max(budget for budget in range(10, 200) if binom.cdf(20, budget, 0.8) >= 0.9)
     assert found.low is not None
     assert found.high is not None
     assert found.high <= exact < found.low
-    assert "no longer at" in reach.sentence(found, reach.goal(given, "short", 0.9), "budget")
+    assert "no longer at" in needed.sentence(found, needed.goal(given, "short", 0.9), "budget")
 
 
 def test_ranges_that_end_first() -> None:
     given = study(10, 15)
-    (found,) = reach.needed(given, reach.goal(given, "lots", 0.9), progress=False)
+    (found,) = needed.needed(given, needed.goal(given, "lots", 0.9), progress=False)
     assert (found.low, found.high) == (15, None)
     given = study(100, 200)
-    (found,) = reach.needed(given, reach.goal(given, "lots", 0.9), progress=False)
+    (found,) = needed.needed(given, needed.goal(given, "lots", 0.9), progress=False)
     assert (found.low, found.high) == (None, 100)
 
 
@@ -92,8 +92,8 @@ def test_bad_input(given: dict[str, object], message: str) -> None:
     rest = {key: value for key, value in given.items() if key not in ("metric", "value")}
 
     def ask() -> None:
-        wanted = reach.goal(each, given.get("metric", "lots"), given.get("value", 0.9))  # type: ignore[arg-type]
-        reach.needed(each, wanted, progress=False, **rest)  # type: ignore[arg-type]
+        wanted = needed.goal(each, given.get("metric", "lots"), given.get("value", 0.9))  # type: ignore[arg-type]
+        needed.needed(each, wanted, progress=False, **rest)  # type: ignore[arg-type]
 
     with pytest.raises(BadInput) as error:
         ask()
@@ -110,9 +110,9 @@ def test_all_budgets_of_a_bisection_share_a_program(monkeypatch: pytest.MonkeyPa
     programs: dict[str, set[object]] = {}
     for problem, kinds, budgets in cases:
         given = {"problem": problem, "policy": [{"kind": kind} for kind in kinds], "sweep": {"budget": budgets}}
-        planned = reach._roomy(Study.of(given, counted=False), "budget", budgets[-1])
+        planned = needed._roomy(Study.of(given, counted=False), "budget", budgets[-1])
         for value in budgets:
-            for each in reach._at(planned, "budget", value):
-                (program,) = reach._batch(each, planned).programs([0], runs=256, room=reach._ROOM)
+            for each in needed._at(planned, "budget", value):
+                (program,) = needed._batch(each, planned).programs([0], runs=256, room=needed._ROOM)
                 programs.setdefault(each.name, set()).add(program.key)
     assert {name: len(keys) for name, keys in programs.items()} == dict.fromkeys(programs, 1)

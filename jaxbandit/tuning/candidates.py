@@ -1,8 +1,8 @@
 """Searches: which candidates are worth judging. Each is deterministic, and asks for means of many candidates at once.
 
-*grid* and *sobol* propose all their points at once, and all of them are judged. The others look first: *halving* keeps
-a quarter of the points again and again, with four times the runs, *optuna* proposes by what it has seen, *gradient*
-climbs. What they hand over are finalists; they were chosen by runs that the judge does not use.
+*grid* and *sobol* propose all their points at once, and all of them are judged. The others simulate first: *halving*
+keeps a quarter of the points again and again, with four times the runs, *optuna* proposes by what it has seen,
+*gradient* climbs. They hand over finalists, which were chosen by runs that the judge does not use.
 """
 
 import itertools
@@ -16,19 +16,19 @@ import numpy as np
 from jaxbandit.errors import BadInput
 from jaxbandit.space import Choice, Domain
 from jaxbandit.study.summary import identity
-from jaxbandit.tuning.plan import Open, Plan
+from jaxbandit.tuning.options import Open, TuneOptions
 
 
 class Point(NamedTuple):
-    """A candidate: the number of its policy in the study, and the parameters that it is given."""
+    """Holds a candidate: the number of its policy in the study, and the parameters that it is given."""
 
     policy: int
     given: Mapping[str, Any]
 
 
 Means = Callable[[Sequence[Point], int], np.ndarray]
-"""From points and a number of runs to their means (float64, higher is better; NaN where a run has no value). Runs are
-numbered from 0, so that the same points with more runs keep those that they had."""
+"""A function from points and a number of runs to their means (float64, higher is better; NaN where a run has no
+value). Runs are numbered from 0, so that the same points with more runs keep those that they had."""
 
 _log = logging.getLogger("jaxbandit")
 
@@ -39,31 +39,31 @@ _FEW_RUNS, _QUARTER = 16, 4
 _CLIMBS, _PAIRS, _WIDTH, _RATE = 24, 8, 0.1, 0.08
 
 
-def finalists(plan: Plan, means: Means, seed: int) -> list[Point]:
-    """The candidates to judge, the default of each policy first.
+def finalists(options: TuneOptions, means: Means, seed: int) -> list[Point]:
+    """Returns the candidates to judge, the default of each policy first.
 
     ``means``: see ``Means``; *grid* and *sobol* do not call it.
     """
-    defaults = [Point(number, dict(each.given)) for number, each in enumerate(plan.policies) if each.complete]
-    if not any(each.axes for each in plan.policies):
+    defaults = [Point(number, dict(each.given)) for number, each in enumerate(options.policies) if each.complete]
+    if not any(each.axes for each in options.policies):
         return defaults
     search = {"grid": _grid, "sobol": _sobol, "halving": _halving, "optuna": _optuna, "gradient": _gradient}
     distinct: dict[Any, Point] = {}
-    for point in [*defaults, *search[plan.search](plan, means, seed)]:
+    for point in [*defaults, *search[options.search](options, means, seed)]:
         distinct.setdefault((point.policy, identity(point.given)), point)
     return list(distinct.values())
 
 
-def _shares(plan: Plan) -> Iterator[tuple[int, Open, int]]:
-    """The policies with something open, by number, with the candidates that each gets."""
-    opened = [(number, each) for number, each in enumerate(plan.policies) if each.axes]
+def _shares(options: TuneOptions) -> Iterator[tuple[int, Open, int]]:
+    """Yields the policies with something open, by number, with the candidates that each gets."""
+    opened = [(number, each) for number, each in enumerate(options.policies) if each.axes]
     for number, each in opened:
-        yield number, each, max(1, plan.candidates // len(opened))
+        yield number, each, max(1, options.candidates // len(opened))
 
 
-def _grid(plan: Plan, means: Means, seed: int) -> list[Point]:
+def _grid(options: TuneOptions, means: Means, seed: int) -> list[Point]:
     found = []
-    for number, policy, share in _shares(plan):
+    for number, policy, share in _shares(options):
         choices = {name: axis.values for name, axis in policy.axes.items() if isinstance(axis, Choice)}
         ranges = {name: axis for name, axis in policy.axes.items() if name not in choices}
         rows = _combinations(policy, choices, share)
@@ -75,31 +75,33 @@ def _grid(plan: Plan, means: Means, seed: int) -> list[Point]:
 
 
 def _combinations(policy: Open, choices: Mapping[str, Sequence[Any]], most: int) -> list[dict[str, Any]]:
-    """The combinations of choices; of those that differ only in what does not matter, the first one."""
+    """Returns the combinations of choices; of those that differ only in what does not matter, the first one."""
     distinct: dict[str, dict[str, Any]] = {}
     for number, values in enumerate(itertools.product(*choices.values())):
         if number < _MOST_COMBINATIONS:
             row = dict(zip(choices, values, strict=True))
             distinct.setdefault(identity(policy.proposed(row)), row)
         if number >= _MOST_COMBINATIONS or len(distinct) > most:
-            raise BadInput("tune.candidates", most, f"more, for the lists of {policy.kind} alone; or search = sobol")
+            raise BadInput(
+                "tune.candidates", most, f"a larger number, for the lists of {policy.kind} alone; or search = sobol"
+            )
     return list(distinct.values())
 
 
-def _sobol(plan: Plan, means: Means, seed: int) -> list[Point]:
+def _sobol(options: TuneOptions, means: Means, seed: int) -> list[Point]:
     try:
         from scipy.stats import qmc
     except ImportError:
-        raise BadInput("tune.search", plan.search, "grid or gradient, or: pip install 'jaxbandit[tune]'") from None
+        raise BadInput("tune.search", options.search, "grid or gradient, or: pip install 'jaxbandit[tune]'") from None
     found = []
-    for number, policy, share in _shares(plan):
+    for number, policy, share in _shares(options):
         cube = qmc.Sobol(len(policy.axes), scramble=True, rng=seed).random_base2(max(1, share).bit_length())[:share]
         found += [_at(number, policy, place) for place in cube]
     return found
 
 
 def _at(number: int, policy: Open, place: np.ndarray) -> Point:
-    """The candidate at a place of the unit cube of a policy's axes."""
+    """Returns the candidate at a place of the unit cube of a policy's axes."""
     own = {name: axis.at(float(share)) for (name, axis), share in zip(policy.axes.items(), place, strict=True)}
     return Point(number, policy.proposed(own))
 
@@ -109,29 +111,29 @@ def _best(points: Sequence[Point], values: np.ndarray, count: int) -> list[Point
     return [points[place] for place in sorted(order[:count].tolist())]
 
 
-def _halving(plan: Plan, means: Means, seed: int) -> list[Point]:
-    """Successive halving (Karnin, Koren and Somekh 2013) on runs that all candidates share, by quarters: runs of one
-    number are paired, so few of them tell what is far behind."""
-    points, runs = _sobol(plan, means, seed), _FEW_RUNS
+def _halving(options: TuneOptions, means: Means, seed: int) -> list[Point]:
+    """Halves the candidates successively (Karnin, Koren and Somekh 2013) on runs that all share, by quarters: runs of
+    one number are paired, so few of them tell what is far behind."""
+    points, runs = _sobol(options, means, seed), _FEW_RUNS
     while len(points) > FINALISTS:
         points = _best(points, means(points, runs), max(FINALISTS, len(points) // _QUARTER))
         runs *= _QUARTER
     return points
 
 
-def _optuna(plan: Plan, means: Means, seed: int) -> list[Point]:
+def _optuna(options: TuneOptions, means: Means, seed: int) -> list[Point]:
     try:
         import optuna
     except ImportError:
         raise BadInput("tune.search", "optuna", "another search, or: pip install 'jaxbandit[tune]'") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    opened = {str(number): (number, each) for number, each, _ in _shares(plan)}
+    opened = {str(number): (number, each) for number, each, _ in _shares(options)}
     sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True, n_startup_trials=_AT_ONCE)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     points: list[Point] = []
     values: list[float] = []
-    while len(points) < plan.candidates:
-        trials = [study.ask() for _ in range(min(_AT_ONCE, plan.candidates - len(points)))]
+    while len(points) < options.candidates:
+        trials = [study.ask() for _ in range(min(_AT_ONCE, options.candidates - len(points)))]
         asked = []
         for trial in trials:
             name = trial.suggest_categorical("policy", list(opened)) if len(opened) > 1 else next(iter(opened))
@@ -159,17 +161,21 @@ def _suggested(trial: Any, name: str, axis: Domain) -> Any:
     return trial.suggest_float(name, axis.low, axis.high, log=axis.log)
 
 
-def _gradient(plan: Plan, means: Means, seed: int) -> list[Point]:
-    """Adam on the score function's gradient: the mean over a normal distribution of places is climbed, not the mean at
-    a place, so that steps and whole numbers do no harm. Pairs of opposite places share their runs: each is the other's
-    baseline."""
+def _gradient(options: TuneOptions, means: Means, seed: int) -> list[Point]:
+    """Climbs by Adam on the score function's gradient: the mean over a normal distribution of places is climbed, not
+    the mean at a place, so that steps and whole numbers do no harm. Pairs of opposite places share their runs: each is
+    the other's baseline."""
     import jax.numpy as jnp
     import optax
 
     found: list[Point] = []
-    for number, policy, _ in _shares(plan):
+    for number, policy, _ in _shares(options):
         if any(isinstance(axis, Choice) for axis in policy.axes.values()):
-            raise BadInput("tune.search", "gradient", f"ranges alone; {policy.kind} has a list")
+            raise BadInput(
+                "tune.search",
+                "gradient",
+                f"a search that takes lists, as {policy.kind} has one; a gradient takes ranges alone",
+            )
         rng, adam = np.random.default_rng([seed, number]), optax.adam(_RATE)
         centre = jnp.full(len(policy.axes), 0.5)
         memory, seen = adam.init(centre), []

@@ -37,7 +37,7 @@ MOST_CANDIDATES = 4096
 
 @dataclass(frozen=True)
 class Open:
-    """A policy of the study with what is open of it.
+    """Holds a policy of the study, with the parameters of it that are open.
 
     ``given`` is fixed, ``axes`` are searched, by name; one that depends on others comes after them. ``complete``:
     whether the policy has defaults for its axes.
@@ -50,12 +50,12 @@ class Open:
     parameters: Mapping[str, Parameter]
 
     def matters(self, name: str, values: Mapping[str, Any]) -> bool:
-        """Whether an axis makes a difference where the axes before it have these values."""
+        """Returns whether an axis makes a difference where the axes before it have these values."""
         defaults = {each.name: each.default for each in self.parameters.values()}
         return self.parameters[name].matters({**defaults, **self.given, **values})
 
     def proposed(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What the policy is given: what is fixed, and of these values of its axes those that matter."""
+        """Returns what the policy is given: what is fixed, and of these values of its axes those that matter."""
         own: dict[str, Any] = {}
         for name in self.axes:
             if name in values and self.matters(name, own):
@@ -64,7 +64,7 @@ class Open:
 
 
 def metric_of(study: Study, table: str, given: Mapping[str, Any], keys: Sequence[str]) -> Metric:
-    """The metric that a study's table ``[tune]`` or ``[train]`` names, or the family's first.
+    """Returns the metric that a study's table ``[tune]`` or ``[train]`` names, or the family's first.
 
     Raises:
         BadInput: for a key that is none of ``keys``, for a study in parts, and for a metric that the family lacks.
@@ -82,8 +82,8 @@ def metric_of(study: Study, table: str, given: Mapping[str, Any], keys: Sequence
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A checked table ``[tune]``; see the head of this module."""
+class TuneOptions:
+    """Holds a checked table ``[tune]``; see the head of this module."""
 
     metric: Metric
     within: float
@@ -95,8 +95,8 @@ class Plan:
     policies: tuple[Open, ...]
 
     @classmethod
-    def of(cls, study: Study) -> "Plan":
-        """The plan of a study.
+    def of(cls, study: Study) -> "TuneOptions":
+        """Checks the table ``[tune]`` of a study, key by key, and returns it.
 
         Raises:
             BadInput: naming the key of the table that is wrong.
@@ -116,18 +116,18 @@ class Plan:
         )  # fmt: skip
         if plan.most_runs < 2 * 64:
             raise BadInput(
-                "tune.most_runs", plan.most_runs, "at least 128, the runs of two candidates at the first look"
+                "tune.most_runs", plan.most_runs, "at least 128, the runs of two candidates at the first evaluation"
             )
         return plan
 
     @property
     def sign(self) -> float:
-        """What a value is multiplied by, so that higher is better."""
+        """Returns what a value is multiplied by, so that higher is better."""
         return -1.0 if self.metric.lower_is_better else 1.0
 
 
 def leaves_open(study: Study) -> bool:
-    """Whether there is a parameter that the study does not give and that is searched unasked."""
+    """Returns whether there is a parameter that the study does not give and that is searched unasked."""
     kinds = [(study.family.policies[table["kind"]], table) for table in study.policies]
     return any(
         not kind.reference and set(_open(kind, table, {}, None, SEARCHES[0]).axes) - set(table) for kind, table in kinds
@@ -211,7 +211,7 @@ def _open(kind: PolicyKind, table: Mapping[str, Any], named: Mapping[str, Any], 
 def _can_matter(
     parameter: Parameter, parameters: Mapping[str, Parameter], fixed: Mapping[str, Any], axes: Mapping[str, Domain]
 ) -> bool:
-    """Whether what a parameter depends on has, or may be proposed, a value under which it matters."""
+    """Returns whether what a parameter depends on has, or may be proposed, a value under which it matters."""
 
     def values(name: str) -> Iterator[Any]:
         if name in axes:
@@ -223,7 +223,7 @@ def _can_matter(
 
 
 def _domain(field: str, given: Any, parameter: Parameter) -> Domain:
-    """The domain that is given, each end of which, or each value, the parameter takes; its own for "all"."""
+    """Returns the domain that is given, each end of which, or each value, the parameter takes; its own for "all"."""
     if given == ALL:
         if parameter.domain is None:
             raise BadInput(field, given, "a domain; the parameter declares none")
