@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import shlex
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def test_study_files(tmp_path: Path) -> None:
     times = "sched_dep_time,act_dep_time,sched_arr_time,act_arr_time"
     (tmp_path / "claims.csv").write_text(f"flight,departure,{times}\na,1,1,2,3,4\na,2,1,3,5,\n")
     workers = "".join(f"worker {n},{3 + n % 2},{4 + 5 * (n % 2)}\n" for n in range(40))
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "workers.csv").write_text(f"worker,correct,answered\n{workers}")
     (tmp_path / "past.csv").write_text("successes,attempts\n1,3\n4,5\n0,2\n")
     found = blocks("toml")
@@ -144,7 +146,7 @@ def test_glossary() -> None:
     assert words >= {
         "arm", "pull", "policy", "run", "budget", "regret", "paired", "common random numbers", "95 % interval",
         "entity", "false value", "sc-probability", "Gamma", "effectiveness", "CRUX", "k-sigma", "MAD",
-        "lane", "checkpoint",
+        "lane", "checkpoint", "precision", "epsilon", "delta", "optmai", "sar", "lucb",
     }  # fmt: skip
 
 
