@@ -131,7 +131,7 @@ def cases(names: list[str]) -> list[object]:
 
 
 def test_exemptions_are_needed() -> None:
-    shown = [command for path in ROOT.rglob("docs/*.md") for command in commands(path)] + commands(ROOT / "README.md")
+    shown = [command for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")] for command in commands(path)]
     for pattern in EXEMPT:
         assert any(re.match(pattern, command) for command in shown), pattern
 
