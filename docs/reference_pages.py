@@ -55,6 +55,21 @@ def public(module: ModuleType) -> list[str]:
     return [name for name in sorted(names, key=str.lower) if not inspect.ismodule(getattr(module, name))]
 
 
+def described(module: ModuleType, name: str) -> str:
+    """The string below a constant, where it is defined: what its page says of it."""
+    body = ast.parse(inspect.getsource(module)).body
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and name in [each.asname or each.name for each in node.names]:
+            return described(importlib.import_module(str(node.module)), name)
+    for node, text in pairwise(body):
+        if not isinstance(node, ast.Assign) or not isinstance(text, ast.Expr):
+            continue
+        names = [each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+        if name in names and isinstance(text.value, ast.Constant):
+            return inspect.cleandoc(str(text.value.value))
+    return ""
+
+
 def python_page(name: str, what: str) -> str:
     """All public names of a module."""
     module = importlib.import_module(name)
@@ -65,6 +80,7 @@ def python_page(name: str, what: str) -> str:
         kind = "exception" if kind == "class" and issubclass(value, BaseException) else kind
         if kind == "data":
             lines += [f".. py:data:: {each}", f"   :value: {value!r}", ""]
+            lines += [textwrap.indent(described(module, each), "   "), ""]
             continue
         lines.append(f".. auto{kind}:: {name}.{each}")
         if kind in ("class", "exception"):

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from jaxbandit.tuning.train import train
 
 __version__ = "0.2.0"
+"""The version of the package, which folders of results keep."""
 
 _MODULES = ("cleaning", "extraction", "outliers", "testing", "topk")
 

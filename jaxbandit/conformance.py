@@ -41,7 +41,8 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
     and ``tell``, by ``advance`` where it has it, and so is its fast implementation; what ``advance`` pulls is not seen.
 
     Args:
-        problem, policy: as for ``simulate``.
+        problem: one problem, as for ``simulate``.
+        policy: one policy, as for ``simulate``.
         seed: of the runs, 0 to 2^32 - 1.
         thorough: whether to compare the engine's results of one lane with those of many as well, which compiles the
             policy twice more. ``run_study`` does without.

@@ -72,6 +72,7 @@ def inspect(role: str, instance: Any) -> None:
 
     Args:
         role: "problem" or "policy".
+        instance: what a user gave as that.
 
     Raises:
         BadInput: naming the class and the attribute: a class in place of an instance, a method that is missing, a

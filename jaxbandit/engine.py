@@ -111,7 +111,8 @@ def simulate(
     """Simulates ``runs`` independent runs of each configuration.
 
     Args:
-        problem, policy: one of each, or lists; the configurations are the pairs, a single one being repeated.
+        problem: one, or a list. The configurations are the pairs of problems and policies, a single one being repeated.
+        policy: one, or a list as long as that of problems.
         runs: runs of each configuration, 1 to 2^31 - 1. Runs of the same number share their randomness.
         seed: 0 to 2^32 - 1.
         first_run: the number of the first run; results do not depend on how runs are divided among calls.

@@ -89,8 +89,9 @@ def fit_beta(successes: ArrayLike, attempts: ArrayLike) -> Beta:
     succeeds always or never. With one attempt an entity, only the mean can be learnt.
 
     Args:
-        successes, attempts: whole numbers up to 2^31 - 1, shape (entities,), of operations on each entity. Entities
-            without an attempt are left out.
+        successes: the operations on each entity that succeeded, whole numbers, shape (entities,).
+        attempts: all operations on each entity, whole numbers up to 2^31 - 1, shape (entities,). Entities without an
+            attempt are left out.
 
     Raises:
         BadInput: for records that are not such numbers or have more successes than attempts, and where there is not at
@@ -114,7 +115,8 @@ def fit(successes: ArrayLike, attempts: ArrayLike, components: int | None = None
     has. The likelihood of a mixture has several maxima: the best of some starts is taken.
 
     Args:
-        successes, attempts: see ``fit_beta``.
+        successes: of each entity, as for ``fit_beta``.
+        attempts: of each entity, as for ``fit_beta``.
         components: how many beta laws, 1 to 6. By default the number of the lowest BIC, as long as one more lowers it.
 
     Raises:

@@ -123,7 +123,8 @@ def read(field: str, path: Path | str, family: str, known: Mapping[str, float]) 
     Args:
         field: what errors call it.
         path: of the file.
-        family: the family that it must be of, and ``known``, its statistics.
+        family: the family that it must be of.
+        known: the family's statistics, by name.
 
     Raises:
         BadInput: where it cannot be read, is no such file, is damaged, or is of another family.

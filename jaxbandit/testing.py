@@ -50,9 +50,11 @@ def conformance(
         policies: one or several; give two of a class that differ in the numbers that are swept.
         other: ``problem`` with another truth and the same public side. Each policy is shown what may be seen of
             ``other`` and gets the outcomes of ``problem``: it has to do the same. Not checked where None.
-        runs, seed: of the runs that are compared.
+        runs: how many runs are compared, 1 or more.
+        seed: of these runs, 0 to 2^32 - 1.
         fast: whether a fast implementation has the bits of its policy, or its law alone: the means of answers and of
-            their squares over ``law_runs`` runs.
+            their squares.
+        law_runs: how many runs that comparison of laws takes.
 
     Returns:
         What ``jaxbandit.check`` remarks.

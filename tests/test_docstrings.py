@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "docs"))
-from reference_pages import MODULES, public
+from reference_pages import MODULES, described, public
 
 sys.path.pop()
 NAMES = {
@@ -42,6 +42,15 @@ def test_examples(name: str) -> None:
     said: list[str] = []
     runner.run(found, out=said.append)
     assert not runner.failures, "".join(said)
+
+
+def test_every_constant_is_described() -> None:
+    """By the string below it, which the reference shows."""
+    for home in MODULES:
+        module = importlib.import_module(home)
+        for name in public(module):
+            if f"{home}.{name}" not in NAMES:
+                assert len(described(module, name).split()) >= 5, f"{home}.{name}"
 
 
 def test_every_name_is_described() -> None:
