@@ -1,9 +1,9 @@
 """Cleaning an ambiguous database under a budget (Cheng et al. 2010), one rule a file."""
 
 from jaxbandit.cleaning import fast
+from jaxbandit.cleaning.claims import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
-from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.gamma import Tuned, gamma_exact, gamma_printed, tune
 from jaxbandit.cleaning.greedy import Greedy, greedy
 from jaxbandit.cleaning.index import Index, index

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jaxbandit.cleaning.extract import AmbiguityTable
+from jaxbandit.cleaning.claims import AmbiguityTable
 
 _TIME = re.compile(r"(\d{1,2}):(\d\d)\s*(?:([apAP])(?=[mM.A-Z]|\b))?")
 _NOTHING = {"", "na", "nan", "none", "null", "nil", "unknown", "notavailable", "notapplicable", "missing", "tbd", "tba"}

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.cleaning import gamma
+from jaxbandit.cleaning.claims import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.describe import describe
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
-from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.greedy import Greedy, greedy
 from jaxbandit.cleaning.index import Index, index
 from jaxbandit.cleaning.known_sc import known_sc

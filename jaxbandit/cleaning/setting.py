@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy as np
 
 from jaxbandit.cleaning import gamma
+from jaxbandit.cleaning.claims import AmbiguityTable
 from jaxbandit.cleaning.expectation import best_within, expected_within
-from jaxbandit.cleaning.extract import AmbiguityTable
 from jaxbandit.cleaning.fast.exchangeable import MOST_FALSE_VALUES, REACH
 from jaxbandit.cleaning.fast.pool import MOST_REMEMBERED, too_many
 from jaxbandit.cleaning.problem import Cleaning, capacity_for, of_table, synthetic
