@@ -8,7 +8,7 @@ import numpy as np
 from jaxbandit.cleaning import gamma
 from jaxbandit.cleaning.claims import AmbiguityTable
 from jaxbandit.cleaning.expectation import best_within, expected_within
-from jaxbandit.cleaning.fast.exchangeable import MOST_FALSE_VALUES, REACH
+from jaxbandit.cleaning.fast.exchangeable import LENGTHS, MOST_FALSE_VALUES
 from jaxbandit.cleaning.fast.pool import MOST_REMEMBERED, too_many
 from jaxbandit.cleaning.problem import Cleaning, capacity_for, of_table, synthetic
 from jaxbandit.cleaning.stopping import DELTA
@@ -38,7 +38,7 @@ class Setting:
     def counted(self) -> bool:
         """Whether entities that look alike may be counted: where runs need not be paired, and the tables fit."""
         most = np.flatnonzero(self.weights).max()
-        return not self.paired and self.budget <= REACH[-1] and bool(most <= MOST_FALSE_VALUES)
+        return not self.paired and self.budget <= LENGTHS[-1] and bool(most <= MOST_FALSE_VALUES)
 
     def problem(self, on_tape: bool = False) -> Cleaning:
         """What lanes are run against."""

@@ -41,7 +41,7 @@ def _ample(problem: Cleaning) -> int:
 
 
 def _fits(problem: Cleaning) -> bool:
-    """Whether a run comes back to few enough entities, so that ``ticks`` and ``mixed`` can count them."""
+    """Whether a run comes back to few enough entities, so that ``ticks`` and ``one_by_one`` can count them."""
     if not isinstance(problem, Synthetic) or problem.tables is None:
         return False
     return ticks.fits(int(problem.budget), float(problem.size) * float(problem.ambiguous))
@@ -75,7 +75,7 @@ def _(rule: EpsilonGreedy, problem: Any) -> Any:
     if not isinstance(problem, Cleaning):
         return rule
     if (tables := _tables(problem)) and _fits(problem) and _explores_enough(float(rule.epsilon), tables):
-        return CountedEpsilonGreedy(rule.epsilon, _ample(problem), tables.chances.last.shape[0])
+        return CountedEpsilonGreedy(rule.epsilon, _ample(problem), tables.chances.width)
     return EpsilonGreedyByParts(rule.epsilon, room(problem))
 
 

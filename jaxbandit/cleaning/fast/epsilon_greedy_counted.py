@@ -1,4 +1,4 @@
-"""epsilon-Greedy where exchangeable entities are counted (``mixed.py``).
+"""epsilon-Greedy where exchangeable entities are counted (``one_by_one.py``).
 
 ``tests/test_cleaning_counted.py`` ties its law to ``cleaning/epsilon_greedy.py``: by enumeration, and by means.
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.cleaning.fast.exchangeable import pack, unpack
-from jaxbandit.cleaning.fast.mixed import (
+from jaxbandit.cleaning.fast.one_by_one import (
     BEST,
     BYTE,
     CLEAN,
@@ -24,8 +24,8 @@ from jaxbandit.cleaning.fast.mixed import (
     NEW,
     NOTHING,
     Counts,
-    Mix,
-    Mixed,
+    Sequence,
+    SequenceOutcome,
     estimate,
 )
 from jaxbandit.cleaning.fast.pool import PADDING
@@ -120,7 +120,7 @@ class State(NamedTuple):
 @dataclass(frozen=True)
 class CountedEpsilonGreedy:
     """``epsilon``: as in ``EpsilonGreedy``; ``memory`` (static): the most entities that a run can meet; ``width``
-    (static): see ``mixed.width``. For problems that are not ``paired``."""
+    (static): see ``exchangeable.width``. For problems that are not ``paired``."""
 
     epsilon: Array
     memory: int = field(metadata={"static": True})
@@ -137,14 +137,14 @@ class CountedEpsilonGreedy:
         counts = Counts((view.entities,) * (2 * self.width), zero, zero, jnp.float32(0))
         return State(rows, counts, zero, zero, Totals.zero())
 
-    def ask(self, view: View, state: State) -> Mix:
+    def ask(self, view: View, state: State) -> Sequence:
         """All that is left of the budget."""
         gained, failed = unpack(state.at)
         spent = state.totals.spent
         left = jnp.where(self.done(view, state), 0, view.budget - spent)
-        return Mix(spent, view.choices, self.epsilon, failed, gained, state.counts, left)
+        return Sequence(spent, view.choices, self.epsilon, failed, gained, state.counts, left)
 
-    def tell(self, view: View, state: State, pull: Mix, outcome: Mixed) -> State:
+    def tell(self, view: View, state: State, pull: Sequence, outcome: SequenceOutcome) -> State:
         """Write the records that are new, and find the next entity."""
         made, result, following = outcome.cleans, outcome.result, outcome.following
         few, more, promising, bound = outcome.counts

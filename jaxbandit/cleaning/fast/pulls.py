@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.cleaning.fast.exchangeable import Operated, Operations, Tables, operate
-from jaxbandit.cleaning.fast.mixed import Mix, Mixed, mix
-from jaxbandit.cleaning.fast.ticks import Ticked, Ticks, make
+from jaxbandit.cleaning.fast.one_by_one import Sequence, SequenceOutcome, make_sequence
+from jaxbandit.cleaning.fast.ticks import Ticked, Ticks, make_ticks
 from jaxbandit.cleaning.problem import Cleaning, Instance, Synthetic, outcome_of
 from jaxbandit.cleaning.pulls import Outcome
 from jaxbandit.random.race import trial_at, visit_at, visit_on_tape
@@ -124,9 +124,9 @@ def _(pull: Operations, problem: Cleaning, instance: Instance) -> Operated:
 
 @outcome_of.register
 def _(pull: Ticks, problem: Cleaning, instance: Instance) -> Ticked:
-    return make(_tables(problem).records, instance.hidden, pull)
+    return make_ticks(_tables(problem).chances, instance.hidden, pull)
 
 
 @outcome_of.register
-def _(pull: Mix, problem: Cleaning, instance: Instance) -> Mixed:
-    return mix(_tables(problem).chances, instance.hidden, pull)
+def _(pull: Sequence, problem: Cleaning, instance: Instance) -> SequenceOutcome:
+    return make_sequence(_tables(problem).chances, instance.hidden, pull)
