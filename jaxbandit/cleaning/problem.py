@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.cleaning.pulls import Informed, Outcome, Pull, Told
+from jaxbandit.cleaning.pulls import Outcome, Pull, RankedPull, Told
 from jaxbandit.cleaning.view import Drawn, Listed, View
 from jaxbandit.contract import Used, brief
 from jaxbandit.devices import use_all_cores
@@ -87,12 +87,16 @@ class Cleaning:
         """What an algorithm may know of the run."""
         return View(self.budget, instance.entities, instance.choices, self.capacity, self.public(instance))
 
+    def informed_view(self, key: Stream, instance: Instance) -> View:
+        """Returns the view of a policy that is ``informed``. It sees no more, but may ask for a ``RankedPull``."""
+        return self.view(key, instance)
+
     def pull(self, key: Stream, instance: Instance, pull: Any) -> Any:
         """Cleans an entity; the outcome is drawn in one go from the law of the trials, or from the tape."""
         if isinstance(pull, Pull):
             return self.raced(instance, pull, self.concealed(instance, pull.entity))
-        if isinstance(pull, Informed):
-            return self._informed(key, instance, pull)
+        if isinstance(pull, RankedPull):
+            return self._ranked(key, instance, pull)
         return outcome_of(pull, self, instance)
 
     def concealed(self, instance: Instance, entity: Int32[Array, ""]) -> UInt32[Array, ""]:
@@ -108,7 +112,7 @@ class Cleaning:
         removed, failed = drawn(instance.hidden, *address, hidden, *limits)
         return Outcome(removed + failed, removed)
 
-    def _informed(self, key: Stream, instance: Instance, pull: Informed) -> Told:
+    def _ranked(self, key: Stream, instance: Instance, pull: RankedPull) -> Told:
         entity, probability, height = self.best(key, instance, pull.rank, pull.height)
         hidden = concealed(words(instance.hidden, entity, 0)[0], probability)
         left = self.public(instance).false_values(entity) - pull.gained

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -34,8 +34,10 @@ class Pull(NamedTuple):
     cleans: Int32[Array, ""]
 
 
-class Informed(NamedTuple):
-    """A pull that only one who knows the sc-probabilities can ask for: clean the entity of a rank by them to the end.
+class RankedPull(NamedTuple):
+    """A pull that takes knowledge of the sc-probabilities: clean the entity of a rank by them to the end.
+
+    Only a policy that is ``informed`` may ask for it (``grammar.Informed``).
 
     ``rank``: 0 for the highest sc-probability; ``height``: what the outcome at the rank before gave, at first 0;
     ``attempt`` and ``gained``: operations on the entity before, and how many succeeded; ``cleans``: the most
@@ -46,7 +48,7 @@ class Informed(NamedTuple):
         >>> from jaxbandit import cleaning, random
         >>> known, key = np.array([0.3, 1.0]), random.stream(0, 0)
         >>> problem = cleaning.of_table(budget=9, false_values=np.array([2, 3]), sc_probabilities=known)
-        >>> best = cleaning.Informed(*map(np.int32, (0, 0, 0, 0, 9)))  # at most 9 operations on the entity of rank 0
+        >>> best = cleaning.RankedPull(*map(np.int32, (0, 0, 0, 0, 9)))  # at most 9 operations on the entity of rank 0
         >>> int(problem.pull(key, problem.draw(key), best).removed)
         3
     """
@@ -56,6 +58,11 @@ class Informed(NamedTuple):
     attempt: Int32[Array, ""]
     gained: Int32[Array, ""]
     cleans: Int32[Array, ""]
+
+    @property
+    def informed(self) -> Literal[True]:
+        """Says that the pull takes knowledge of the truth, so that the engine refuses it to other policies."""
+        return True
 
 
 class Outcome(NamedTuple):
@@ -74,7 +81,7 @@ class Outcome(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The outcome of an ``Informed`` pull. ``cleans`` and ``removed``: as in ``Outcome``; ``clean``: whether the entity
+    """The outcome of a ``RankedPull``. ``cleans`` and ``removed``: as in ``Outcome``; ``clean``: whether the entity
     has no false value left; ``height``: for the next rank.
 
     Example:
