@@ -127,7 +127,6 @@ def _share(setting: Setting, answers: Answers) -> np.ndarray:
 
 
 def _listed(setting: Setting) -> np.ndarray:
-    """The false values of each entity of a table."""
     assert setting.table is not None
     return setting.table.false_values
 

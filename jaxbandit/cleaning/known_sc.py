@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """``rank`` of the entity at hand, with ``tried`` and ``gained`` on it; ``height``: see ``RankedPull``."""
+    """The state of a run: the ``rank`` of the entity at hand, with ``tried`` and ``gained`` on it; ``height``: see
+    ``RankedPull``."""
 
     rank: Int32[Array, ""]
     height: Float32[Array, ""]
@@ -36,7 +37,8 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class KnownSc:
-    """known-sc, the reference that knows every sc-probability: Cheng et al. 2010, section 3.3. It has no parameters.
+    """The policy known-sc, the reference that knows every sc-probability: Cheng et al. 2010, section 3.3. It has no
+    parameters.
 
     Example:
         >>> import numpy as np

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class Pull(NamedTuple):
-    """Clean one entity until some of its false values are gone, or too many operations failed, or enough were made.
+    """A pull: clean one entity until some of its false values are gone, or too many operations failed, or enough were
+    made.
 
     ``attempt``: operations on this entity before; ``successes``, ``failures``, ``cleans``: the three limits
     (``UNLIMITED`` where there is none; a limit of 0 makes the pull one of count 0).
@@ -66,7 +67,8 @@ class RankedPull(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """``cleans``: operations made, at most ``LONGEST_RACE``; ``removed``: how many succeeded.
+    """The outcome of a ``Pull``. ``cleans``: operations made, at most ``LONGEST_RACE``; ``removed``: how many
+    succeeded.
 
     Example:
         >>> import jax.numpy as jnp
@@ -116,15 +118,15 @@ class Totals(NamedTuple):
 
     @classmethod
     def zero(cls) -> Totals:
-        """Before the first pull."""
+        """Returns the counts before the first pull, all 0."""
         return cls(jnp.int32(0), jnp.int32(0), jnp.int32(0))
 
     def add(self, outcome: Outcome | Told, clean: Bool[Array, ""]) -> Totals:
-        """After an outcome; ``clean``: whether it removed the entity's last false value."""
+        """Returns the counts after an outcome; ``clean``: whether it removed the entity's last false value."""
         return Totals(
             self.spent + outcome.cleans, self.removed + outcome.removed, self.finished + clean.astype(jnp.int32)
         )
 
     def answer(self) -> dict[str, Array]:
-        """The totals under the names of the answers."""
+        """Returns the totals under the names of the answers."""
         return {"cleans": self.spent, "removed": self.removed, "finished": self.finished}

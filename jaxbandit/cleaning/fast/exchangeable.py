@@ -105,7 +105,7 @@ class Chances(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """The laws of what entities hide.
+    """The laws from which counted entities are drawn, for one problem.
 
     ``visits`` (int32, (2^16,)): equally likely ends of a first visit, which is one operation and, if that succeeds, all
     until the entity is clean: ``pack`` of (false values removed, operations), or ``UNKNOWN``, for which ``others`` has
