@@ -224,7 +224,10 @@ class Contract:
         return self._call("problem", "informed_view", key, instance)
 
     def pull(self, key: Any, instance: Any, pull: Any) -> Any:
-        """``problem.pull``: whatever it is."""
+        """``problem.pull``: whatever it is. A pull that is ``informed`` is for policies that are so too."""
+        if getattr(pull, "informed", False) and not getattr(self.policy, "informed", False):
+            allowed = f"a pull of one who does not know the truth; a reference that may says informed = True; {PAGE}"
+            raise BadInput(self._name("policy", "ask"), f"a {type(pull).__name__}", allowed)
         return self._call("problem", "pull", key, instance, pull)
 
     def used(self, view: Any, pull: Any, outcome: Any) -> Used | None:

@@ -41,32 +41,34 @@ class Law:
     """
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """P(p <= x), elementwise, float64; x is taken to be within [0, 1].
+        """Returns P(p <= x), elementwise, float64; x is taken to be within [0, 1].
 
         Near 0 its relative error is small; for small tails near 1 use ``survival``.
         """
         raise NotImplementedError
 
     def mean(self) -> float:
-        """E[p]."""
+        """Returns the mean of the law, E[p]."""
         raise NotImplementedError
 
     def describe(self) -> str:
-        """A short name, such as ``beta(2, 5)``."""
+        """Returns a short name of the law, such as ``beta(2, 5)``."""
         raise NotImplementedError
 
     def complement(self) -> Law:
-        """The law of 1 - p. At a distance y from 1, ``complement().cdf(y)`` is the tail, whatever 1 - y rounds to."""
+        """Returns the law of 1 - p. At a distance y from 1, ``complement().cdf(y)`` is the tail, whatever 1 - y rounds
+        to."""
         raise NotImplementedError
 
     def survival(self, x: ArrayLike) -> Floats:
-        """P(p > x), elementwise, float64; x is taken to be within [0, 1]. Its relative error is small, even near 1."""
+        """Returns P(p > x), elementwise, float64; x is taken to be within [0, 1]. Its relative error is small, even
+        near 1."""
         x = np.asarray(x, np.float64)
         below = self.cdf(x)
         return np.where(below < 0.5, 1 - below, self.complement().cdf(1 - x))
 
     def cells(self, delta: float) -> Float64[Floats, " cells"]:
-        """The probabilities of the ceil(1 / delta) equal cells of [0, 1]: float64, their sum is 1.
+        """Returns the probabilities of the ceil(1 / delta) equal cells of [0, 1]: float64, their sum is 1.
 
         ``delta``, the precision of section 5.3's integrals, is read as the nearest fraction of denominator up to a
         million.
@@ -83,7 +85,7 @@ class Law:
         return np.asarray(cells / cells.sum())
 
     def quantiles(self, table: bool = False) -> Quantiles:
-        """The law for drawing on a device; ``table``: not as ``identity``, even where it could be."""
+        """Tabulates the law for drawing on a device; ``table``: not as ``identity``, even where it could be."""
         return tabulated(self)
 
 
@@ -98,23 +100,23 @@ class Uniform(Law):
     """
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """See ``Law.cdf``."""
+        """Returns x itself, the uniform law's P(p <= x)."""
         return np.asarray(x, np.float64)
 
     def mean(self) -> float:
-        """See ``Law.mean``."""
+        """Returns the mean of the uniform law, 1/2."""
         return 0.5
 
     def describe(self) -> str:
-        """See ``Law.describe``."""
+        """Returns the name that study files give it, ``uniform``."""
         return "uniform"
 
     def complement(self) -> Law:
-        """See ``Law.complement``."""
+        """Returns itself, as 1 - p has the same law."""
         return self
 
     def quantiles(self, table: bool = False) -> Quantiles:
-        """See ``Law.quantiles``."""
+        """Returns words as they are, without tables, unless ``table`` asks for these."""
         return tabulated(self) if table else Quantiles(np.zeros(0, np.uint32), np.zeros(0, np.uint32), identity=True)
 
 
@@ -143,7 +145,7 @@ class Normal(Law):
             raise BadInput("normal.mean", mean, f"with variance {variance!r}, no probability is left within [0, 1]")
 
     def _mass(self, x: ArrayLike) -> Floats:
-        """The probability of [0, x] before truncation."""
+        """Returns the probability of [0, x] before truncation."""
         scale = math.sqrt(2 * self.variance)
         with np.errstate(over="ignore"):
             start, z = -self.location / scale, (np.asarray(x, np.float64) - self.location) / scale
@@ -152,21 +154,21 @@ class Normal(Law):
         return np.asarray(np.where(z <= 0, tail - 0.5 * math.erfc(-start), 0.5 * math.erfc(start) - tail))
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """See ``Law.cdf``."""
+        """Returns P(p <= x) of the truncated law, float64."""
         return np.clip(self._mass(x) / self._mass(1.0), 0, 1)
 
     def mean(self) -> float:
-        """See ``Law.mean``."""
+        """Returns the mean of the truncated law."""
         density = [math.exp(-((x - self.location) ** 2) / (2 * self.variance)) for x in (0, 1)]
         shift = math.sqrt(self.variance / (2 * math.pi)) * (density[0] - density[1]) / float(self._mass(1.0))
         return min(max(self.location + shift, 0.0), 1.0)
 
     def describe(self) -> str:
-        """See ``Law.describe``."""
+        """Returns a short name with the mean and variance before truncation."""
         return f"normal({_short(self.location)}, {_short(self.variance)})"
 
     def complement(self) -> Law:
-        """See ``Law.complement``."""
+        """Returns the truncated normal law of 1 - p."""
         return Normal(1 - self.location, variance=self.variance)
 
 
@@ -190,7 +192,7 @@ class Beta(Law):
             object.__setattr__(self, name, value)
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """See ``Law.cdf``."""
+        """Returns P(p <= x), the regularised incomplete beta function."""
         a, b = self.alpha, self.beta
         x = np.asarray(x, np.float64)
         turn = x > (a + 1) / (a + b + 2)  # beyond it the fraction of the other tail converges faster
@@ -204,15 +206,15 @@ class Beta(Law):
         return np.clip(np.where(turn, 1 - tail, tail), 0, 1)
 
     def mean(self) -> float:
-        """See ``Law.mean``."""
+        """Returns the mean, alpha / (alpha + beta)."""
         return self.alpha / (self.alpha + self.beta)
 
     def describe(self) -> str:
-        """See ``Law.describe``."""
+        """Returns a short name with alpha and beta."""
         return f"beta({_short(self.alpha)}, {_short(self.beta)})"
 
     def complement(self) -> Law:
-        """See ``Law.complement``."""
+        """Returns the beta law of 1 - p, alpha and beta exchanged."""
         return Beta(self.beta, self.alpha)
 
 
@@ -241,19 +243,19 @@ class Mixture(Law):
         object.__setattr__(self, "weights", tuple(weight / math.fsum(weights) for weight in weights))
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """See ``Law.cdf``."""
+        """Returns P(p <= x), weighted over the beta laws."""
         return np.minimum(sum(weight * law.cdf(x) for weight, law in self), 1)
 
     def mean(self) -> float:
-        """See ``Law.mean``."""
+        """Returns the mean, weighted over the beta laws."""
         return math.fsum(weight * law.mean() for weight, law in self)
 
     def describe(self) -> str:
-        """See ``Law.describe``."""
+        """Returns a short name with the weights and the beta laws."""
         return " + ".join(f"{weight:.3g} {law.describe()}" for weight, law in self)
 
     def complement(self) -> Law:
-        """See ``Law.complement``."""
+        """Returns the mixture of the beta laws of 1 - p."""
         return Mixture(self.weights, tuple(Beta(law.beta, law.alpha) for law in self.laws))
 
     def __iter__(self) -> Iterator[tuple[float, Beta]]:
@@ -286,28 +288,28 @@ class Histogram(Law):
         return np.asarray(bars / bars.sum())
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """See ``Law.cdf``."""
+        """Returns P(p <= x), which is linear within each bar."""
         masses = self._masses()
         below = np.minimum(np.append(0.0, masses.cumsum()), 1)
         below[np.flatnonzero(masses)[-1] + 1 :] = 1
         return np.asarray(np.interp(np.asarray(x, np.float64), np.linspace(0, 1, below.size), below))
 
     def mean(self) -> float:
-        """See ``Law.mean``."""
+        """Returns the mean of the law over all bars."""
         masses = self._masses()
         return float(masses @ (np.arange(masses.size) + 0.5) / masses.size)
 
     def describe(self) -> str:
-        """See ``Law.describe``."""
+        """Returns a short name with the number of bars."""
         return f"histogram({len(self.bars)} bars)"
 
     def complement(self) -> Law:
-        """See ``Law.complement``."""
+        """Returns the histogram with its bars in reverse order."""
         return Histogram(self.bars[::-1])
 
 
 def parse(field: str, spec: Any) -> Law:
-    """The law that a study file describes.
+    """Makes the law that a study file describes.
 
     Args:
         field: the key where it stands, for errors.
@@ -358,7 +360,7 @@ def _mixed(parts: list[Any]) -> Mixture:
 
 
 def _beta_fraction(a: float, b: float, x: Floats) -> Floats:
-    """The continued fraction of the incomplete beta function (DLMF 8.17.22) by Lentz's method."""
+    """Evaluates the continued fraction of the incomplete beta function (DLMF 8.17.22) by Lentz's method."""
     c, d = np.ones_like(x), 1 / (1 - (a + b) / (a + 1) * x)
     value = d.copy()
     for m in range(1, 5000):

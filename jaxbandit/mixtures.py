@@ -40,7 +40,7 @@ class _Records(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit:
-    """A law fitted to records, by ``fit``.
+    """A law fitted to an agent's records, as ``fit`` returns it.
 
     Attributes:
         law: of greatest likelihood.
@@ -74,12 +74,12 @@ class Fit:
 
     @property
     def components(self) -> tuple[tuple[float, float, float], ...]:
-        """(weight, alpha, beta) of each."""
+        """Lists (weight, alpha, beta) of each component of the law."""
         return _components(self.law)
 
 
 def fit_beta(successes: ArrayLike, attempts: ArrayLike) -> Beta:
-    """The beta law of greatest likelihood given an agent's records.
+    """Fits the beta law of greatest likelihood to an agent's records.
 
     Fitted by L-BFGS on (logit of the mean, bounded log of alpha + beta), from the pooled mean and the best of 65
     concentrations.
@@ -109,7 +109,7 @@ def fit_beta(successes: ArrayLike, attempts: ArrayLike) -> Beta:
 
 
 def fit(successes: ArrayLike, attempts: ArrayLike, components: int | None = None) -> Fit:
-    """The mixture of beta laws of greatest likelihood given an agent's records, with standard errors and a check.
+    """Fits the mixture of beta laws of greatest likelihood to an agent's records, with standard errors and a check.
 
     Agents that are good at some entities and poor at others have an sc-pdf with several peaks, which no single beta law
     has. The likelihood of a mixture has several maxima: the best of some starts is taken.
@@ -144,7 +144,7 @@ def fit(successes: ArrayLike, attempts: ArrayLike, components: int | None = None
 
 
 def fit_law(successes: ArrayLike, attempts: ArrayLike, components: int) -> Beta | Mixture:
-    """The law of ``fit`` alone, for a number of components."""
+    """Fits the law that ``fit`` does, for a given number of components, without errors and check."""
     _checked_size(components)
     return _found(*_records(successes, attempts), components).law
 
@@ -155,7 +155,7 @@ def _checked_size(components: int) -> None:
 
 
 def _records(successes: ArrayLike, attempts: ArrayLike) -> tuple[_Records, int]:
-    """The different records, checked, and how many there are in all."""
+    """Checks the records, and returns the different ones and how many there are in all."""
     s, n = _whole("successes", successes), _whole("attempts", attempts)
     if s.ndim != 1 or s.shape != n.shape:
         raise BadInput("successes", f"shape {s.shape}", f"a list as long as attempts, which has shape {n.shape}")
@@ -172,7 +172,7 @@ def _records(successes: ArrayLike, attempts: ArrayLike) -> tuple[_Records, int]:
 
 
 class _Found(NamedTuple):
-    """A law, where it is in the space of ``_laws``, and what ``Fit`` has of it."""
+    """A fitted law, its place in the space of ``_laws``, and what ``Fit`` has of it."""
 
     law: Beta | Mixture
     at: np.ndarray
@@ -181,7 +181,7 @@ class _Found(NamedTuple):
 
 
 def _found(records: _Records, many: int, size: int) -> _Found:
-    """The law of ``size`` components."""
+    """Fits a law of ``size`` components, from all starts."""
     with jax.enable_x64(True):
         at, loss, slope = map(np.asarray, _descended(_starts(records, size), records))
         weights, alpha, beta = (np.asarray(part, np.float64).tolist() for part in _laws(at))
@@ -195,15 +195,15 @@ def _found(records: _Records, many: int, size: int) -> _Found:
 
 
 def _laws(x: Any) -> tuple[Array, Array, Array]:
-    """Weights, alpha and beta, by increasing mean, of shape (size,), from logits of the weights and of the means, and
-    from what bounds alpha + beta: shape (size, 3)."""
+    """Returns weights, alpha and beta, by increasing mean, of shape (size,), from logits of the weights and of the
+    means, and from numbers that bound alpha + beta: shape (size, 3)."""
     x = jnp.asarray(x)[jnp.argsort(x[:, 1])]
     size = jnp.exp(_LOW + (_HIGH - _LOW) * jax.nn.sigmoid(x[:, 2]))
     return jax.nn.softmax(x[:, 0]), size * jax.nn.sigmoid(x[:, 1]), size * jax.nn.sigmoid(-x[:, 1])
 
 
 def _loss(x: Array, records: _Records) -> Array:
-    """The negative mean log-likelihood."""
+    """Computes the negative mean log-likelihood of the records."""
     s, n, share = records
     weights, alpha, beta = _laws(x)
 
@@ -217,7 +217,7 @@ def _loss(x: Array, records: _Records) -> Array:
 
 
 def _starts(records: _Records, size: int) -> np.ndarray:
-    """Where to begin: shape (starts, size, 3). The means are those of parts of the records, by their share of
+    """Returns where to begin: shape (starts, size, 3). The means are those of parts of the records, by their share of
     successes; of two or more components, some parts are larger than others."""
     s, n, share = (part[records.share > 0] for part in records)
     if size == 1:
@@ -238,8 +238,8 @@ def _starts(records: _Records, size: int) -> np.ndarray:
 
 @jax.jit
 def _descended(starts: Array, records: _Records) -> tuple[Array, Array, Array]:
-    """The lowest minimum below the most promising starts, after some steps from each; the loss and the gradient's norm
-    there."""
+    """Finds the lowest minimum below the most promising starts, after some steps from each; also returns the loss and
+    the gradient's norm there."""
 
     def loss(x: Array) -> Array:
         return _loss(x, records)
@@ -276,8 +276,8 @@ def _descended(starts: Array, records: _Records) -> tuple[Array, Array, Array]:
 
 
 def _errors(at: np.ndarray, records: _Records, many: int) -> tuple[tuple[float, float, float], ...]:
-    """By the delta method, from the inverse of the information on the free parameters. Derivatives of derivatives are
-    central differences, as their program takes seconds to compile."""
+    """Computes standard errors by the delta method, from the inverse of the information on the free parameters.
+    Derivatives of derivatives are central differences, as their program takes seconds to compile."""
     size = at.shape[0]
     free = np.array([row > 0 or column > 0 for row in range(size) for column in range(3)])  # weights have a sum
 
@@ -307,7 +307,7 @@ def _components(law: Beta | Mixture) -> tuple[tuple[float, float, float], ...]:
 
 
 def _check(components: tuple[tuple[float, float, float], ...], records: np.ndarray) -> float:
-    """``Fit.check``, by copies of the records that are drawn from the law."""
+    """Computes ``Fit.check``, by copies of the records that are drawn from the law."""
     s, n = records
     kinds, which = np.unique(n, return_inverse=True)
     tables = [_cumulative(components, int(kind)) for kind in kinds]

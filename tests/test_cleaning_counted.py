@@ -1,4 +1,4 @@
-"""Policies that count entities alike: the same laws as those that hold them, on problems that are not paired."""
+"""Policies that count exchangeable entities have the laws of those that hold them, on problems that are not paired."""
 
 import os
 import subprocess
@@ -21,9 +21,19 @@ from jaxbandit.cleaning.family import POLICIES, PROBLEMS, Setting
 from jaxbandit.cleaning.fast import ticks as ticked
 from jaxbandit.cleaning.fast.epsilon_greedy import EpsilonGreedyByParts
 from jaxbandit.cleaning.fast.epsilon_greedy_counted import CountedEpsilonGreedy
-from jaxbandit.cleaning.fast.exchangeable import REACH, UNKNOWN, VISITS, Alias, alias, moments, tables_for, unpack
+from jaxbandit.cleaning.fast.exchangeable import (
+    LENGTHS,
+    UNKNOWN,
+    VISITS,
+    Alias,
+    alias,
+    moments,
+    tables_for,
+    unpack,
+    width,
+)
 from jaxbandit.cleaning.fast.greedy_counted import CountedGreedy
-from jaxbandit.cleaning.fast.mixed import NOTHING, width
+from jaxbandit.cleaning.fast.one_by_one import NOTHING
 from jaxbandit.cleaning.fast.random_counted import CountedRandom
 from jaxbandit.cleaning.fast.ticks import Ticked
 from jaxbandit.cleaning.problem import Synthetic, of_table, synthetic, uniform_false_values
@@ -43,7 +53,7 @@ UNIFORM = Beta(1, 1)
 
 
 @pytest.fixture
-def leaping(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def many_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Even few ticks are drawn many at once."""
     monkeypatch.setattr(ticked, "_LEAST", 1)
     jobs_module.compiled.cache_clear()
@@ -122,7 +132,7 @@ def law(
         (2, [0, 5, 2, 1, 0, 1], Beta(3, 1), 14),  # all is clean in most runs
     ],
 )
-@pytest.mark.usefixtures("leaping")
+@pytest.mark.usefixtures("many_at_once")
 def test_small_runs_have_the_exact_law(kind: Any, entities: int, weights: list[float], pdf: Beta, budget: int) -> None:
     setting = unpaired(budget=budget, entities=entities, weights=np.array(weights, float), sc_pdf=pdf)
     # Up to 15 operations may be made on a counts of any size.
@@ -356,7 +366,7 @@ def test_alias_tables(seed: int) -> None:
     assert all(weights[number] > 0 for number, part in found.items() if part > 1e-9)
 
 
-def test_tables_of_visits_and_fates() -> None:
+def test_tables_of_visits_and_residual_trials() -> None:
     """r is 1 or 2, p uniform: E[p] = 1/2, E[p^2 (1-p)^k] = 2 / ((k+1)(k+2)(k+3)), E[p(1-p)^k] = 1 / ((k+1)(k+2))."""
     tables = tables_for(1000, np.array([0.0, 0.25, 0.75]), Uniform())
     slots = np.asarray(tables.visits)
@@ -369,7 +379,7 @@ def test_tables_of_visits_and_fates() -> None:
     for good, bad, exact in [(0, 0, 1 / 4 / 6), (0, 3, 1 / 4 / 30), (1, 2, 3 / 4 * 3 * 2 / (4 * 5 * 6))]:
         assert abs(residuals[good << 20 | bad] - 2 * exact) < 1e-8  # given that the first failed
     good, bad = unpack(np.array(list(residuals)))
-    told = (good + bad == REACH[0]) | (good + bad <= REACH[0]) & (good < 2)
+    told = (good + bad == LENGTHS[0]) | (good + bad <= LENGTHS[0]) & (good < 2)
     assert told.all()
 
 

@@ -88,7 +88,7 @@ class Tape:
         return bool(self.words[entity, attempt] < self.thresholds[entity])
 
 
-class Walk:
+class RandomOrder:
     """EE's choice: the next entity of the random order."""
 
     def __init__(self, tape: Tape) -> None:
@@ -301,7 +301,7 @@ def test_ee_is_its_oracle(r: list[int], budget: int, run: int, t: int, thousandt
     problem = table(r, budget)
     tape = Tape(problem, run)
     q = Fraction(thousandths, 1000)
-    trace = oracles.ee(r, budget, t, q, early, Walk(tape).choose, tape.clean)
+    trace = oracles.ee(r, budget, t, q, early, RandomOrder(tape).choose, tape.clean)
     check(problem, ee(t, float(q), early), run, trace, tape)
 
 
@@ -595,7 +595,7 @@ def test_small_runs_have_the_exact_law(name: str, implementation: Any) -> None:
 
 @pytest.mark.usefixtures("short_rounds")
 def test_long_runs_of_random_have_the_exact_law() -> None:
-    """Of 20 entities alike, with 2 false values each, only the numbers with 2 and with 1 left matter."""
+    """Of 20 exchangeable entities with 2 false values each, only the numbers with 2 and with 1 left matter."""
     entities, p, budget = 20, 0.4, 24
     states = {(entities, 0): 1.0}
     for _ in range(budget):

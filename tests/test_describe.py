@@ -15,8 +15,8 @@ import zarr
 
 from jaxbandit import cli
 from jaxbandit.cleaning import Uniform, family
+from jaxbandit.cleaning.claims import AmbiguityTable, ambiguity
 from jaxbandit.cleaning.describe import describe, spellings
-from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity
 from jaxbandit.cleaning.family import Setting
 from jaxbandit.study import families
 from jaxbandit.study.conclude import Cell, conclusions, sentences

@@ -13,7 +13,7 @@ DRAWS = 1 << 19
 
 
 def to_the_end(p: np.uint32, successes: int, failures: int, trials: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Races until a wall is met: one race may decide fewer trials than it is allowed."""
+    """Races until a limit is met: one race may decide fewer trials than it is allowed."""
 
     @jax.jit
     def again(number: jax.Array, won: jax.Array, lost: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -76,9 +76,9 @@ def test_law(p: float, successes: int, failures: int, trials: int) -> None:
         assert stats.chisquare(observed, wanted * observed.sum() / wanted.sum()).pvalue > 1e-5
 
 
-@pytest.mark.parametrize("walls", [(0, 5, 5), (5, 0, 5), (5, 5, 0), (5, 5, -3)])
-def test_a_wall_of_0_tries_nothing(walls: tuple[int, int, int]) -> None:
-    one = [jnp.full(4, wall, jnp.int32) for wall in walls]
+@pytest.mark.parametrize("limits", [(0, 5, 5), (5, 0, 5), (5, 5, 0), (5, 5, -3)])
+def test_a_limit_of_0_tries_nothing(limits: tuple[int, int, int]) -> None:
+    one = [jnp.full(4, limit, jnp.int32) for limit in limits]
     word, p = jnp.arange(4, dtype=jnp.uint32) << 30, jnp.full(4, 1 << 31, jnp.uint32)
     assert np.asarray(jax.vmap(race)(word, p, *one)).max() == 0
     key = stream(0, jnp.zeros(4, jnp.uint32))
@@ -87,13 +87,13 @@ def test_a_wall_of_0_tries_nothing(walls: tuple[int, int, int]) -> None:
 
 
 def test_the_tape_has_the_same_law() -> None:
-    p, walls = np.uint32(0.6 * 2**32), (5, 3, 9)
+    p, limits = np.uint32(0.6 * 2**32), (5, 3, 9)
     lanes = jnp.arange(1 << 16)
-    full = [jnp.full(lanes.shape, wall, jnp.int32) for wall in walls]
+    full = [jnp.full(lanes.shape, limit, jnp.int32) for limit in limits]
     zeros = jnp.zeros(lanes.shape, jnp.int32)
     key = stream(3, lanes)
     won, lost = race_on_tape(key, zeros, zeros, concealed(words(key, 0, 0)[0], jnp.full(lanes.shape, p)), *full)
-    expected = law(0.6, *walls)
+    expected = law(0.6, *limits)
     for (x, y), mass in expected.items():
         share = np.mean((np.asarray(won) == x) & (np.asarray(lost) == y))
         assert abs(share - mass) < 5 * np.sqrt(mass * (1 - mass) / lanes.size) + 1e-6
@@ -103,26 +103,26 @@ def test_the_tape_has_the_same_law() -> None:
 def test_the_same_bits_in_any_batch(size: int) -> None:
     lanes = jnp.arange(4096)
     word, p = words(stream(11, lanes), 2, 0)
-    walls = [(word % 20 + 1).astype(jnp.int32), (p % 7 + 1).astype(jnp.int32), (word % 30).astype(jnp.int32)]
-    whole = np.stack(jax.jit(jax.vmap(race))(word, p, *walls))
-    part = np.stack(jax.jit(jax.vmap(race))(word[:size], p[:size], *(wall[:size] for wall in walls)))
+    limits = [(word % 20 + 1).astype(jnp.int32), (p % 7 + 1).astype(jnp.int32), (word % 30).astype(jnp.int32)]
+    whole = np.stack(jax.jit(jax.vmap(race))(word, p, *limits))
+    part = np.stack(jax.jit(jax.vmap(race))(word[:size], p[:size], *(limit[:size] for limit in limits)))
     assert np.array_equal(whole[:, :size], part)
     assert (whole.sum(0) <= LONGEST_RACE).all()
 
 
 @pytest.mark.parametrize(("p", "successes", "trials"), [(0.6, 3, 9), (0.05, 2, 12), (0.9, 14, 16), (0.5, 5, 1)])
 @pytest.mark.parametrize("proven", [0, 1])
-def test_a_chase_ends_with_a_first_failure(p: float, successes: int, trials: int, proven: int) -> None:
-    """Or goes on as a race without a wall of failures; the same law on tape."""
+def test_a_visit_ends_with_a_first_failure(p: float, successes: int, trials: int, proven: int) -> None:
+    """Or goes on as a race without a limit of failures; the same law on tape."""
     after = law(p, successes - (1 - proven), 16, trials - (1 - proven)) if trials > 1 or proven else {(0, 0): 1.0}
     expected = after if proven else {(0, 1): 1 - p} | {(x + 1, y): p * mass for (x, y), mass in after.items()}
     lanes = jnp.arange(1 << 16)
     zeros, ones = jnp.zeros(lanes.shape, jnp.int32), jnp.ones(lanes.shape, jnp.int32)
     p_word = jnp.full(lanes.shape, np.uint32(p * 2**32))
-    for chase in (visit_at, visit_on_tape):
+    for draw in (visit_at, visit_on_tape):
         key = stream(7, lanes)
-        walls = successes * ones, proven * ones, trials * ones
-        drawn = chase(key, zeros, zeros, concealed(words(key, 0, 0)[0], p_word), *walls)
+        limits = successes * ones, proven * ones, trials * ones
+        drawn = draw(key, zeros, zeros, concealed(words(key, 0, 0)[0], p_word), *limits)
         won, lost = (np.asarray(x) for x in drawn)
         assert {(int(x), int(y)) for x, y in zip(won, lost, strict=True)} <= set(expected)
         for (x, y), mass in expected.items():

@@ -224,8 +224,8 @@ def test_thresholds_round_and_keep_zeros_out() -> None:
     assert table.dtype == np.uint32
     assert table.shape == (200, 5)
     # What ``categorical`` gives a category: the words up to its threshold, where the last two words are one.
-    reach = np.where(table == 2**32 - 1, 2**32, table.astype(np.int64))
-    share = np.diff(reach, prepend=0, append=2**32, axis=1)
+    tops = np.where(table == 2**32 - 1, 2**32, table.astype(np.int64))
+    share = np.diff(tops, prepend=0, append=2**32, axis=1)
     assert np.abs(share / 2**32 - weights / weights.sum(1, keepdims=True)).max() <= 1.5 * 2**-32
     assert (share[weights == 0] == 0).all()
     ends = jnp.broadcast_to(jnp.array([0, 2**32 - 1], jnp.uint32), (200, 2)).T
@@ -241,13 +241,13 @@ def test_thresholds_refuse(weights: list[Any]) -> None:
 
 
 @jax.jit
-def walk(size: Any) -> jax.Array:
+def places(size: Any) -> jax.Array:
     return random.position(KEY, 6, jnp.arange(5000, dtype=jnp.uint32), size)
 
 
 @pytest.mark.parametrize("size", [*range(1, 35), 63, 64, 65, 1000, 1023, 1024, 1025, 4095, 4096, 4097])
 def test_position_is_a_bijection(size: int) -> None:
-    assert (np.sort(walk(size)[:size]) == np.arange(size)).all()
+    assert (np.sort(places(size)[:size]) == np.arange(size)).all()
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 33, 1000])

@@ -39,7 +39,7 @@ def test_law(drawn: np.ndarray, count: int, share: float) -> None:
 
 
 def test_a_draw_does_not_depend_on_its_neighbours() -> None:
-    """How many words are looked at depends on the batch; what is found does not."""
+    """How many words are drawn depends on the batch; what is found does not."""
     counts = jnp.array([3, 9, 60, 0], jnp.int32)
     units = jnp.full(4, UNITS // 3, jnp.int32)
     draw = jax.jit(lambda count, units: successes(stream(1, 2), jnp.arange(4), jnp.int32(7), count, units))

@@ -1,15 +1,15 @@
 """Cleaning an ambiguous database under a budget (Cheng et al. 2010), one rule a file."""
 
 from jaxbandit.cleaning import fast
+from jaxbandit.cleaning.claims import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
-from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.gamma import Tuned, gamma_exact, gamma_printed, tune
 from jaxbandit.cleaning.greedy import Greedy, greedy
 from jaxbandit.cleaning.index import Index, index
 from jaxbandit.cleaning.known_sc import KnownSc, known_sc
 from jaxbandit.cleaning.problem import Cleaning, of_table, synthetic, uniform_false_values
-from jaxbandit.cleaning.pulls import Informed, Outcome, Pull, Told, Totals
+from jaxbandit.cleaning.pulls import Outcome, Pull, RankedPull, Told, Totals
 from jaxbandit.cleaning.random import Random, random
 from jaxbandit.cleaning.renewal import Removed, expected_removed, expected_removed_of_table
 from jaxbandit.cleaning.stopping import Level, allowed_failures, level_for_budget, stopping_index
@@ -30,7 +30,6 @@ __all__ = [
     "Greedy",
     "Histogram",
     "Index",
-    "Informed",
     "KnownSc",
     "Law",
     "Level",
@@ -39,6 +38,7 @@ __all__ = [
     "Outcome",
     "Pull",
     "Random",
+    "RankedPull",
     "Removed",
     "Told",
     "Totals",

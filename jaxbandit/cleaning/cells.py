@@ -14,7 +14,8 @@ Ints = NDArray[np.int32]
 
 
 def distribution(field: str, values: ArrayLike) -> Floats:
-    """``values`` as float64, each row summing to 1; BadInput unless they are probabilities that do so to 1e-4."""
+    """Returns ``values`` as float64, each row summing to 1; BadInput unless they are probabilities that do so to
+    1e-4."""
     rows = np.asarray(values, np.float64)
     if rows.ndim == 0 or rows.shape[-1] == 0:
         raise BadInput(field, rows.shape, "at least one dimension is needed, the last one not empty")
@@ -26,7 +27,7 @@ def distribution(field: str, values: ArrayLike) -> Floats:
 
 
 def problem(cells: ArrayLike, false_values: ArrayLike) -> tuple[Floats, Floats]:
-    """The two distributions of a problem, checked; some entity must have a false value."""
+    """Checks and returns the two distributions of a problem, in which some entity must have a false value."""
     pdf, counts = distribution("cells", cells), distribution("false_values", false_values)
     if not (counts[..., 1:].sum(-1) > 0).all():
         raise BadInput("false_values", counts, "some entity must have a false value")
@@ -34,7 +35,7 @@ def problem(cells: ArrayLike, false_values: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def common_shape(**shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """What the named leading dimensions broadcast to; BadInput if they do not."""
+    """Returns the shape to which the named leading dimensions broadcast; BadInput if they do not."""
     try:
         return np.broadcast_shapes(*shapes.values())
     except ValueError:
@@ -42,5 +43,5 @@ def common_shape(**shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def midpoints(count: int) -> Array:
-    """The midpoints of ``count`` equal cells of [0, 1]; none is 0 or 1, so 1/p and log(1-p) stay finite."""
+    """Returns the midpoints of ``count`` equal cells of [0, 1]; none is 0 or 1, so 1/p and log(1-p) stay finite."""
     return (jnp.arange(count) + 0.5) / count

@@ -1,4 +1,4 @@
-"""What a table of claims holds, in sentences for its user to look at, spellings that look alike among them.
+"""Describes a table of claims in sentences for its user, with the spellings that may be of one value.
 
 Nothing is changed: whether two spellings are one claim is for the user to say. An operation that is spent on telling
 them apart is lost.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jaxbandit.cleaning.extract import AmbiguityTable
+from jaxbandit.cleaning.claims import AmbiguityTable
 
 _TIME = re.compile(r"(\d{1,2}):(\d\d)\s*(?:([apAP])(?=[mM.A-Z]|\b))?")
 _NOTHING = {"", "na", "nan", "none", "null", "nil", "unknown", "notavailable", "notapplicable", "missing", "tbd", "tba"}
@@ -23,7 +23,7 @@ _MOST = 0.8
 
 
 class Spellings(NamedTuple):
-    """False values that may not be any.
+    """False values that may be none: what ``spellings`` found in a table.
 
     ``alike``: how many differ from another value of their entity in spelling alone; ``example``: two such values and
     their entity, None where there is none; ``placeholders``: values that seem to claim nothing, each with the number
@@ -38,7 +38,7 @@ class Spellings(NamedTuple):
 
 
 def spellings(table: AmbiguityTable) -> Spellings:
-    """Looks for values that are written differently and read alike.
+    """Looks for values that are written differently and read as the same.
 
     Times of day are read as such wherever most values of a column hold one (dates beside them do not count), numbers
     as numbers; of other values only letters and digits count, and no case.
@@ -68,7 +68,7 @@ def spellings(table: AmbiguityTable) -> Spellings:
 
 
 def _kind(values: set[str]) -> str:
-    """What most of a column's values are: "time", "number" or "text"."""
+    """Tells what most of a column's values are: "time", "number" or "text"."""
     for kind, is_one in (("time", _TIME.search), ("number", _number)):
         if sum(is_one(value) is not None for value in values) >= max(1, _MOST * len(values)):
             return kind
@@ -83,7 +83,7 @@ def _number(value: str) -> float | None:
 
 
 def _read(value: str, kind: str) -> tuple[str, bool]:
-    """A value as it is compared, and whether it seems to claim anything."""
+    """Returns a value as it is compared, and whether it seems to claim anything."""
     letters = "".join(filter(str.isalnum, unicodedata.normalize("NFKC", value).casefold()))
     if letters in _NOTHING:
         return letters, False
@@ -132,7 +132,7 @@ def describe(table: AmbiguityTable) -> list[str]:
 
 
 def _distribution(counts: NDArray[np.int32]) -> str:
-    """How many entities have how many false values."""
+    """Says in words how many entities have how many false values."""
     sizes = np.bincount(counts)
     held = np.flatnonzero(sizes)
     if held.size <= 12:

@@ -2,7 +2,7 @@
 Disambiguating Large Databases", PVLDB 3(1), 2010, Algorithm 2 and section 5.5.
 
 Each entity is met once, in random order: cleaned up to t times to explore, then, if at least a share q of those
-operations succeeded, to the end. So a run is a walk along a random permutation, and its state is a few numbers.
+operations succeeded, to the end. So a run follows a random permutation, and its state is a few numbers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """``place``: of the entity at hand in the run's random order; ``entity``: its number, and ``began``: the false
-    values that it had at first; ``tried`` and ``gained``: operations on it and how many succeeded; ``exploiting``:
-    whether it is cleaned to the end."""
+    """The state of a run. ``place``: of the entity at hand in the run's random order; ``entity``: its number, and
+    ``began``: the false values that it had at first; ``tried`` and ``gained``: operations on it and how many succeeded;
+    ``exploiting``: whether it is cleaned to the end."""
 
     place: Int32[Array, ""]
     entity: Int32[Array, ""]
@@ -45,9 +45,9 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class EE:
-    """EE: Cheng et al. 2010, Algorithm 2 and section 5.5. ``t``: operations to explore an entity with (at least 1);
-    ``need``: how many must succeed for it to be exploited, ceil(t q) (0 to t); ``early_stopping``: whether to leave an
-    entity once it cannot succeed.
+    """The policy EE: Cheng et al. 2010, Algorithm 2 and section 5.5. ``t``: operations to explore an entity with (at
+    least 1); ``need``: how many must succeed for it to be exploited, ceil(t q) (0 to t); ``early_stopping``: whether to
+    leave an entity once it cannot succeed.
 
     Example:
         >>> import numpy as np
@@ -70,14 +70,14 @@ class EE:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Line 4: an entity at random, the first of the order; lines 5 and 6: nothing tried."""
+        """Begins with nothing tried (lines 5 and 6) and an entity at random, the first of the order (line 4)."""
         zero = jnp.int32(0)
         entity = view.in_random_order(zero)
         return State(zero, entity, view.false_values(entity), zero, zero, jnp.bool_(False), Totals.zero())
 
     def ask(self, view: View, state: State) -> Pull:
-        """Lines 7 to 12, explore: up to t operations, fewer where section 5.5 stops early. Lines 18 to 21, exploit: to
-        the end."""
+        """Asks for up to t operations to explore (lines 7 to 12), fewer where section 5.5 stops early; or for all that
+        are left, to exploit (lines 18 to 21)."""
         left = view.budget - state.totals.spent
         open_ = state.place < view.entities
         explore = jnp.minimum(left, self.t - state.tried)
@@ -91,8 +91,8 @@ class EE:
         )
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Lines 15 to 23: exploit an entity of which enough operations succeeded, leave others for good (and go on to
-        line 4, the next entity)."""
+        """Exploits an entity of which enough operations succeeded, and leaves others for good to go on to the next
+        entity (lines 15 to 23, then 4)."""
         tried, gained = state.tried + outcome.cleans, state.gained + outcome.removed
         moved = outcome.cleans > 0
         clean = moved & (outcome.removed == pull.successes)
@@ -113,11 +113,11 @@ class EE:
         )
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """Lines 3 and 13: the budget is spent; or every entity was met."""
+        """Ends the run when the budget is spent (lines 3 and 13), or when every entity was met."""
         return (state.totals.spent >= view.budget) | (state.place >= view.entities)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()
 
 
@@ -128,7 +128,7 @@ def ee(
     # Without it, operations are spent on entities that are given up all the same.
     early_stopping: Annotated[bool, Key(flag, on_request=True)] = True,
 ) -> EE:
-    """EE with given parameters.
+    """Makes the policy EE with given parameters t and q.
 
     Args:
         t: exploration frequency, from 1 on (a study that leaves it out has it tuned).

@@ -31,7 +31,7 @@ EXPLORE = 2
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class EpsilonGreedy:
-    """epsilon-Greedy: Cheng et al. 2010, section 4.3 and Algorithm 5.
+    """The policy epsilon-Greedy: Cheng et al. 2010, section 4.3 and Algorithm 5.
 
     ``epsilon``: the share of random operations, 0 to 1. Estimates are equal if they are as float32: to 4,096 operations
     an entity, if they are.
@@ -50,12 +50,12 @@ class EpsilonGreedy:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Line 1: nothing met."""
+        """Begins the run with no entity met (line 1)."""
         return State.begin(view)
 
     def _chosen(self, view: View, state: State) -> Int32[Array, ""]:
-        """Lines 3 to 7: with probability epsilon any entity with false values left, else one of the highest estimate,
-        ties at random."""
+        """Picks an entity with false values left, with probability epsilon any, else one of the highest estimate, ties
+        at random (lines 3 to 7)."""
         records, spent = state.records, state.totals.spent
         explore = uniform(words(view.choices, EXPLORE, spent)[0]) < self.epsilon
         highest, unmet = records.highest(view)
@@ -63,25 +63,25 @@ class EpsilonGreedy:
         return records.pick(view, entries, jnp.where(explore, records.unmet(view), unmet), spent)
 
     def ask(self, view: View, state: State) -> Pull:
-        """Line 8: one operation on it."""
+        """Asks for one operation on the entity chosen (line 8)."""
         return state.records.one_operation(view, self._chosen(view, state))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Lines 9 to 13: its record, and so its estimate; the false value that was removed, and the budget."""
+        """Updates the entity's record, and so its estimate, the false values removed and the budget (lines 9 to 13)."""
         return state.after(self._chosen(view, state), pull, outcome)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """Line 2: the budget is spent, or no false value is left."""
+        """Ends the run when the budget is spent or no false value is left (line 2)."""
         return state.over(view)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()
 
 
 @checked
 def epsilon_greedy(epsilon: Annotated[float, Key(real(0, 1), search=Range(0.01, 1))] = 0.5) -> EpsilonGreedy:
-    """epsilon-Greedy with a given epsilon.
+    """Makes the policy epsilon-Greedy with a given epsilon.
 
     Args:
         epsilon: the share of random operations, 0 to 1.

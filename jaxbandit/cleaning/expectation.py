@@ -26,7 +26,7 @@ def expected_within(
     budget: int, t: int, need: int, cells: Floats, false_values: Floats, entities: int,
     rows: NDArray[np.int32] | None, early_stopping: bool,
 ) -> float:  # fmt: skip
-    """False values that EE removes within a budget, in expectation.
+    """Computes the false values that EE removes within a budget, in expectation.
 
     It is exact (see ``renewal``) with two exceptions. Of a table of more than ``MOST_LISTED`` ambiguous entities, each
     entity's r is taken as drawn from the table's distribution: an error of some 0.1 % where entities run out. Beyond a
@@ -42,25 +42,25 @@ def expected_within(
     """
     gain, cost = (entities * each for each in gamma.visit(t, need, cells, false_values, early_stopping=early_stopping))
     listed = rows is not None and np.count_nonzero(rows) <= MOST_LISTED
-    reach = min(budget, max(1023, 2 * int(cost)))  # with twice the cost, most often every entity was visited
-    while reach <= MOST_EXPECTED:
+    largest = min(budget, max(1023, 2 * int(cost)))  # with twice the cost, most often every entity was visited
+    while largest <= MOST_EXPECTED:
         if rows is not None and listed:
-            law = expected_removed_of_table(reach, t, need, cells, rows, early_stopping=early_stopping)
+            law = expected_removed_of_table(largest, t, need, cells, rows, early_stopping=early_stopping)
         else:
             law = expected_removed(
-                reach, t, need, cells, false_values, early_stopping=early_stopping, entities=entities
+                largest, t, need, cells, false_values, early_stopping=early_stopping, entities=entities
             )
         removed = float(law.mean[-1])
-        if reach == budget or removed > gain * (1 - 1e-6):
+        if largest == budget or removed > gain * (1 - 1e-6):
             return removed
-        reach = min(budget, 4 * reach)
+        largest = min(budget, 4 * largest)
     return gain * min(1.0, budget / cost)
 
 
 def best_within(
     budget: int, cells: Floats, false_values: Floats, entities: int, delta: float, early_stopping: bool
 ) -> Tuned:
-    """The rule (t, q) by which EE is expected to remove the most within a budget, and its Gamma.
+    """Finds the rule (t, q) by which EE is expected to remove the most within a budget, and its Gamma.
 
     Where entities are ample that is the rule of the largest Gamma. Else the law of large numbers has a first guess of
     what a rule removes: the budget times Gamma, or less if all entities give less. The best rules by this guess, and

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.cleaning import gamma
+from jaxbandit.cleaning.claims import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.describe import describe
 from jaxbandit.cleaning.ee import EE, ee
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy, epsilon_greedy
-from jaxbandit.cleaning.extract import AmbiguityTable, ambiguity, read_records
 from jaxbandit.cleaning.greedy import Greedy, greedy
 from jaxbandit.cleaning.index import Index, index
 from jaxbandit.cleaning.known_sc import known_sc
@@ -127,7 +127,6 @@ def _share(setting: Setting, answers: Answers) -> np.ndarray:
 
 
 def _listed(setting: Setting) -> np.ndarray:
-    """The false values of each entity of a table."""
     assert setting.table is not None
     return setting.table.false_values
 

@@ -36,7 +36,7 @@ _T_LIMIT = 1024  # the largest t that is tried without being asked for by name
 
 
 class Tuned(NamedTuple):
-    """The best rule of each problem.
+    """The best rule (t, q) of EE for each problem, as ``tune`` finds it.
 
     t: cleans of the exploration.
     need: ceil(t q), the successes that lead to exploitation.
@@ -64,12 +64,12 @@ def _reverse_cumsum(x: Array) -> Array:
 
 
 def _sum_below(x: Array) -> Array:
-    """At k, the sum of the entries before k."""
+    """Sums, for each k, the entries before k."""
     return jnp.pad(jnp.cumsum(x, -1)[..., :-1], [(0, 0)] * (x.ndim - 1) + [(1, 0)])
 
 
 def _binomials(weights: Array, t_max: int) -> Array:
-    """``weights: [k, M]`` to ``A: [t_max + 1, k, t_max + 1]``, indexed by n, weight and m; 0 where m > n."""
+    """Computes ``A: [t_max + 1, k, t_max + 1]``, by n, weight and m and 0 where m > n, from ``weights: [k, M]``."""
     p, m = midpoints(weights.shape[-1])[:, None], jnp.arange(t_max + 1)
     choose = jnp.cumsum(jnp.log(jnp.where(m > 0, (t_max + 1 - m) / jnp.maximum(m, 1), 1.0)))
     top = weights @ jnp.exp(choose + m * jnp.log(p) + (t_max - m) * jnp.log1p(-p))
@@ -83,7 +83,7 @@ def _binomials(weights: Array, t_max: int) -> Array:
 
 
 def _removed(a: Array, false_values: Array, early_stopping: bool) -> Array:
-    """Expected false values removed in a visit, ``[t_max + 1, t_max + 1]`` by t and need, for ``a[n, m]``.
+    """Computes the expected false values removed in a visit, ``[t_max + 1, t_max + 1]`` by t and need, for ``a[n, m]``.
 
     Only r >= 1 counts: the weight of r = 0 is multiplied by 0. The scale of ``false_values`` cancels in Gamma.
     """
@@ -109,7 +109,7 @@ def _removed(a: Array, false_values: Array, early_stopping: bool) -> Array:
 
 
 def _gain_and_cost(cells: Array, false_values: Array, t_max: int, early_stopping: bool) -> tuple[Array, Array]:
-    """E[gamma] and E[chi], ``[t_max, t_max + 1]`` each by t - 1 and need."""
+    """Computes E[gamma] and E[chi], ``[t_max, t_max + 1]`` each by t - 1 and need."""
     weights = jnp.stack([cells, cells / midpoints(cells.shape[-1])])
     a = _binomials(weights, t_max)
     gain, cost = (_removed(a[:, k], false_values, early_stopping)[1:] for k in (0, 1))
@@ -181,12 +181,12 @@ def _best(
 
 
 def _chunk(t_max: int) -> int:
-    """Problems at a time: about 200 MB of temporaries."""
+    """Returns how many problems are computed at a time: about 200 MB of temporaries."""
     return max(1, 2**21 // (t_max + 1) ** 2)
 
 
 def power_of_two(n: int) -> int:
-    """The smallest power of two that is at least ``n``."""
+    """Returns the smallest power of two that is at least ``n``."""
     return 1 << (n - 1).bit_length()
 
 
@@ -212,7 +212,7 @@ def _evaluate(
 
 
 def gamma_printed(cells: ArrayLike, false_values: ArrayLike, t_max: int) -> Float64[Floats, "*problems T T+1"]:
-    """Gamma by Lemma 3 as printed (Cheng et al. 2010, Eq. 4 to 7; Eq. 6 with the ceil(tq) of appendix C.3).
+    """Computes Gamma by Lemma 3 as printed (Cheng et al. 2010, Eq. 4 to 7; Eq. 6 with the ceil(tq) of appendix C.3).
 
     E[r] is the mean over all entities, those without a false value too (section 5.3). Early stopping plays no part.
 
@@ -241,7 +241,8 @@ def gamma_printed(cells: ArrayLike, false_values: ArrayLike, t_max: int) -> Floa
 def gamma_exact(
     cells: ArrayLike, false_values: ArrayLike, t_max: int, *, early_stopping: bool = True
 ) -> Float64[Floats, "*problems T T+1"]:
-    """Gamma of a full visit (Cheng et al. 2010, Eq. 2 for Algorithm 2) for the distribution of r, given r >= 1.
+    """Computes Gamma of a full visit (Cheng et al. 2010, Eq. 2 for Algorithm 2) for the distribution of r, given r >=
+    1.
 
     With early stopping (section 5.5) the exploration ends at once when need can no longer be met in t cleans, that is
     after t - need + 1 failures; ``early_stopping`` says whether. ``cells``, ``false_values``, ``t_max``, the result and
@@ -258,7 +259,8 @@ def gamma_exact(
 
 
 def largest_t(cells: Floats, false_values: Floats) -> Ints:
-    """t_hat = floor(E[r] / E[p]), at least 1, of each problem (Eq. 8, E[r] over all entities); see ``tune``."""
+    """Computes t_hat = floor(E[r] / E[p]), at least 1, of each problem (Eq. 8, E[r] over all entities); see
+    ``tune``."""
     mean_p = cells @ ((np.arange(cells.shape[-1]) + 0.5) / cells.shape[-1])
     mean_r = false_values @ np.arange(false_values.shape[-1])
     largest: Ints = np.maximum(np.floor(mean_r / mean_p * (1 + _SLACK)), 1).astype(np.int32)
@@ -271,7 +273,7 @@ _visits = jax.jit(_gain_and_cost, static_argnames=("t_max", "early_stopping"))
 def visits(
     t_max: int, cells: ArrayLike, false_values: ArrayLike, *, early_stopping: bool = True
 ) -> tuple[Floats, Floats]:
-    """What a full visit removes, and how many cleans it takes, in expectation: E[gamma] and E[chi] of Eq. 2.
+    """Computes what a full visit removes and how many cleans it takes, in expectation: E[gamma] and E[chi] of Eq. 2.
 
     Both count an entity without a false value, which is not visited, as 0: so they are means over all entities.
 
@@ -295,7 +297,7 @@ def visits(
 def visit(
     t: int, need: int, cells: ArrayLike, false_values: ArrayLike, *, early_stopping: bool = True
 ) -> tuple[float, float]:
-    """``visits`` for one rule, 0 <= need <= t and t at least 1; BadInput for a rule out of range too."""
+    """Returns ``visits`` for one rule, 0 <= need <= t and t at least 1; BadInput for a rule out of range too."""
     if not 1 <= t <= _T_LIMIT:
         raise BadInput("t", t, f"1 to {_T_LIMIT}")
     if not 0 <= need <= t:
@@ -313,7 +315,7 @@ def tune(
     early_stopping: bool = True,
     t_max: int | None = None,
 ) -> Tuned:
-    """The rule (t, q) of the largest Gamma (Cheng et al. 2010, section 5.4), for each of many problems.
+    """Finds the rule (t, q) of the largest Gamma (Cheng et al. 2010, section 5.4), for each of many problems.
 
     t runs over 1 to t_hat = floor(E[r] / E[p]) (Eq. 8, E[r] over all entities), at least 1; q over the grid {0, delta,
     2 delta, ..., 1}. Ties, to within rounding, go to the smallest q, then to the smallest t.

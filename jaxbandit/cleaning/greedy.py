@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Greedy:
-    """Greedy: Cheng et al. 2010, section 4.2 and Algorithm 4. It has no parameters.
+    """The policy Greedy: Cheng et al. 2010, section 4.2 and Algorithm 4. It has no parameters.
 
     Example:
         >>> import jax.numpy as jnp
@@ -45,32 +45,32 @@ class Greedy:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Line 1: nothing met."""
+        """Begins the run with no entity met (line 1)."""
         return State.begin(view)
 
     def _chosen(self, view: View, state: State) -> Int32[Array, ""]:
-        """Line 3: an entity of the highest estimate."""
+        """Picks an entity of the highest estimate, ties at random (line 3)."""
         return state.records.pick(view, *state.records.highest(view), state.totals.spent)
 
     def ask(self, view: View, state: State) -> Pull:
-        """Line 4: one operation on it."""
+        """Asks for one operation on the entity chosen (line 4)."""
         return state.records.one_operation(view, self._chosen(view, state))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Lines 5 to 9: its record, and so its estimate; the false value that was removed, and the budget."""
+        """Updates the entity's record, and so its estimate, the false values removed and the budget (lines 5 to 9)."""
         return state.after(self._chosen(view, state), pull, outcome)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """Line 2: the budget is spent, or no false value is left."""
+        """Ends the run when the budget is spent or no false value is left (line 2)."""
         return state.over(view)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()
 
 
 def greedy() -> Greedy:
-    """The policy greedy, which has no parameters.
+    """Makes the policy greedy, which has no parameters.
 
     Example:
         >>> from jaxbandit import cleaning

@@ -31,9 +31,9 @@ _TOP = np.int32(0)
 
 
 class State(NamedTuple):
-    """``at``: the entity at hand, the ``number``th of the ``met``. By that number: ``known``, records of entities given
-    up; ``level``, at which one is worth its price again, -1 for all others; ``since``, the operations made when it was
-    given up."""
+    """The state of a run. ``at``: the entity at hand, the ``number``th of the ``met``. By that number: ``known``,
+    records of entities given up; ``level``, at which one is worth its price again, -1 for all others; ``since``, the
+    operations made when it was given up."""
 
     search: Search
     at: Known
@@ -48,7 +48,7 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Index:
-    """index, which is beyond the paper: see ``index``.
+    """The policy index, which is beyond the paper: see ``index``.
 
     ``allowed``: at [k, r, s]: the failures at which an entity that began with r false values and lost s of them is
     given up at level k. Tables of several rules may stand in it, one after the other along r, so that they are one
@@ -68,22 +68,21 @@ class Index:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """At the first entity with the most false values."""
+        """Begins at the first level, with the first entity of the most false values."""
         zero, blank = jnp.int32(0), jnp.zeros(view.capacity, jnp.int32)
         search = Search(zero, jnp.int32(self.allowed.shape[2]), zero)
         nobody, nowhere = Known(zero, zero, zero, zero), Known(blank, blank, blank, blank)
         return self._next(view, State(search, nobody, zero, zero, nowhere, blank - 1, blank, Totals.zero()))
 
     def _limit(self, stage: Array, at: Known) -> Array:
-        """The failures allowed at a level; at the last one any number."""
         levels, _, most = self.allowed.shape
         limit = self.allowed[jnp.clip(stage, 0, levels - 1), self.first + jnp.clip(at.began, 0, most),
                              jnp.clip(at.gained, 0, most - 1)]  # fmt: skip
         return jnp.where(stage >= levels - 1, UNLIMITED, limit)
 
     def _next(self, view: View, state: State) -> State:
-        """The next entity that is worth its price: at the first level, from the present one on, that has any, the last
-        one given up, or else an unmet one."""
+        """Goes on to the next entity that is worth its price: at the first level, from the present one on, that has
+        any, the last one given up, or else an unmet one."""
         levels = self.allowed.shape[0]
         search, fresh, again = searched(view, state.search, self._limit, state.level, levels)
         over = search.stage >= levels
@@ -97,7 +96,7 @@ class Index:
         )  # fmt: skip
 
     def ask(self, view: View, state: State) -> Pull:
-        """Work on the entity at hand until its record could be worth too little.
+        """Asks to work on the entity at hand until its record could be worth too little.
 
         The failures allowed do not fall as successes are gained, so the present limit can be met but not passed.
         """
@@ -111,7 +110,7 @@ class Index:
         )
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Go on where that is still worth it, or to the next entity."""
+        """Stays with the entity where that is still worth its price, or gives it up for the next one."""
         clean = outcome.removed == pull.successes
         at = state.at._replace(tried=state.at.tried + outcome.cleans, gained=state.at.gained + outcome.removed)
         stages, failed = jnp.arange(self.allowed.shape[0], dtype=jnp.int32), at.tried - at.gained
@@ -124,23 +123,22 @@ class Index:
         told = state._replace(
             at=at, known=known, level=level, since=state.since.at[state.number].set(totals.spent), totals=totals
         )
-        leave, following = clean | given_up, self._next(view, told)
-        after: State = jax.tree.map(lambda new, old: jnp.where(leave, new, old), following, told)
-        return after
+        leave = clean | given_up
+        return State(*jax.tree.map(lambda new, old: jnp.where(leave, new, old), self._next(view, told), told))
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """The budget is spent, or every entity is clean."""
+        """Ends the run when the budget is spent or every entity is clean."""
         return (state.totals.spent >= view.budget) | (state.search.stage >= self.allowed.shape[0])
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()
 
 
 def index(*, budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law) -> Index:
-    """index for a problem, ``budget`` and ``sc_pdf`` as for ``synthetic``. Of a table, ``entities`` are its rows and
-    ``false_values`` how many of them have r = 0, 1, 2 ... (``np.bincount``). It takes up to ``MOST_INDEXED`` false
-    values.
+    """Makes the policy index for a problem, ``budget`` and ``sc_pdf`` as for ``synthetic``. Of a table, ``entities``
+    are its rows and ``false_values`` how many of them have r = 0, 1, 2 ... (``np.bincount``). It takes up to
+    ``MOST_INDEXED`` false values.
 
     Example:
         >>> from jaxbandit import cleaning

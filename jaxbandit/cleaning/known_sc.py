@@ -1,20 +1,20 @@
 """known-sc: the reference that knows every sc-probability. Cheng, Lo, Yang, Luk, Li and Xie, "Explore or Exploit?
 Effective Strategies for Disambiguating Large Databases", PVLDB 3(1), 2010, section 3.3.
 
-Entities in descending order of sc-probability, each cleaned to the end before the next. It alone may know the truth,
-and so its pulls are ``Informed``: they name an entity by its rank.
+It cleans the entities in descending order of sc-probability, each to the end before the next. It alone may know the
+truth, and says so: it is ``informed`` (``grammar.Informed``), and so its pulls may name an entity by its rank.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.cleaning.pulls import Informed, Told, Totals
+from jaxbandit.cleaning.pulls import RankedPull, Told, Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """``rank`` of the entity at hand, with ``tried`` and ``gained`` on it; ``height``: see ``Informed``."""
+    """The state of a run: the ``rank`` of the entity at hand, with ``tried`` and ``gained`` on it; ``height``: see
+    ``RankedPull``."""
 
     rank: Int32[Array, ""]
     height: Float32[Array, ""]
@@ -36,7 +37,8 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class KnownSc:
-    """known-sc, the reference that knows every sc-probability: Cheng et al. 2010, section 3.3. It has no parameters.
+    """The policy known-sc, the reference that knows every sc-probability: Cheng et al. 2010, section 3.3. It has no
+    parameters.
 
     Example:
         >>> import numpy as np
@@ -51,22 +53,24 @@ class KnownSc:
         (1, 3)
     """
 
+    informed: ClassVar[Literal[True]] = True
+
     execution = Execution(masked=True)
 
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """At the best entity."""
+        """Begins with the entity of the highest sc-probability, on which nothing was tried."""
         zero = jnp.int32(0)
         return State(zero, jnp.float32(0), zero, zero, Totals.zero())
 
-    def ask(self, view: View, state: State) -> Informed:
-        """Clean the entity at hand to the end."""
+    def ask(self, view: View, state: State) -> RankedPull:
+        """Asks to clean the entity at hand to the end, or as far as the budget goes."""
         left = jnp.where(state.rank < view.entities, view.budget - state.totals.spent, 0)
-        return Informed(state.rank, state.height, state.tried, state.gained, cleans=left)
+        return RankedPull(state.rank, state.height, state.tried, state.gained, cleans=left)
 
-    def tell(self, view: View, state: State, pull: Informed, outcome: Told) -> State:
-        """Go on, or to the next entity in rank."""
+    def tell(self, view: View, state: State, pull: RankedPull, outcome: Told) -> State:
+        """Goes on to the entity of the next rank once the one at hand is clean."""
         clean = outcome.clean
         return State(
             rank=state.rank + clean.astype(jnp.int32),
@@ -77,16 +81,16 @@ class KnownSc:
         )
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """The budget is spent, or every entity is clean."""
+        """Ends the run when the budget is spent or every entity is clean."""
         return (state.totals.spent >= view.budget) | (state.rank >= view.entities)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run, as ``Totals`` names them."""
         return state.totals.answer()
 
 
 def known_sc() -> KnownSc:
-    """The policy known-sc, which has no parameters.
+    """Makes the policy known-sc, which has no parameters.
 
     Example:
         >>> from jaxbandit import cleaning

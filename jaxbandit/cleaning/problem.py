@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.cleaning.pulls import Informed, Outcome, Pull, Told
+from jaxbandit.cleaning.pulls import Outcome, Pull, RankedPull, Told
 from jaxbandit.cleaning.view import Drawn, Listed, View
 from jaxbandit.contract import Used, brief
 from jaxbandit.devices import use_all_cores
@@ -41,7 +41,7 @@ SIZES = (1 << 9, 1 << 11, 1 << 14, *(1 << bits for bits in range(16, 33, 2)))
 
 
 class Instance(NamedTuple):
-    """One run's own draws. ``entities``: how many have a false value. The streams of what is ``hidden`` (the
+    """The draws of one run. ``entities``: how many have a false value. The streams of what is ``hidden`` (the
     sc-probabilities and the outcomes), of what is ``public`` (the false values and the random order), and of the
     policy's own ``choices``."""
 
@@ -53,13 +53,13 @@ class Instance(NamedTuple):
 
 @singledispatch
 def outcome_of(pull: Any, problem: Cleaning, instance: Instance) -> Any:
-    """The outcome of a pull of a kind that is registered here; faster implementations of policies have their own."""
+    """Draws the outcome of a pull of a registered kind: faster implementations of policies register their own."""
     raise TypeError(f"a cleaning problem takes a Pull, not a {type(pull).__name__}")
 
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What all cleaning problems share. A pytree; ``budget`` and ``sc`` may differ between configurations.
+    """The base of all cleaning problems. It is a pytree; ``budget`` and ``sc`` may differ between configurations.
 
     ``on_tape`` (static): each operation has a random word of its own, so that the size of a pull changes nothing;
     ``capacity`` (static): see ``View``.
@@ -80,35 +80,39 @@ class Cleaning:
     capacity: int = field(metadata={"static": True})
 
     def draw(self, key: Stream) -> Instance:
-        """The number of entities in this run, and the streams of all else."""
+        """Draws the number of entities in this run, and names the streams of all else."""
         return Instance(self.count(key), *(substream(key, purpose) for purpose in (HIDDEN, PUBLIC, CHOICE)))
 
     def view(self, key: Stream, instance: Instance) -> View:
-        """What an algorithm may know of the run."""
+        """Returns what an algorithm may know of the run."""
         return View(self.budget, instance.entities, instance.choices, self.capacity, self.public(instance))
+
+    def informed_view(self, key: Stream, instance: Instance) -> View:
+        """Returns the view of a policy that is ``informed``. It sees no more, but may ask for a ``RankedPull``."""
+        return self.view(key, instance)
 
     def pull(self, key: Stream, instance: Instance, pull: Any) -> Any:
         """Cleans an entity; the outcome is drawn in one go from the law of the trials, or from the tape."""
         if isinstance(pull, Pull):
             return self.raced(instance, pull, self.concealed(instance, pull.entity))
-        if isinstance(pull, Informed):
-            return self._informed(key, instance, pull)
+        if isinstance(pull, RankedPull):
+            return self._ranked(key, instance, pull)
         return outcome_of(pull, self, instance)
 
     def concealed(self, instance: Instance, entity: Int32[Array, ""]) -> UInt32[Array, ""]:
-        """What no algorithm may know of an entity: its sc-probability, and the outcome of its first operation (see
-        ``race.concealed``)."""
+        """Returns what no algorithm may know of an entity: its sc-probability, and the outcome of its first operation
+        (see ``race.concealed``)."""
         first, second = words(instance.hidden, entity, 0)
         return concealed(first, self.sc_probability(entity, second))
 
     def raced(self, instance: Instance, pull: Pull, hidden: UInt32[Array, ""]) -> Outcome:
-        """The outcome of operations that end at the first of three limits."""
+        """Draws the outcome of operations that end at the first of three limits."""
         drawn = race_on_tape if self.on_tape else race_at
         address, limits = (pull.entity, pull.attempt), (pull.successes, pull.failures, pull.cleans)
         removed, failed = drawn(instance.hidden, *address, hidden, *limits)
         return Outcome(removed + failed, removed)
 
-    def _informed(self, key: Stream, instance: Instance, pull: Informed) -> Told:
+    def _ranked(self, key: Stream, instance: Instance, pull: RankedPull) -> Told:
         entity, probability, height = self.best(key, instance, pull.rank, pull.height)
         hidden = concealed(words(instance.hidden, entity, 0)[0], probability)
         left = self.public(instance).false_values(entity) - pull.gained
@@ -117,7 +121,7 @@ class Cleaning:
         return Told(cleans, removed, (cleans > 0) & (removed == left), height)
 
     def used(self, view: View, pull: Any, outcome: Any) -> Used | None:
-        """Which operations a pull of one entity made, for ``check``; None of other pulls."""
+        """Says which operations a pull of one entity made, for ``check``; None of other pulls."""
         if not isinstance(pull, Pull):
             return None
         return Used(pull.entity, pull.attempt, outcome.cleans, view.entities)
@@ -125,7 +129,7 @@ class Cleaning:
     def best(
         self, key: Stream, instance: Instance, rank: Int32[Array, ""], height: Float32[Array, ""]
     ) -> tuple[Int32[Array, ""], UInt32[Array, ""], Float32[Array, ""]]:
-        """The entity of a rank by sc-probability, that sc-probability (units of 2^-32) and the next height.
+        """Returns the entity of a rank by sc-probability, that sc-probability (units of 2^-32) and the next height.
 
         The greatest of many independent draws come in order by Renyi's representation. So no p is sorted or stored:
         they have the law of a sorted sample, but are not the p that other policies meet in the same run.
@@ -136,22 +140,23 @@ class Cleaning:
         return entity, self.sc.draw_upper(-jnp.expm1(-height)), height
 
     def count(self, key: Stream) -> Int32[Array, ""]:
-        """How many entities have a false value in this run."""
+        """Draws how many entities have a false value in this run."""
         raise NotImplementedError
 
     def public(self, instance: Instance) -> Drawn | Listed:
-        """What an algorithm may know of the entities."""
+        """Returns what an algorithm may know of the entities."""
         raise NotImplementedError
 
     def sc_probability(self, entity: Int32[Array, ""], word: UInt32[Array, ""]) -> UInt32[Array, ""]:
-        """The sc-probability of an entity (units of 2^-32) by its random word."""
+        """Returns the sc-probability of an entity (units of 2^-32) by its random word."""
         return self.sc.draw(word)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Synthetic(Cleaning):
-    """Entities drawn afresh in each run (section 6): see ``synthetic``. Its memory does not grow with their number.
+    """A problem whose entities are drawn afresh in each run (section 6): see ``synthetic``. Its memory does not grow
+    with their number.
 
     ``size``: entities before those without a false value are left out; ``ambiguous``: the share of entities that have
     one; ``thresholds``: the distribution of r among those; ``tables``: where runs are not paired, what happens to
@@ -166,18 +171,18 @@ class Synthetic(Cleaning):
     __repr__ = brief
 
     def count(self, key: Stream) -> Int32[Array, ""]:
-        """Binomial: each entity has a false value or not."""
+        """Draws a binomial number, as each entity has a false value or not."""
         return binomial(key, COUNT, 0, self.size, self.ambiguous)
 
     def public(self, instance: Instance) -> Drawn:
-        """Independent draws."""
+        """Returns entities whose false values are drawn independently."""
         return Drawn(instance.public, self.thresholds)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Table(Cleaning):
-    """Entities of a user's table: see ``of_table``.
+    """A problem whose entities are those of a user's table: see ``of_table``.
 
     ``counts``: the false values of each ambiguous entity.
     """
@@ -187,18 +192,18 @@ class Table(Cleaning):
     __repr__ = brief
 
     def count(self, key: Stream) -> Int32[Array, ""]:
-        """The rows of the table."""
+        """Returns the number of rows, the same in each run."""
         return jnp.asarray(self.counts.shape[0], jnp.int32)
 
     def public(self, instance: Instance) -> Listed:
-        """The rows."""
+        """Returns entities whose false values are those of the rows."""
         return Listed(instance.public, self.counts)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class KnownTable(Table):
-    """A table whose sc-probabilities are fixed: see ``of_table``.
+    """A problem of a table whose sc-probabilities are fixed: see ``of_table``.
 
     ``probabilities``: in units of 2^-32; ``ranking``: the entities from the highest down, ties by number.
     """
@@ -209,19 +214,19 @@ class KnownTable(Table):
     __repr__ = brief
 
     def sc_probability(self, entity: Int32[Array, ""], word: UInt32[Array, ""]) -> UInt32[Array, ""]:
-        """As given."""
+        """Returns the sc-probability that was given for the entity."""
         return self.probabilities[jnp.clip(entity, 0, self.counts.shape[0] - 1)]
 
     def best(
         self, key: Stream, instance: Instance, rank: Int32[Array, ""], height: Float32[Array, ""]
     ) -> tuple[Int32[Array, ""], UInt32[Array, ""], Float32[Array, ""]]:
-        """The ranking is known."""
+        """Returns the entity of a rank and its sc-probability from the known ranking; the height stays as it is."""
         entity = self.ranking[jnp.clip(rank, 0, self.counts.shape[0] - 1)]
         return entity, self.sc_probability(entity, rank), height
 
 
 def capacity_for(entities: int, budget: int) -> int:
-    """Room for the entities that a run can meet."""
+    """Returns the size of arrays with room for the entities that a run can meet."""
     most = min(entities, budget)
     return next(size for size in SIZES if size >= most)
 
@@ -235,7 +240,7 @@ def _budget(budget: int) -> Array:
 def synthetic(
     *, budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law, on_tape: bool = False, paired: bool = True
 ) -> Synthetic:
-    """A synthetic ambiguity model (section 6), drawn afresh in each run.
+    """Makes a problem of the synthetic ambiguity model (section 6), whose entities are drawn afresh in each run.
 
     Args:
         budget: units of cost, 1 to 2^31 - 1.
@@ -244,7 +249,7 @@ def synthetic(
         sc_pdf: the distribution of the sc-probabilities.
         on_tape: draw each cleaning operation by itself, for tests against single-step programs.
         paired: that runs of the same number meet the same entities whatever the policy. Where that is not asked for,
-            ``simulate`` may take implementations that count entities that look alike, which are faster.
+            ``simulate`` may take implementations that count exchangeable entities, which are faster.
 
     Raises:
         BadInput: for a count out of range or weights that are no distribution over some r > 0. Where runs are not
@@ -281,7 +286,8 @@ def synthetic(
 
 
 def uniform_false_values(low: int, high: int) -> np.ndarray:
-    """The weights of a number of false values uniform on low ... high, both included: float64, shape (high + 1,).
+    """Returns the weights of a number of false values uniform on low ... high, both included: float64, shape (high +
+    1,).
 
     Example:
         >>> from jaxbandit import cleaning
@@ -297,7 +303,7 @@ def of_table(
     *, budget: int, false_values: np.ndarray, sc_pdf: Law | None = None,
     sc_probabilities: np.ndarray | None = None, on_tape: bool = False,
 ) -> Table:  # fmt: skip
-    """The ambiguity model of a table: its entities with at least one false value, in their order.
+    """Makes a problem of a table's ambiguity model: its entities with at least one false value, in their order.
 
     Args:
         budget: units of cost, 1 to 2^31 - 1.

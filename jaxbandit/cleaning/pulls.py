@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class Pull(NamedTuple):
-    """Clean one entity until some of its false values are gone, or too many operations failed, or enough were made.
+    """A pull: clean one entity until some of its false values are gone, or too many operations failed, or enough were
+    made.
 
     ``attempt``: operations on this entity before; ``successes``, ``failures``, ``cleans``: the three limits
     (``UNLIMITED`` where there is none; a limit of 0 makes the pull one of count 0).
@@ -34,8 +35,10 @@ class Pull(NamedTuple):
     cleans: Int32[Array, ""]
 
 
-class Informed(NamedTuple):
-    """A pull that only one who knows the sc-probabilities can ask for: clean the entity of a rank by them to the end.
+class RankedPull(NamedTuple):
+    """A pull that takes knowledge of the sc-probabilities: clean the entity of a rank by them to the end.
+
+    Only a policy that is ``informed`` may ask for it (``grammar.Informed``).
 
     ``rank``: 0 for the highest sc-probability; ``height``: what the outcome at the rank before gave, at first 0;
     ``attempt`` and ``gained``: operations on the entity before, and how many succeeded; ``cleans``: the most
@@ -46,7 +49,7 @@ class Informed(NamedTuple):
         >>> from jaxbandit import cleaning, random
         >>> known, key = np.array([0.3, 1.0]), random.stream(0, 0)
         >>> problem = cleaning.of_table(budget=9, false_values=np.array([2, 3]), sc_probabilities=known)
-        >>> best = cleaning.Informed(*map(np.int32, (0, 0, 0, 0, 9)))  # at most 9 operations on the entity of rank 0
+        >>> best = cleaning.RankedPull(*map(np.int32, (0, 0, 0, 0, 9)))  # at most 9 operations on the entity of rank 0
         >>> int(problem.pull(key, problem.draw(key), best).removed)
         3
     """
@@ -57,9 +60,15 @@ class Informed(NamedTuple):
     gained: Int32[Array, ""]
     cleans: Int32[Array, ""]
 
+    @property
+    def informed(self) -> Literal[True]:
+        """Says that the pull takes knowledge of the truth, so that the engine refuses it to other policies."""
+        return True
+
 
 class Outcome(NamedTuple):
-    """``cleans``: operations made, at most ``LONGEST_RACE``; ``removed``: how many succeeded.
+    """The outcome of a ``Pull``. ``cleans``: operations made, at most ``LONGEST_RACE``; ``removed``: how many
+    succeeded.
 
     Example:
         >>> import jax.numpy as jnp
@@ -74,7 +83,7 @@ class Outcome(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The outcome of an ``Informed`` pull. ``cleans`` and ``removed``: as in ``Outcome``; ``clean``: whether the entity
+    """The outcome of a ``RankedPull``. ``cleans`` and ``removed``: as in ``Outcome``; ``clean``: whether the entity
     has no false value left; ``height``: for the next rank.
 
     Example:
@@ -109,15 +118,15 @@ class Totals(NamedTuple):
 
     @classmethod
     def zero(cls) -> Totals:
-        """Before the first pull."""
+        """Returns the counts before the first pull, all 0."""
         return cls(jnp.int32(0), jnp.int32(0), jnp.int32(0))
 
     def add(self, outcome: Outcome | Told, clean: Bool[Array, ""]) -> Totals:
-        """After an outcome; ``clean``: whether it removed the entity's last false value."""
+        """Returns the counts after an outcome; ``clean``: whether it removed the entity's last false value."""
         return Totals(
             self.spent + outcome.cleans, self.removed + outcome.removed, self.finished + clean.astype(jnp.int32)
         )
 
     def answer(self) -> dict[str, Array]:
-        """The totals under the names of the answers."""
+        """Returns the totals under the names of the answers."""
         return {"cleans": self.spent, "removed": self.removed, "finished": self.finished}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Random:
-    """Random: Cheng et al. 2010, section 4.1 and Algorithm 3. It has no parameters.
+    """The policy Random: Cheng et al. 2010, section 4.1 and Algorithm 3. It has no parameters.
 
     Example:
         >>> import numpy as np
@@ -38,33 +38,33 @@ class Random:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing met."""
+        """Begins the run with no entity met."""
         return State.begin(view)
 
     def _chosen(self, view: View, state: State) -> Int32[Array, ""]:
-        """Line 2: any entity with false values left."""
+        """Picks any entity with false values left (line 2)."""
         records = state.records
         return records.pick(view, records.used, records.unmet(view), state.totals.spent)
 
     def ask(self, view: View, state: State) -> Pull:
-        """Line 3: one operation on it."""
+        """Asks for one operation on the entity chosen (line 3)."""
         return state.records.one_operation(view, self._chosen(view, state))
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Lines 4 and 5: the false value that was removed, and the budget."""
+        """Counts the false value that was removed and the operation (lines 4 and 5)."""
         return state.after(self._chosen(view, state), pull, outcome)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """Line 1: the budget is spent, or no false value is left."""
+        """Ends the run when the budget is spent or no false value is left (line 1)."""
         return state.over(view)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()
 
 
 def random() -> Random:
-    """The policy random, which has no parameters.
+    """Makes the policy random, which has no parameters.
 
     Example:
         >>> from jaxbandit import cleaning

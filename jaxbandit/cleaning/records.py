@@ -32,26 +32,26 @@ class Records(NamedTuple):
 
     @classmethod
     def none(cls, view: View) -> Records:
-        """Before the first entity is met."""
+        """Makes the records of a run that has met no entity."""
         blank, zero = jnp.zeros(view.capacity, jnp.int32), jnp.int32(0)
         return cls(blank, blank, blank, zero, zero)
 
     @property
     def used(self) -> Bool[Array, " capacity"]:
-        """Which entries are in use."""
+        """Marks the entries that are in use."""
         return jnp.arange(self.entity.shape[0], dtype=jnp.int32) < self.size
 
     def unmet(self, view: View) -> Int32[Array, ""]:
-        """How many entities were not met."""
+        """Returns how many entities were not met."""
         return view.entities - self.met
 
     def estimates(self) -> Float32[Array, " capacity"]:
-        """The share of operations that succeeded; -1 where no entity is."""
+        """Computes the share of operations that succeeded, by entry; -1 where no entity is."""
         share = self.gained.astype(jnp.float32) / jnp.maximum(self.tried, 1).astype(jnp.float32)
         return jnp.where(self.used, share, -1)
 
     def highest(self, view: View) -> tuple[Bool[Array, " capacity"], Int32[Array, ""]]:
-        """Those of the highest estimate: which entries, and how many unmet entities, whose estimate is 0."""
+        """Finds the highest estimate: which entries have it, and how many unmet entities, whose estimate is 0."""
         estimates = self.estimates()
         best = jnp.maximum(highest(estimates), 0)
         return estimates == best, jnp.where(best == 0, self.unmet(view), 0)
@@ -59,7 +59,8 @@ class Records(NamedTuple):
     def pick(
         self, view: View, entries: Bool[Array, " capacity"], unmet: Int32[Array, ""], spent: Int32[Array, ""]
     ) -> Int32[Array, ""]:
-        """One of some entries and some unmet entities, each as likely: its entry, or ``size`` for the next unmet one.
+        """Draws one of some entries and some unmet entities, each as likely: its entry, or ``size`` for the next unmet
+        one.
 
         ``spent``: the operations so far, which address the random word.
         """
@@ -68,7 +69,7 @@ class Records(NamedTuple):
         return jnp.where(rank < some.total, nth(some, rank), self.size)
 
     def one_operation(self, view: View, entry: Int32[Array, ""]) -> Pull:
-        """One operation on the entity of an entry, or on the next unmet one."""
+        """Makes the pull of one operation on the entity of an entry, or on the next unmet one."""
         known = entry < self.size
         fresh = view.in_random_order(jnp.minimum(self.met, view.entities - 1))
         entity = jnp.where(known, self.entity[entry], fresh)
@@ -82,7 +83,8 @@ class Records(NamedTuple):
         )
 
     def after(self, entry: Int32[Array, ""], pull: Pull, outcome: Outcome) -> Records:
-        """With the outcome of ``one_operation``. The last entity takes the place of one that is clean."""
+        """Returns the records after the outcome of ``one_operation``. The last entity takes the place of one that is
+        clean."""
         known = entry < self.size
         clean = outcome.removed == pull.successes
         end = self.size - known.astype(jnp.int32)  # the last entry in use, or the first that is not
@@ -97,21 +99,21 @@ class Records(NamedTuple):
 
 
 class State(NamedTuple):
-    """Of a rule that makes one operation after the other."""
+    """The state of a rule that makes one operation after the other."""
 
     records: Records
     totals: Totals
 
     @classmethod
     def begin(cls, view: View) -> State:
-        """Nothing met."""
+        """Makes the state of a run that has met no entity."""
         return cls(Records.none(view), Totals.zero())
 
     def after(self, entry: Int32[Array, ""], pull: Pull, outcome: Outcome) -> State:
-        """With the outcome of an operation on the entity of an entry."""
+        """Returns the state after the outcome of an operation on the entity of an entry."""
         clean = outcome.removed == pull.successes
         return State(self.records.after(entry, pull, outcome), self.totals.add(outcome, clean))
 
     def over(self, view: View) -> Bool[Array, ""]:
-        """Whether the budget is spent, or no false value is left."""
+        """Tells whether the budget is spent or no false value is left."""
         return (self.totals.spent >= view.budget) | (self.records.size + self.records.unmet(view) <= 0)

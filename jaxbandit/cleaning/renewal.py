@@ -46,7 +46,7 @@ _NODES = 200
 
 
 class Removed(NamedTuple):
-    """False values removed by a run on each budget 0 to C.
+    """The false values that a run removes on each budget 0 to C.
 
     mean: the expected number.
     std: its standard deviation over runs.
@@ -64,7 +64,7 @@ class Removed(NamedTuple):
 
 
 class _Visit(NamedTuple):
-    """By clean number 0 to L - 1 of a visit and kind of entity; ``gain`` is what the visit has removed."""
+    """The laws of a visit by clean number 0 to L - 1 and kind of entity; ``gain`` is what the visit has removed."""
 
     ends: Array  # P(the visit ends here)
     total: Array  # E[gain; the visit ends here]
@@ -73,8 +73,8 @@ class _Visit(NamedTuple):
 
 
 def _visit(t: Array, need: Array, cells: Array, kinds: Array, *, length: int, early_stopping: bool) -> _Visit:
-    """The laws of one visit, ``[length, kinds]``: a walk over cleans k that carries two things for each number of
-    successes s.
+    """Computes the laws of one visit, ``[length, kinds]``, by a scan over cleans k that carries two things for each
+    number of successes s.
 
     ``kinds``: [R, kinds], a distribution of r = 1 to R for each. ``pmf`` is the binomial probability of s in k for each
     p. ``kept`` is the fraction of the orders of s successes and k - s failures that the exploration does not reject: it
@@ -109,14 +109,15 @@ def _damping(length: int) -> Array:
 
 
 def _on_circle(series: Array) -> Array:
-    """The values of power series, ``[length, ...]``, at points of the circle."""
+    """Evaluates power series, ``[length, ...]``, at points of the circle."""
     length = series.shape[0]
     damped = (series.T * _damping(length)).T
     return jnp.fft.rfft(damped, _WRAP * length, axis=0)
 
 
 def _moments(rate: Array, square: Array, length: int) -> tuple[Array, Array]:
-    """Mean and standard deviation after each clean, from the values on the circle of E[R]'s and E[R^2]'s growth."""
+    """Computes mean and standard deviation after each clean, from the values on the circle of E[R]'s and E[R^2]'s
+    growth."""
 
     def series(values: Array) -> Array:
         return jnp.cumsum(jnp.fft.irfft(values, _WRAP * length)[:length] / _damping(length))
@@ -129,7 +130,7 @@ def _moments(rate: Array, square: Array, length: int) -> tuple[Array, Array]:
 def _removed(
     t: Array, need: Array, cells: Array, false_values: Array, entities: Array, *, length: int, early_stopping: bool
 ) -> tuple[Array, Array]:
-    """Independent entities; without end where ``entities`` is infinite."""
+    """Computes the moments for independent entities; they have no end where ``entities`` is infinite."""
 
     @partial(jnp.vectorize, signature="(),(),(m),(r),()->(c),(c)")
     def one(t: Array, need: Array, cells: Array, false_values: Array, entities: Array) -> tuple[Array, Array]:
@@ -155,7 +156,8 @@ def _removed_of_table(
     t: Array, need: Array, cells: Array, kinds: Array, counts: Array, nodes: Array, weights: Array,
     *, length: int, early_stopping: bool,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """``counts``: [kinds], how many entities there are of each; ``nodes`` and ``weights``: of the quadrature."""
+    """Computes the moments for a table. ``counts``: [kinds], how many entities there are of each; ``nodes`` and
+    ``weights``: of the quadrature."""
     visit = _visit(t, need, cells, kinds, length=length, early_stopping=early_stopping)
     ends, total, success, square = (_on_circle(x) for x in visit)
 
@@ -183,7 +185,7 @@ def expected_removed(
     early_stopping: bool = True,
     entities: ArrayLike = np.inf,
 ) -> Removed:
-    """Mean and standard deviation of the false values that EE removes, for every budget up to ``budget``.
+    """Computes mean and standard deviation of the false values that EE removes, for every budget up to ``budget``.
 
     Exact for entities with independent (p, r); only those with r >= 1 are visited. The effectiveness of the paper's
     Eq. 1 is ``mean[..., C] / C``.
@@ -194,7 +196,7 @@ def expected_removed(
         need: int[...], successes among them that lead to exploitation, 0 to t: ceil(t q).
         cells: float[..., M], probabilities of M equal cells of [0, 1] under the sc-pdf; p sits at the midpoints.
         false_values: float[..., R + 1], the distribution of r over 0 to R. All leading dimensions broadcast.
-        early_stopping: drop an entity as soon as ``need`` is out of reach (section 5.5).
+        early_stopping: drop an entity as soon as ``need`` cannot be met (section 5.5).
         entities: number[...], at least 1: how many there are, those with r = 0 counted in; by default without end.
 
     Raises:
@@ -223,7 +225,7 @@ def expected_removed(
 def expected_removed_of_table(
     budget: int, t: int, need: int, cells: ArrayLike, false_values: ArrayLike, *, early_stopping: bool = True
 ) -> Removed:
-    """The same for the entities of a table, each visited once, in random order.
+    """Computes what ``expected_removed`` does, for the entities of a table, each visited once, in random order.
 
     Args:
         budget, t, need, early_stopping: as for ``expected_removed``.
@@ -258,7 +260,7 @@ def expected_removed_of_table(
 
 
 def _length(budget: int, t: np.ndarray, need: np.ndarray) -> int:
-    """The size of the series, once the arguments are known to be right."""
+    """Checks the arguments and returns the size of the series."""
     if budget < 0:
         raise BadInput("budget", budget, "at least 0")
     if not (t >= 1).all():

@@ -11,7 +11,7 @@ from jaxbandit.errors import BadInput
 
 
 def needed(t: int, q: float) -> int:
-    """ceil(t q), the successes that exploitation needs.
+    """Returns ceil(t q), the successes that exploitation needs.
 
     In exact arithmetic on q as it is written, with a guard for the last digit of a rounded quotient: 3 * 0.667 asks
     for 3, and 3 * (2 / 3) for 2.
@@ -24,7 +24,7 @@ def needed(t: int, q: float) -> int:
 
 @cache
 def rules(delta: Fraction, t_max: int) -> tuple[Ints, Ints, Floats]:
-    """The rules (t, need, q) that the grid {0, delta, 2 delta, ..., 1} can name, by increasing q, then t.
+    """Lists the rules (t, need, q) that the grid {0, delta, 2 delta, ..., 1} can name, by increasing q, then t.
 
     Exact: 3 * 0.667 is just above 2 and needs three successes.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Known(NamedTuple):
-    """Entities: their numbers, false values at the beginning, operations and how many succeeded."""
+    """Records of entities: their numbers, false values at the beginning, operations and how many succeeded."""
 
     entity: Int32[Array, " ..."]
     began: Int32[Array, " ..."]
@@ -25,7 +25,7 @@ class Known(NamedTuple):
 
 class Search(NamedTuple):
     """Where the search for the next entity stands: ``stage``, the number of the level; ``r`` and ``place``, the false
-    values, descending, and the place in the random order, of the unmet entity that is looked at next."""
+    values, descending, and the place in the random order, of the unmet entity that is checked next."""
 
     stage: Int32[Array, ""]
     r: Int32[Array, ""]
@@ -35,8 +35,8 @@ class Search(NamedTuple):
 def searched(
     view: View, start: Search, limit: Callable[[Array, Known], Array], level: Int32[Array, " capacity"], levels: int
 ) -> tuple[Search, Known, Bool[Array, ""]]:
-    """The search at the first of ``levels``, from its own on, with an entity that is worth its price; the unmet entity
-    there; and whether one that was given up comes before it.
+    """Moves the search to the first of ``levels``, from its own on, that has an entity worth its price; also returns
+    the unmet entity there, and whether one that was given up comes before it.
 
     ``limit``: the failures allowed at a level after a record; ``level``: see ``index.State``.
     """

@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 
 from jaxbandit.cleaning import gamma
+from jaxbandit.cleaning.claims import AmbiguityTable
 from jaxbandit.cleaning.expectation import best_within, expected_within
-from jaxbandit.cleaning.extract import AmbiguityTable
-from jaxbandit.cleaning.fast.exchangeable import MOST_FALSE_VALUES, REACH
+from jaxbandit.cleaning.fast.exchangeable import LENGTHS, MOST_FALSE_VALUES
 from jaxbandit.cleaning.fast.pool import MOST_REMEMBERED, too_many
 from jaxbandit.cleaning.problem import Cleaning, capacity_for, of_table, synthetic
 from jaxbandit.cleaning.stopping import DELTA
@@ -36,12 +36,12 @@ class Setting:
 
     @property
     def counted(self) -> bool:
-        """Whether entities that look alike may be counted: where runs need not be paired, and the tables fit."""
+        """Tells whether exchangeable entities may be counted: where runs need not be paired, and the tables fit."""
         most = np.flatnonzero(self.weights).max()
-        return not self.paired and self.budget <= REACH[-1] and bool(most <= MOST_FALSE_VALUES)
+        return not self.paired and self.budget <= LENGTHS[-1] and bool(most <= MOST_FALSE_VALUES)
 
     def problem(self, on_tape: bool = False) -> Cleaning:
-        """What lanes are run against."""
+        """Makes the problem that lanes are run against."""
         if self.table is None:
             return synthetic(
                 budget=self.budget, entities=self.entities, false_values=self.weights, sc_pdf=self.sc_pdf,
@@ -60,24 +60,25 @@ class Setting:
 
     @cached_property
     def distribution(self) -> np.ndarray:
-        """``weights`` as probabilities: float64."""
+        """Returns ``weights`` as probabilities of r = 0, 1, 2 ... (float64)."""
         share: np.ndarray = self.weights / self.weights.sum()
         return share
 
     def visits(self, t: int, need: int, early_stopping: bool = True) -> tuple[float, float]:
-        """What EE removes and how many operations it makes, in expectation, where it can visit every entity."""
+        """Computes what EE removes and how many operations it makes, in expectation, where it can visit every
+        entity."""
         gain, cost = gamma.visit(t, need, self.sc_pdf.cells(DELTA), self.distribution, early_stopping=early_stopping)
         return self.entities * gain, self.entities * cost
 
     def expected(self, t: int, need: int, early_stopping: bool = True) -> float:
-        """What EE removes within the budget, in expectation: see ``expected_within``."""
+        """Computes what EE removes within the budget, in expectation: see ``expected_within``."""
         rows = None if self.table is None else self.table.false_values
         return expected_within(
             self.budget, t, need, self.sc_pdf.cells(DELTA), self.distribution, self.entities, rows, early_stopping
         )
 
     def tuned(self, objective: gamma.Objective, delta: float, early_stopping: bool) -> tuple[int, int, float, float]:
-        """EE's best t, need and q for this problem, and their Gamma (section 5.4).
+        """Finds EE's best t, need and q for this problem, and their Gamma (section 5.4).
 
         ``lemma3`` takes entities never to run out, as the paper does; ``exact`` has as many as there are.
         """

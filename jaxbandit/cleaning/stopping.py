@@ -45,7 +45,7 @@ _LEVELS = 1024  # prices tried for an index
 
 
 class Level(NamedTuple):
-    """What a clean is worth when a budget is spent in the best way.
+    """The worth of a clean when a budget is spent in the best way.
 
     level: false values per clean; 0 if the budget pays for everything.
     removed: expected false values removed in total.
@@ -65,7 +65,7 @@ class Level(NamedTuple):
 
 
 def _posterior(cells: Array, size: int, horizon: int) -> tuple[Array, Array]:
-    """E[p | s, n - s] as ``[horizon, size]`` by n and s < size; E[1/p | s, horizon - s] as ``[size]``.
+    """Computes E[p | s, n - s] as ``[horizon, size]`` by n and s < size; E[1/p | s, horizon - s] as ``[size]``.
 
     Softmax scales the weights p^s (1-p)^f by the largest of them: f may be in the thousands.
     """
@@ -78,25 +78,25 @@ def _posterior(cells: Array, size: int, horizon: int) -> tuple[Array, Array]:
 
 
 class _Table(NamedTuple):
-    """Of the best rule, by ``[..., left, s]`` with left = 0 to R and s = 0 to R - 1."""
+    """The value of the best rule, by ``[..., left, s]`` with left = 0 to R and s = 0 to R - 1."""
 
     worth: Array  # E[removed] - level E[cleans]
     cleans: Array  # E[cleans]
 
 
 def _end(level: Array, inverse: Array) -> _Table:
-    """At the horizon: finish the entity or give it up."""
+    """Takes the better choice at the horizon: finish the entity or give it up."""
     left = jnp.arange(inverse.size + 1)[:, None]
     return _best(_Table(left * (1 - level * inverse), left * inverse))
 
 
 def _best(go: _Table) -> _Table:
-    """Going on where that is worth something."""
+    """Keeps going on where that is worth something, else gives up."""
     return _Table(*(jnp.where(go.worth > 0, x, 0) for x in go))
 
 
 def _go(level: Array, mean: Array, after: _Table) -> _Table:
-    """Going on after n cleans, from the best rule after n + 1. At left = 0 there is nothing to go on with."""
+    """Evaluates going on after n cleans, from the best rule after n + 1. At left = 0 there is nothing to go on with."""
 
     def mix(table: Array, success: int) -> Array:
         up = jnp.pad(table[..., :-1, 1:], [(0, 0)] * (table.ndim - 2) + [(1, 0), (0, 1)])
@@ -107,7 +107,7 @@ def _go(level: Array, mean: Array, after: _Table) -> _Table:
 
 
 def _by_failures(table: Array, failures: int) -> Array:
-    """``[n, left, s]`` to ``[left, s, f]``: n = s + f."""
+    """Reorders ``[n, left, s]`` to ``[left, s, f]``, where n = s + f."""
     s = jnp.arange(table.shape[-1])[:, None]
     return jnp.moveaxis(table[s + jnp.arange(failures + 1), :, s], 2, 0)
 
@@ -162,7 +162,7 @@ def _level(cells: Array, false_values: Array, entities: Array, budget: Array, *,
         mean, inverse = _posterior(cells, false_values.size - 1, horizon)
 
         def fresh(level: Array) -> tuple[Array, Array]:
-            """Worth and cleans of all entities."""
+            """Returns the worth and the cleans of all entities, untried."""
             table = lax.scan(lambda x, m: (_best(_go(level, m, x)), None), _end(level, inverse), mean, reverse=True)[0]
             return entities * (false_values @ table.worth[:, 0]), entities * (false_values @ table.cleans[:, 0])
 
@@ -194,7 +194,8 @@ def _sizes(false_values: int, failures: int, horizon: int | None) -> dict[str, i
 def stopping_index(
     cells: ArrayLike, max_false_values: int, max_failures: int = 64, *, horizon: int | None = None
 ) -> Float64[Floats, "*problems left s f"]:
-    """The index of an entity by its record: expected false values removed per clean, under the best stopping rule.
+    """Computes the index of an entity by its record: expected false values removed per clean, under the best stopping
+    rule.
 
     Args:
         cells: float[..., M], probabilities of M equal cells of [0, 1] under the sc-pdf; p sits at the midpoints.
@@ -226,7 +227,7 @@ def stopping_index(
 def allowed_failures(
     cells: ArrayLike, level: ArrayLike, max_false_values: int, max_failures: int = 64, *, horizon: int | None = None
 ) -> Int32[Ints, "*problems rows R"]:
-    """How many failures an entity may have before it is given up: go on while f is below the entry.
+    """Computes how many failures an entity may have before it is given up: go on while f is below the entry.
 
     Args:
         cells: float[..., M], as for ``stopping_index``; so are ``max_failures`` and ``horizon``.
@@ -258,7 +259,7 @@ def allowed_failures(
 
 
 def ladder(level: float) -> np.ndarray:
-    """The levels of a run whose budget ends at about ``level``: float64, descending to 0, always 18 of them.
+    """Returns the levels of a run whose budget ends at about ``level``: float64, descending to 0, always 18 of them.
 
     The step below ``level`` is slight: it is often the very index of a class of fresh entities, part of which the
     budget pays for.
@@ -271,7 +272,7 @@ def ladder(level: float) -> np.ndarray:
 def level_for_budget(
     cells: ArrayLike, false_values: ArrayLike, entities: ArrayLike, budget: ArrayLike, *, horizon: int = 1024
 ) -> Level:
-    """The level at which the expected cost of treating every entity by the best stopping rule meets the budget.
+    """Finds the level at which the expected cost of treating every entity by the best stopping rule meets the budget.
 
     This is the minimum over levels of ``entities E[V(0, 0, r)] + level budget``, Lagrange's dual. The expected cost
     jumps at the indices of fresh entities; there the minimum takes part of those entities. ``removed`` is the best for
@@ -314,8 +315,8 @@ def level_for_budget(
 def allowed_at_levels(
     budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law
 ) -> Int32[Ints, "levels rows R"]:
-    """The failures at which ``index`` gives entities up, at [k, r, s] for level k of the ``ladder``, r false values at
-    the beginning and s of them lost.
+    """Computes the failures at which ``index`` gives entities up, at [k, r, s] for level k of the ``ladder``, r false
+    values at the beginning and s of them lost.
 
     Args:
         budget, entities, false_values, sc_pdf: the problem, as for ``synthetic``.

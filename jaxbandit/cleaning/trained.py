@@ -2,7 +2,7 @@
 
 The score of an entity depends on small numbers alone: the false values that it began with, those removed, and the
 failures. So it is a table, and the policy is ``Index`` with that table in the place of the optimal one: at each level
-of the score, entities are worked on while they score at least that much. No step looks at all entities.
+of the score, entities are worked on while they score at least that much. No step compares all entities.
 
 For this the score is made monotone: it does not fall with false values at the beginning or with successes, and does not
 rise with failures.
@@ -37,7 +37,7 @@ _FRESH_LEVELS, _AFTER = 9, (1, 2, 3, 5, 8, 13, 21, 34)
 
 
 def shipped() -> Score:
-    """The score that comes with the package: see ``docs/trained.md``.
+    """Loads the score that comes with the package: see ``docs/trained.md``.
 
     Example:
         >>> from jaxbandit import cleaning
@@ -48,7 +48,7 @@ def shipped() -> Score:
 
 
 def load(path: Path | str, field: str = "path") -> Score:
-    """The score in the file at ``path``, which ``jaxbandit train`` wrote; ``field``: what errors call that file.
+    """Loads the score in the file at ``path``, which ``jaxbandit train`` wrote; ``field``: what errors call that file.
 
     Raises:
         BadInput: see ``scores.read``.
@@ -65,7 +65,7 @@ def load(path: Path | str, field: str = "path") -> Score:
 
 
 def trained(score: Score, *, budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law) -> Index:
-    """The policy of a score on a problem, which is given as for ``index``.
+    """Makes the policy of a score on a problem, which is given as for ``index``.
 
     Raises:
         BadInput: for more than ``MOST_INDEXED`` false values, and for a score of another family.
@@ -84,7 +84,7 @@ def trained(score: Score, *, budget: int, entities: int, false_values: np.ndarra
 def policies(
     scores: Sequence[Score], *, budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law
 ) -> list[Index]:
-    """The policies of scores of one shape. Their tables are one array, so that they are one program."""
+    """Makes the policies of scores of one shape. Their tables are one array, so that they are one program."""
     weights = np.asarray(false_values, np.float64)
     counts = np.flatnonzero(weights)
     if counts.max() > MOST_INDEXED:
@@ -95,26 +95,21 @@ def policies(
     known = _statistics(scores[0].statistics, sc_pdf.cells(DELTA).tobytes(), int(counts.max()), budget / expected)
     begun = tuple(int(count) for count in counts if count)
     shape = int(counts.max()) + 1, int(counts.max()), _FAILURES + 1
-    tables = [
-        _allowed(np.broadcast_to(value(row, scores[0].hidden, known, np.tanh), shape), begun) for row in stacked(scores)
-    ]
-    shared = jnp.asarray(np.concatenate(tables, axis=1))
+    values = (value(row, scores[0].hidden, known, np.tanh) for row in stacked(scores))
+    shared = jnp.asarray(np.concatenate([_allowed(np.broadcast_to(each, shape), begun) for each in values], axis=1))
     return [Index(shared, np.int32(number * (counts.max() + 1))) for number in range(len(scores))]
 
 
 @lru_cache(maxsize=64)
 def _statistics(names: Sequence[str], cells: bytes, most: int, plenty: float) -> tuple[np.ndarray, ...]:
-    """Statistics by name, arrays that broadcast to [r, s, f]: false values at first, successes, failures."""
+    """Computes statistics by name, arrays that broadcast to [r, s, f]: false values at first, successes, failures."""
     r, s, f = (np.arange(count, dtype=np.float64) for count in (most + 1, most, _FAILURES + 1))
     r, s = r[:, None, None], s[:, None]
     left, tried = np.maximum(r - s, 1), s + f
-
-    def posterior() -> tuple[np.ndarray, np.ndarray]:
-        return _posterior(cells, most)
-
     found: dict[str, Callable[[], np.ndarray]] = {
-        "mean": lambda: posterior()[0], "deviation": lambda: posterior()[1], "rate": lambda: (s + 1) / (tried + 2),
-        "doubt": lambda: 1 / np.sqrt(tried + 2), "left": lambda: np.log1p(left) / 4, "last": lambda: 1 / left,
+        "mean": lambda: _posterior(cells, most)[0], "deviation": lambda: _posterior(cells, most)[1],
+        "rate": lambda: (s + 1) / (tried + 2), "doubt": lambda: 1 / np.sqrt(tried + 2),
+        "left": lambda: np.log1p(left) / 4, "last": lambda: 1 / left,
         "failures": lambda: np.log1p(f) / 4, "plenty": lambda: np.array(np.log(plenty) / 4),
     }  # fmt: skip
     return tuple(found[name]() for name in names)
@@ -122,11 +117,10 @@ def _statistics(names: Sequence[str], cells: bytes, most: int, plenty: float) ->
 
 @lru_cache(maxsize=64)
 def _posterior(cells: bytes, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of p by record: [s, f]."""
+    """Computes mean and standard deviation of p by record: [s, f]."""
     prior = np.frombuffer(cells)
     p = (np.arange(prior.size) + 0.5) / prior.size
-    there = prior > 0
-    p, start, f = p[there], np.log(prior[there]), np.arange(_FAILURES + 1)[:, None]
+    p, start, f = p[prior > 0], np.log(prior[prior > 0]), np.arange(_FAILURES + 1)[:, None]
     mean, square = np.zeros((2, most, _FAILURES + 1))
     for s in range(most):
         log = start + s * np.log(p) + f * np.log1p(-p)
@@ -137,7 +131,7 @@ def _posterior(cells: bytes, most: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _allowed(score: np.ndarray, begun: Sequence[int]) -> np.ndarray:
-    """The table of ``Index`` from scores by [r, s, f]; ``begun``: the r that there are, ascending."""
+    """Makes the table of ``Index`` from scores by [r, s, f]; ``begun``: the r that there are, ascending."""
     most = score.shape[1]
     r, s = np.arange(most + 1)[:, None], np.arange(most)
     score = np.where((s < r)[:, :, None], np.round(score, _DIGITS), -np.inf)

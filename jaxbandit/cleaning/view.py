@@ -19,40 +19,40 @@ FALSE_VALUES, ORDER = 1, 2
 
 
 class Drawn(NamedTuple):
-    """The public side of entities that are drawn afresh in each run: independent and alike."""
+    """The public side of entities that are drawn afresh in each run, independent and of one law."""
 
     key: Stream
     thresholds: UInt32[Array, " kinds"]
 
     def false_values(self, entity: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
-        """Drawn from the distribution given r > 0."""
+        """Draws how many false values an entity begins with, given that r > 0."""
         return 1 + categorical(words(self.key, FALSE_VALUES, entity)[0], self.thresholds)
 
     def has_one(self, entity: Int32[Array, "*some"]) -> Bool[Array, "*some"]:
-        """Whether an entity begins with a single false value: by the first of the thresholds alone."""
+        """Tells whether an entity begins with a single false value, by the first of the thresholds alone."""
         return categorical(words(self.key, FALSE_VALUES, entity)[0], self.thresholds[:1]) == 0
 
     def in_random_order(self, place: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
-        """Any order of such entities is a uniformly random one."""
+        """Returns the place itself: any order of such entities is a uniformly random one."""
         return place
 
 
 class Listed(NamedTuple):
-    """The public side of a table's entities."""
+    """The public side of a table's entities, whose false values are known."""
 
     key: Stream
     counts: Int32[Array, " entities"]
 
     def false_values(self, entity: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
-        """As the table has them."""
+        """Returns how many false values the table has of an entity."""
         return self.counts[jnp.clip(entity, 0, self.counts.shape[0] - 1)]
 
     def has_one(self, entity: Int32[Array, "*some"]) -> Bool[Array, "*some"]:
-        """Whether an entity begins with a single false value."""
+        """Tells whether an entity begins with a single false value."""
         return self.false_values(entity) == 1
 
     def in_random_order(self, place: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
-        """A keyed permutation of the rows, walked without being stored."""
+        """Returns the row at a place of a keyed permutation, which is not stored."""
         return position(self.key, ORDER, place, self.counts.shape[0])
 
 
@@ -83,9 +83,9 @@ class View:
     _public: Drawn | Listed
 
     def false_values(self, entity: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
-        """How many false values an entity begins with: at least 1."""
+        """Returns how many false values an entity begins with: at least 1."""
         return self._public.false_values(entity)
 
     def in_random_order(self, place: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
-        """The entity at a place, 0 to entities - 1, of a uniformly random order: a walk without memory."""
+        """Returns the entity at a place, 0 to entities - 1, of a uniformly random order that is not stored."""
         return self._public.in_random_order(place)

@@ -51,8 +51,8 @@ class Describe:
 
     def _of_table(self) -> list[str]:
         from jaxbandit import tables
+        from jaxbandit.cleaning.claims import ambiguity
         from jaxbandit.cleaning.describe import describe
-        from jaxbandit.cleaning.extract import ambiguity
 
         entity, value = _named(self.entity), _named(self.value)
         if bool(entity) != bool(value):

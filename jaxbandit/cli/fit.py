@@ -33,7 +33,7 @@ class Fit:
 
     def __call__(self) -> None:
         """Prints a line for each component, what the fit is worth, and how a study file writes the law."""
-        from jaxbandit.cleaning.extract import read_records
+        from jaxbandit.cleaning.claims import read_records
         from jaxbandit.mixtures import fit
 
         found = fit(*read_records(self.records, self.successes, self.attempts, self.table), self.components)

@@ -1,4 +1,4 @@
-"""Random words that have addresses, and samplers on them that are exact, elementwise and fused."""
+"""Random words that have addresses, and samplers on them that are exact and elementwise."""
 
 from jaxbandit.random.counts import binomial, negative_binomial
 from jaxbandit.random.draws import (

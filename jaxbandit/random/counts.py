@@ -30,13 +30,13 @@ _INVERTED = 10.0
 """The mean from which on the rejection's hat is above the law: at most 0.996 of it in 4,000 random laws to 2^31."""
 _FEW = 8
 """Up to this many exponentials are added for a gamma variate."""
-_REACH = 37
+_TERMS = 37
 """Terms of the inverted chain: with a mean of 10, less than 5e-11 lies beyond."""
-_INVERSES = np.array([1 / max(k, 1) for k in range(_REACH + 1)], np.float32)
+_INVERSES = np.array([1 / max(k, 1) for k in range(_TERMS + 1)], np.float32)
 
 
 def pinned(product: Array) -> Array:
-    """``product`` without its last bit: a fused multiply-add cannot reach through an operation on bits."""
+    """Returns ``product`` without its last bit, so that no compiler contracts it with a sum into one rounding."""
     return _float(_bits(product) & jnp.uint32(0xFFFFFFFE))
 
 
@@ -49,12 +49,12 @@ def _float(bits: Array) -> Array:
 
 
 def _halves(shift: Array) -> Array:
-    """2^-shift as float32, 0 <= shift < 127."""
+    """Returns 2^-shift as float32, for 0 <= shift < 127."""
     return _float((jnp.uint32(127) - shift) << jnp.uint32(23))
 
 
 def _deviance(x: Array, mean: Array, excess: Array) -> Array:
-    """x log(x / mean) - excess where excess = x - mean (Loader, "Fast and accurate computation of binomial
+    """Computes x log(x / mean) - excess where excess = x - mean (Loader, "Fast and accurate computation of binomial
     probabilities", 2000): precise when x is near the mean too. ``x`` >= 0, ``mean`` > 0."""
     v = excess / (x + mean)
     square = v * v
@@ -67,13 +67,14 @@ def _deviance(x: Array, mean: Array, excess: Array) -> Array:
 
 
 def _stirling(y: Array) -> Array:
-    """log Gamma(y + 1/2) - (y log y - y + log(2 pi) / 2) for y >= 1/2, within 5e-8: a continued fraction whose
-    first coefficient is exact and whose others are fitted in the maximum norm."""
+    """Computes log Gamma(y + 1/2) - (y log y - y + log(2 pi) / 2) for y >= 1/2, within 5e-8, by a continued fraction
+    whose first coefficient is exact and whose others are fitted in the maximum norm."""
     return (-1 / 24) / (y + 0.05818695 / (y + 0.22763125 / (y + 0.17502707 / y)))
 
 
 def _inverted(todo: Array, word: Array, start: Array, ratio: Callable[[Array, Array], Array], mode: Array) -> Array:
-    """The quantile at ``word`` of a law with P(0) = ``start`` and P(k) = P(k - 1) ``ratio``(k, 1 / k), where to do.
+    """Computes the quantile at ``word`` of a law with P(0) = ``start`` and P(k) = P(k - 1) ``ratio``(k, 1 / k), where
+    to do.
 
     Probabilities are multiplied as floats, then added as integers in units of 2^-30. What their rounding leaves
     over goes to the mode: at the end of the chain it would be an outlier.
@@ -86,12 +87,13 @@ def _inverted(todo: Array, word: Array, start: Array, ratio: Callable[[Array, Ar
 
     rest = jnp.where(todo, (word >> jnp.uint32(2)).astype(jnp.int32), -1)
     first = jnp.int32(1), start * jnp.float32(2**30), rest, jnp.zeros_like(rest)
-    *_, count = lax.while_loop(lambda state: (state[0] <= _REACH) & jnp.any(state[2] >= 0), more, first)
-    return jnp.where(count < _REACH, count, mode)
+    *_, count = lax.while_loop(lambda state: (state[0] <= _TERMS) & jnp.any(state[2] >= 0), more, first)
+    return jnp.where(count < _TERMS, count, mode)
 
 
 def _until_accepted(todo: Array, start: Array, attempt: Callable[[Array], tuple[Array, Array]]) -> Array:
-    """For each element to do, the first value that ``attempt``(0), ``attempt``(1), ... accepts; else ``start``."""
+    """Returns for each element to do the first value that ``attempt``(0), ``attempt``(1), ... accepts; else
+    ``start``."""
 
     def again(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         number, todo, value = state
@@ -104,7 +106,7 @@ def _until_accepted(todo: Array, start: Array, attempt: Callable[[Array], tuple[
 def _rejected(
     key: Stream, todo: Array, part: Array, lean: Array, spread: Array, weight: Callable[[Array], Array]
 ) -> Array:
-    """An integer offset d (int32) with a probability proportional to ``weight``(d): transformed rejection.
+    """Draws an integer offset d (int32) with a probability proportional to ``weight``(d), by transformed rejection.
 
     Args:
         key: attempts take the words of purpose 0.
@@ -123,13 +125,13 @@ def _rejected(
     centre = (part + (0.5 - lean)) * unit
     # Hörmann has 2.83: cells make the law coarser than his by up to 1% where it is steep.
     height = (2.87 + 5.1 / b) * sd
-    reach = unit * jnp.float32(2**30)
+    bound = unit * jnp.float32(2**30)
 
     def attempt(number: Array) -> tuple[Array, Array]:
         first, second = words(key, 0, number)
         u = first.astype(jnp.int32).astype(jnp.float32) * jnp.float32(2**-32)
         edge = jnp.maximum(0.5 - jnp.abs(u), 2**-26)
-        cell = jnp.floor(jnp.clip(pinned((2 * a / edge + b) * u) + centre, -reach, reach)).astype(jnp.int32)
+        cell = jnp.floor(jnp.clip(pinned((2 * a / edge + b) * u) + centre, -bound, bound)).astype(jnp.int32)
         within = second & ((jnp.uint32(1) << shift) - jnp.uint32(1))
         offset = (cell << shift.astype(jnp.int32)) + within.astype(jnp.int32)
         # The low bits of the second word chose within the cell; the high ones decide here.
@@ -140,7 +142,7 @@ def _rejected(
 
 
 def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p: ArrayLike) -> Int32[Array, " ..."]:
-    """int32, the successes in ``n`` trials of probability ``p``.
+    """Draws the successes in ``n`` trials of probability ``p`` (int32).
 
     Args:
         key, purpose, index: the address. The draw owns the words there and the substream of that name.
@@ -194,7 +196,8 @@ def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p:
 
 
 def _poisson(key: Stream, word: Array, mean: Array) -> Array:
-    """int32, Poisson of ``mean`` (float32, below 2^31), at most 2^31 - 1: the binomial's limit, term by term."""
+    """Draws a Poisson number of ``mean`` (float32, below 2^31), at most 2^31 - 1: the binomial's limit, term by
+    term."""
     whole = jnp.floor(mean).astype(jnp.int32)
     part = mean - jnp.floor(mean)
     todo = mean >= _INVERTED
@@ -211,7 +214,7 @@ def _poisson(key: Stream, word: Array, mean: Array) -> Array:
 
 
 def _gamma(key: Stream, shape: Array) -> Array:
-    """float32, gamma of integer ``shape`` >= 1 (as float32) and scale 1.
+    """Draws a gamma variate (float32) of integer ``shape`` >= 1 (as float32) and scale 1.
 
     A sum of exponentials where they are few; else Best's algorithm XG ("A simple algorithm for the computer generation
     of random samples from a Student's t or symmetric beta distribution", COMPSTAT 1978).
@@ -235,7 +238,7 @@ def _gamma(key: Stream, shape: Array) -> Array:
 def negative_binomial(
     key: Stream, purpose: ArrayLike, index: ArrayLike, successes: ArrayLike, p: ArrayLike
 ) -> Int32[Array, " ..."]:
-    """int32, the failures before success number ``successes`` in trials of probability ``p``, at most 2^31 - 1.
+    """Draws the failures before success number ``successes`` in trials of probability ``p`` (int32), at most 2^31 - 1.
 
     A Poisson variate whose mean is a gamma variate times (1 - p) / p; that mixture is the law exactly, for few
     successes and for many. Only floats round: the gamma variate within a relative 1e-6, the Poisson's

@@ -24,11 +24,11 @@ LARGEST = 2**31 - 1
 """Counts are int32 and stop here."""
 
 _UNROLLED = 32
-"""As many thresholds are compared one by one: XLA's CPU backend makes no vectors of what surrounds a reduction."""
+"""As many thresholds are compared one by one (docs/xla-cpu.md)."""
 
 
 def uniform(word: UInt32[Array, "*draws"]) -> Float32[Array, "*draws"]:
-    """float32, uniform on the 2^23 numbers (k + 1/2) 2^-23, each of them exact: never 0 and never 1.
+    """Draws a float32 that is uniform on the 2^23 numbers (k + 1/2) 2^-23, each of them exact: never 0 and never 1.
 
     The top 23 bits of the uint32 ``word`` decide.
 
@@ -46,7 +46,7 @@ def uniform(word: UInt32[Array, "*draws"]) -> Float32[Array, "*draws"]:
 
 
 def probability(p: ArrayLike) -> Array:
-    """``p`` as float32, clipped to [0, 1]; what computed it and what uses it are compiled apart.
+    """Returns ``p`` as float32, clipped to [0, 1]; what computed it and what uses it are compiled apart.
 
     Else a product that became p, or a p known at compile time, could enter later sums in another precision.
     """
@@ -55,7 +55,7 @@ def probability(p: ArrayLike) -> Array:
 
 
 def bernoulli(word: UInt32[Array, " ..."], p: ArrayLike) -> Bool[Array, " ..."]:
-    """bool, true with probability ``p``: a comparison of integers, so the outcome has no rounding.
+    """Draws true with probability ``p`` (bool), by a comparison of integers, so the outcome has no rounding.
 
     Args:
         word: uint32, the randomness.
@@ -80,7 +80,8 @@ def bernoulli(word: UInt32[Array, " ..."], p: ArrayLike) -> Bool[Array, " ..."]:
 def wide_product(
     a: UInt32[Array, " ..."], b: UInt32[Array, " ..."]
 ) -> tuple[UInt32[Array, " ..."], UInt32[Array, " ..."]]:
-    """High and low word of the 64-bit product of two uint32 arrays, by halves: 64-bit types are off in JAX."""
+    """Returns the high and low word of the 64-bit product of two uint32 arrays, by halves: 64-bit types are off in
+    JAX."""
     half, mask = jnp.uint32(16), jnp.uint32(0xFFFF)
     a_low, a_high, b_low, b_high = a & mask, a >> half, b & mask, b >> half
     middle = a_high * b_low + ((a_low * b_low) >> half)
@@ -94,7 +95,7 @@ def _bound(bound: ArrayLike) -> tuple[Array, jnp.dtype]:
 
 
 def scale(word: UInt32[Array, " ..."], bound: ArrayLike) -> Int32[Array, " ..."] | UInt32[Array, " ..."]:
-    """An integer in [0, ``bound``) from one word, where each value's probability is off by less than 2^-32.
+    """Maps one word to an integer in [0, ``bound``), where each value's probability is off by less than 2^-32.
 
     That is a relative error of up to ``bound`` / 2^32; ``integers`` has none. Returns uint32 for a uint32 bound,
     int32 for any other integer type. A bound of 0 gives 0.
@@ -113,7 +114,7 @@ def scale(word: UInt32[Array, " ..."], bound: ArrayLike) -> Int32[Array, " ..."]
 def integers(
     key: Stream, purpose: ArrayLike, index: ArrayLike, bound: ArrayLike
 ) -> Int32[Array, " ..."] | UInt32[Array, " ..."]:
-    """An integer in [0, ``bound``), each with the same probability exactly.
+    """Draws an integer in [0, ``bound``), each with the same probability exactly.
 
     Lemire, "Fast random integer generation in an interval", ACM TOMACS 29 (2019). It takes the first word of ``key`` at
     (``purpose``, ``index``) and, with probability below ``bound`` / 2^32, more from the substream of that name.
@@ -144,7 +145,7 @@ def integers(
 def below(
     key: Stream, purpose: ArrayLike, index: Int32[Array, " ..."], bound: Int32[Array, " ..."]
 ) -> Int32[Array, " ..."]:
-    """A whole number from 0 to bound - 1 (int32), each as likely as the others to within 2^-63.
+    """Draws a whole number from 0 to bound - 1 (int32), each as likely as the others to within 2^-63.
 
     Both words of the address, as a fraction of 64 bits, times the bound: no rejection, so nothing that loops.
     """
@@ -161,7 +162,8 @@ def _below(high: Array, low: Array, purpose: Array, index: Array, bound: Array) 
 
 
 def exponential(word: UInt32[Array, "*draws"]) -> Float32[Array, "*draws"]:
-    """float32, exponential with mean 1: the quantile at (``word`` + 1/2) / 2^32, to within a relative 2.5e-7.
+    """Draws an exponential variate with mean 1 (float32): the quantile at (``word`` + 1/2) / 2^32, to within a relative
+    2.5e-7.
 
     It is relatively precise in both tails, from 1.2e-10 to 22.9; a logarithm of a float32 uniform would be
     coarse in one of them.
@@ -179,13 +181,13 @@ def exponential(word: UInt32[Array, "*draws"]) -> Float32[Array, "*draws"]:
 
 
 def saturated(x: Array) -> Array:
-    """int32: the integer part of a float32 ``x`` >= 0, at most 2^31 - 1."""
+    """Returns the integer part of a float32 ``x`` >= 0 as int32, at most 2^31 - 1."""
     fits = x < jnp.float32(2**31)
     return jnp.where(fits, jnp.where(fits, x, 0).astype(jnp.int32), LARGEST)
 
 
 def geometric(word: UInt32[Array, " ..."], p: ArrayLike) -> Int32[Array, " ..."]:
-    """int32, the failures before the first success in trials of probability ``p``, at most 2^31 - 1.
+    """Draws the failures before the first success in trials of probability ``p`` (int32), at most 2^31 - 1.
 
     The integer part of an exponential variate over -log(1 - p). P(G >= g) is off by at most 2^-32, and its
     logarithm by a relative 5e-7: results beyond 2^24 lie on the grid of float32. ``p`` is taken as float32, clipped
@@ -202,7 +204,7 @@ def geometric(word: UInt32[Array, " ..."], p: ArrayLike) -> Int32[Array, " ..."]
 
 
 def thresholds(weights: Float[np.ndarray, "*laws k"]) -> UInt32[np.ndarray, "*laws k-1"]:
-    """The cumulative thresholds of ``categorical``, on the host.
+    """Computes the cumulative thresholds of ``categorical``, on the host.
 
     Args:
         weights: shape (..., k), finite, at least 0, with a positive sum along the last axis.
@@ -229,7 +231,8 @@ def thresholds(weights: Float[np.ndarray, "*laws k"]) -> UInt32[np.ndarray, "*la
 
 
 def categorical(word: UInt32[Array, " ..."], thresholds: ArrayLike) -> Int32[Array, " ..."]:
-    """int32, a category from ``thresholds`` (uint32, shape (..., k - 1)): how many of them ``word`` reaches.
+    """Draws a category (int32) from ``thresholds`` (uint32, shape (..., k - 1)): the number of them that ``word`` is
+    not below.
 
     ``word`` has the shape of the leading axes, or one that broadcasts with it. The cost is proportional to k.
 

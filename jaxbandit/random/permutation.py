@@ -18,7 +18,8 @@ _TURNS = 8
 
 
 def _hash(key: Stream, x: Array, number: Array) -> Array:
-    """A keyed function number ``number`` of ``x``, uint32: the finalizer of MurmurHash3 with Wellons' constants."""
+    """Hashes ``x`` by keyed function number ``number``, uint32: the finalizer of MurmurHash3 with Wellons'
+    constants."""
     x = x + (key.high + number * jnp.uint32(0x9E3779B9))
     x = (x ^ (x >> jnp.uint32(16))) * jnp.uint32(0x7FEB352D) ^ key.low
     x = (x ^ (x >> jnp.uint32(15))) * jnp.uint32(0x846CA68B)
@@ -26,20 +27,22 @@ def _hash(key: Stream, x: Array, number: Array) -> Array:
 
 
 def _add(x: Array, y: Array, size: Array) -> Array:
-    """x + y modulo ``size``, both below it."""
+    """Computes x + y modulo ``size``, both being below it."""
     total = x + y
     return jnp.where(total >= size, total - size, total)
 
 
 def _turn(x: Array, size: Array, word: Array) -> Array:
-    """``x`` in [0, ``size``) reflected or not and rotated, as the hash ``word`` says; ``size`` is at most 2^16."""
+    """Returns ``x`` in [0, ``size``) reflected or not and rotated, as the hash ``word`` says; ``size`` is at most
+    2^16."""
     x = jnp.where((word & jnp.uint32(1)) == 0, x, size - 1 - x)
     half = jnp.uint32(16)
     return _add(x, ((word >> half) * size + ((word & jnp.uint32(0xFFFF)) * size >> half)) >> half, size)
 
 
 def position(key: Stream, purpose: ArrayLike, index: ArrayLike, size: ArrayLike) -> Int32[Array, " ..."]:
-    """int32, entry number ``index`` of a random permutation of [0, ``size``), keyed by (``key``, ``purpose``).
+    """Computes entry number ``index`` (int32) of a random permutation of [0, ``size``), keyed by (``key``,
+    ``purpose``).
 
     Args:
         key, purpose: name the permutation; it owns the substream ``purpose`` with index 0.
@@ -49,7 +52,7 @@ def position(key: Stream, purpose: ArrayLike, index: ArrayLike, size: ArrayLike)
     A bijection for every key and size. The numbers lie in a grid of about sqrt(size) columns, row by row, the last
     row perhaps short. Eight times over, all are rotated by one random step, then each column is turned within
     itself, then each row, by amounts that a keyed hash of the column or row gives. A column or row is turned within
-    the length that it has, so nothing leaves the range and no cycle has to be walked.
+    the length that it has, so nothing leaves the range and no cycle has to be followed.
 
     With ideal hashes the chi-square distance from uniform, computed exactly, is at most 4e-8 over all permutations
     for sizes to 7 and 7e-7 over the places of a pair of entries for sizes to 33: a million keys do not show it.
@@ -65,9 +68,10 @@ def position(key: Stream, purpose: ArrayLike, index: ArrayLike, size: ArrayLike)
 
 
 def permuted(key: Stream, purpose: ArrayLike, size: int) -> Int32[Array, " size"]:
-    """int32, shape (size,): all entries of the permutation of ``position``, of the same ``key`` and ``purpose``.
+    """Computes all entries of the permutation of ``position``, of the same ``key`` and ``purpose``: int32, shape
+    (size,).
 
-    By a loop in the place of its eight copies, so that the program is small.
+    A loop takes the place of eight copies, so that the program is small.
 
     Example:
         >>> from jaxbandit import random
@@ -80,14 +84,13 @@ def permuted(key: Stream, purpose: ArrayLike, size: int) -> Int32[Array, " size"
 
 
 def _named(key: Stream, purpose: ArrayLike, size: ArrayLike) -> tuple[Stream, Array, Array]:
-    """The key of a permutation, its size, and the bits of its largest entry (uint32)."""
+    """Returns the key of a permutation, its size, and the bits of its largest entry (uint32)."""
     n = jnp.asarray(size).astype(jnp.uint32)
     return substream(key, purpose), n, jnp.uint32(32) - lax.clz(n - jnp.uint32(1))
 
 
 def _all_turns(own: Stream, n: Array, bits: Array, index: Array) -> Array:
-    """Entries after all turns (int32), by a loop: of eight copies in one kernel, XLA's CPU backend computes each anew
-    wherever the next one uses it."""
+    """Returns the entries after all turns (int32), by a loop (docs/xla-cpu.md)."""
 
     def one(turn: Array, x: Array) -> Array:
         return _mixed(own, n, bits, x, turn.astype(jnp.uint32))
@@ -98,7 +101,7 @@ def _all_turns(own: Stream, n: Array, bits: Array, index: Array) -> Array:
 
 
 def _mixed(own: Stream, n: Array, bits: Array, x: Array, turn: Array) -> Array:
-    """Entries after one more of the turns, whose number is ``turn`` (uint32)."""
+    """Returns the entries after one more of the turns, whose number is ``turn`` (uint32)."""
     one, three = jnp.uint32(1), jnp.uint32(3) * turn
     # Between two powers of 4 two widths are as good; using both mixes sizes like 8 and 32 as well as others.
     shift = (bits + (turn & one)) >> one

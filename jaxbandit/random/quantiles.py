@@ -32,10 +32,10 @@ class Tabulated(Protocol):
     """A law on [0, 1] that can be tabulated: see ``jaxbandit.laws.Law``."""
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """P(p <= x), elementwise."""
+        """Returns P(p <= x), elementwise, for x within [0, 1]."""
 
     def complement(self) -> Tabulated:
-        """The law of 1 - p."""
+        """Returns the law of 1 - p, whose tails change places."""
 
 
 @jax.tree_util.register_dataclass
@@ -48,10 +48,10 @@ class Quantiles:
 
     The distance v of a word to the nearer end of [0, 1] chooses one of 256 pieces an octave, thus as fine in the tails
     as in the middle. On each, the distance of p to the same end is linear in v; pieces that are not straight enough are
-    cut finer, all of a law's alike. The largest |CDF of the draws - CDF of the law| over all p, where p may be off by
-    2^-32, was measured as 1.0e-7 for normal(0.5, 0.3), 2.2e-7 for beta(2, 5), 2.4e-7 for beta(1e5, 1e5), 5.2e-7 for
-    beta(0.1, 0.1), 9.6e-6 for beta(0.01, 0.02), and 1.5e-8 for a histogram of six bars with gaps. It grows with the
-    number of jumps between bars: 4.3e-6 for 100 bars of random heights, 4.6e-5 for 1000.
+    cut finer, all those of a law into as many parts. The largest |CDF of the draws - CDF of the law| over all p, where
+    p may be off by 2^-32, was measured as 1.0e-7 for normal(0.5, 0.3), 2.2e-7 for beta(2, 5), 2.4e-7 for beta(1e5,
+    1e5), 5.2e-7 for beta(0.1, 0.1), 9.6e-6 for beta(0.01, 0.02), and 1.5e-8 for a histogram of six bars with gaps. It
+    grows with the number of jumps between bars: 4.3e-6 for 100 bars of random heights, 4.6e-5 for 1000.
 
     Attributes:
         knots: uint32, shape (32770,): the words of p at the ends of the pieces, for the lower half; then those of 1 - p
@@ -65,17 +65,18 @@ class Quantiles:
     identity: bool = field(default=False, metadata={"static": True})
 
     def draw(self, word: UInt32[Array, "*words"]) -> UInt32[Array, "*words"]:
-        """P of uniform random words, elementwise: the quantile of (word + 1/2) / 2^32, increasing. Both uint32."""
+        """Returns P of uniform random words, elementwise: the quantile of (word + 1/2) / 2^32, increasing. Both
+        uint32."""
         if self.identity:
             return word
         upper = word >> jnp.uint32(31)
         distance = jnp.where(upper == 1, ~word, word)
-        # Two roundings, each fixed by IEEE 754; there is no product that a compiler could fuse with the sum.
+        # Two roundings, each fixed by IEEE 754; there is no product that a compiler could contract with the sum.
         near = self._near(distance.astype(jnp.int32).astype(jnp.float32) + jnp.float32(0.5), upper)
         return jnp.where(upper == 1, ~near, near)
 
     def draw_upper(self, v: Float32[Array, "*words"]) -> UInt32[Array, "*words"]:
-        """P (uint32) with the probability ``v`` (float32, in (0, 1]) above it: keeps v's relative precision.
+        """Returns P (uint32) with the probability ``v`` (float32, in (0, 1]) above it: keeps v's relative precision.
 
         A v below 2^-33 counts as 2^-33.
         """
@@ -86,7 +87,8 @@ class Quantiles:
         return jnp.where(upper == 1, ~near, near)
 
     def _near(self, units: Array, upper: Array) -> Array:
-        """The distance of p to the near end, at ``units`` (float32, 1/2 to 2^31) times 2^-32 of probability from it."""
+        """Returns the distance of p to the near end, at ``units`` (float32, 1/2 to 2^31) times 2^-32 of probability
+        from it."""
         bits = lax.bitcast_convert_type(units, jnp.uint32) - jnp.uint32(126 << 23)  # 126: the exponent of 1/2
         knots, guide = jnp.asarray(self.knots), jnp.asarray(self.guide)
         fifteen, mask = jnp.uint32(15), jnp.uint32(0x7FFF)
@@ -106,7 +108,7 @@ def _at(table: Array, index: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def tabulated(law: Tabulated) -> Quantiles:
-    """Both sides' tables, and finer knots where a straight piece is off the most."""
+    """Makes the tables of a law, of both sides, with finer knots where a straight piece is off the most."""
     place = np.arange(_KNOTS)
     units = np.ldexp(1 + place % 256 / 256, place // 256 - 1)
     sides = law, law.complement()
@@ -134,7 +136,7 @@ def tabulated(law: Tabulated) -> Quantiles:
 
 
 def _words(law: Tabulated, units: Floats) -> Words:
-    """The P with the quantile of units / 2^32 in (P, P + 1] / 2^32, by bisection."""
+    """Finds the P with the quantile of units / 2^32 in (P, P + 1] / 2^32, by bisection."""
     low, high = np.zeros(units.shape, np.int64), np.full(units.shape, 2**32 - 1)
     for _ in range(32):
         middle = (low + high) // 2
@@ -145,7 +147,8 @@ def _words(law: Tabulated, units: Floats) -> Words:
 
 
 def _bend(law: Tabulated, units: Floats, knots: Words) -> Floats:
-    """How far the CDF of a straight piece is off, at a quarter, a half and three quarters of it. The last is 0."""
+    """Measures how far the CDF of a straight piece is off, at a quarter, a half and three quarters of it. The last is
+    0."""
     error = np.zeros(units.shape)
     first, rise = knots[:-1].astype(np.float64), np.diff(knots.astype(np.float64))
     for part in (0.25, 0.5, 0.75):
@@ -155,6 +158,6 @@ def _bend(law: Tabulated, units: Floats, knots: Words) -> Floats:
 
 
 def _off(law: Tabulated, word: Floats, v: Floats) -> Floats:
-    """How far v is outside the range of the CDF over the cell (word, word + 1] and its two neighbours."""
+    """Measures how far v is outside the range of the CDF over the cell (word, word + 1] and its two neighbours."""
     low, high = np.maximum(word - 1, 0) / _UNIT, np.minimum(word + 2, _UNIT) / _UNIT
     return np.maximum(np.maximum(law.cdf(low) - v, v - law.cdf(high)), 0)

@@ -1,11 +1,11 @@
 """Bernoulli trials that stop at a number of successes, of failures, or of trials, whichever comes first.
 
-One word gives the end of up to ``LONGEST_RACE`` trials. One of the two outcomes is counted up, 0, 1, 2 ...: as long as
-the other's wall is within reach the trials end there (a negative binomial), beyond it they end at the wall of trials (a
-binomial). Each end's probability is the last one's times a ratio, so a step of the inversion is a few operations. The
-wall of the outcome that is counted cannot be passed because the trials are no more than its height.
+One word gives the end of up to ``LONGEST_RACE`` trials. One of the two outcomes is counted up, 0, 1, 2 ...: while the
+other's limit can be met within the trials, they end there (a negative binomial); from then on they end at the limit of
+trials (a binomial). Each end's probability is the last one's times a ratio, so a step of the inversion is a few
+operations. The limit of the outcome that is counted cannot be passed, because the trials are no more than it.
 
-The binomial (no wall but trials) and the negative binomial (no wall but successes) are its corners.
+The binomial (no limit but trials) and the negative binomial (no limit but successes) are special cases.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST_RACE = 16
 """The most trials that one word decides."""
 
 UNLIMITED = 2**31 - 1
-"""A wall that is never reached."""
+"""A limit that is never met."""
 
 _SCALE = 2.0**30
 _BITS = 100
@@ -34,7 +34,7 @@ _BITS = 100
 
 @computed_once
 def _packed_race(word: Array, probability: Array, successes: Array, failures: Array, trials: Array) -> Array:
-    """``successes * 64 + failures`` of a race."""
+    """Draws a race, and returns ``successes * 64 + failures``."""
     grid = probability >> jnp.uint32(8)
     likely = grid >= jnp.uint32(1 << 23)
     # The smaller of p and 1 - p is exact, the other within half a unit of the last place.
@@ -51,32 +51,32 @@ def _packed_race(word: Array, probability: Array, successes: Array, failures: Ar
         _doublings(p) * if_successes <= _BITS,
         (if_failures == if_successes) & likely | (_doublings(q) * if_failures > _BITS),
     )
-    wall = jnp.where(counts_failures, successes, failures)
-    limit = jnp.where(counts_failures, if_failures, if_successes)
+    limit = jnp.where(counts_failures, successes, failures)
+    most = jnp.where(counts_failures, if_failures, if_successes)
     steady, counted = jnp.where(counts_failures, p, q), jnp.where(counts_failures, q, p)
 
-    height = jnp.minimum(wall, limit)
+    start = jnp.minimum(limit, most)
     mass, power = jnp.full_like(p, _SCALE), steady
     for bit in range(LONGEST_RACE.bit_length()):
-        mass = jnp.where((height >> bit) & 1 == 1, mass * power, mass)
+        mass = jnp.where((start >> bit) & 1 == 1, mass * power, mass)
         power = power * power
     rest = (word >> jnp.uint32(2)).astype(jnp.int32) - mass.astype(jnp.int32)
     count = (rest >= 0).astype(jnp.int32)
     odds = counted / steady
-    within, top = jnp.minimum(wall, 2 * LONGEST_RACE).astype(jnp.float32), limit.astype(jnp.float32)
+    within, top = jnp.minimum(limit, 2 * LONGEST_RACE).astype(jnp.float32), most.astype(jnp.float32)
     for done in range(LONGEST_RACE - 1):
         ways = jnp.where(within + done <= top, within + done, top - done) * (1 / (done + 1))
         mass = mass * (ways * jnp.where(within + (done + 1) <= top, counted, odds))
         rest = rest - mass.astype(jnp.int32)
         count = count + (rest >= 0).astype(jnp.int32)
     # Rounding can leave a word beyond the last end.
-    count = jnp.where(started & (count <= limit), count, 0)
-    other = jnp.where(started, jnp.minimum(wall, limit - count), 0)
+    count = jnp.where(started & (count <= most), count, 0)
+    other = jnp.where(started, jnp.minimum(limit, most - count), 0)
     return jnp.where(counts_failures, other * 64 + count, count * 64 + other)
 
 
 def _doublings(p: Array) -> Array:
-    """How often a float32 in (0, 1) must be doubled to reach 1, rounded up."""
+    """Counts how often a float32 in (0, 1) must be doubled until it is 1 or more."""
     return 127 - (lax.bitcast_convert_type(p, jnp.int32) >> 23)
 
 
@@ -87,9 +87,9 @@ def race(
     failures: Int32[Array, "*races"],
     trials: Int32[Array, "*races"],
 ) -> tuple[Int32[Array, "*races"], Int32[Array, "*races"]]:
-    """Successes and failures when trials end at the first of three walls.
+    """Draws the successes and failures of trials that end at the first of three limits.
 
-    The walls are ``successes`` (> 0), ``failures`` (> 0) and ``min(trials, LONGEST_RACE)``; where one of them is 0
+    The limits are ``successes`` (> 0), ``failures`` (> 0) and ``min(trials, LONGEST_RACE)``; where one of them is 0
     or less, nothing is tried and both results are 0.
 
     Args:
@@ -120,8 +120,8 @@ def race(
 
 
 def concealed(word: UInt32[Array, " ..."], probability: UInt32[Array, " ..."]) -> UInt32[Array, " ..."]:
-    """What decides an entity's trials, in one number (uint32), so that it is drawn once: the probability of success,
-    without the bits that nothing uses, and as the lowest bit whether ``word`` makes attempt 0 a success."""
+    """Packs what decides an entity's trials into one number (uint32), so that it is drawn once: the probability of
+    success, without the bits that nothing uses, and as the lowest bit whether ``word`` makes attempt 0 a success."""
     both: Array = (probability & jnp.uint32(0xFFFFFF00)) | trial(word, probability).astype(jnp.uint32)
     return both
 
@@ -129,17 +129,17 @@ def concealed(word: UInt32[Array, " ..."], probability: UInt32[Array, " ..."]) -
 def race_at(
     key: Stream, entity: Array, attempt: Array, probability: Array, successes: Array, failures: Array, trials: Array
 ) -> tuple[Array, Array]:
-    """``race`` by the word of races at an address, which is drawn where it is used and nowhere else."""
+    """Draws a ``race`` by the word of races at an address; the word is drawn where it is used and nowhere else."""
     return race(words(key, entity, attempt + 1)[1], probability, successes, failures, trials)
 
 
 def visit_at(
     key: Stream, entity: Array, attempt: Array, hidden: Array, successes: Array, proven: Array, trials: Array
 ) -> tuple[Array, Array]:
-    """Successes and failures when trials end at the first of two walls, or with the first of them if it fails.
+    """Draws the successes and failures of trials that end at the first of two limits, or with a first trial that fails.
 
-    As ``race`` without a wall of failures, but for the first trial, which has its own word; the word of races decides
-    up to ``LONGEST_RACE`` more. Where ``proven`` (int32, 0 or 1) there is no such first trial.
+    It is a ``race`` without a limit of failures, but for the first trial, which has its own word; the word of races
+    decides up to ``LONGEST_RACE`` more. Where ``proven`` (int32, 0 or 1) there is no such first trial.
     """
     tried = jnp.where((trials > 0) & (successes > 0), 1 - proven, 0)
     first, word = words(key, entity, attempt + 1)
@@ -150,13 +150,13 @@ def visit_at(
 
 
 def trial(word: UInt32[Array, " ..."], probability: UInt32[Array, " ..."]) -> Bool[Array, " ..."]:
-    """bool, whether one trial succeeds: a comparison of integers. Arguments as for ``race``."""
+    """Tells whether one trial succeeds (bool), by a comparison of integers. It takes arguments as ``race`` does."""
     won: Array = word < ((probability >> jnp.uint32(8)) << jnp.uint32(8)) + jnp.uint32(128)
     return won
 
 
 def trial_at(key: Stream, entity: Array, attempt: Array, hidden: Array, made: Array) -> Array:
-    """int32: 1 where a trial is made and succeeds. ``made``: int32, 0 or 1; ``hidden``: see ``concealed``."""
+    """Returns 1 (int32) where a trial is made and succeeds. ``made``: int32, 0 or 1; ``hidden``: see ``concealed``."""
     return made * _trial(key, entity, attempt, hidden).astype(jnp.int32)
 
 
@@ -165,7 +165,7 @@ def _trial(key: Stream, entity: Array, attempt: Array, hidden: Array) -> Array:
 
 
 def _won(word: Array, attempt: Array, hidden: Array) -> Array:
-    """Whether the trial at a word succeeds: that of attempt 0 is decided in ``hidden``."""
+    """Tells whether the trial at a word succeeds; the trial of attempt 0 is decided in ``hidden``."""
     return jnp.where(attempt == 0, (hidden & 1) > 0, trial(word, hidden))
 
 
@@ -178,7 +178,7 @@ def race_on_tape(
     failures: Int32[Array, "*races"],
     trials: Int32[Array, "*races"],
 ) -> tuple[Int32[Array, "*races"], Int32[Array, "*races"]]:
-    """The same race, trial by trial, each by its own word; ``hidden``: see ``concealed``.
+    """Draws a race trial by trial, each by its own word; ``hidden``: see ``concealed``.
 
     ``key``, ``entity`` and ``attempt`` (uint32) are the address of the first trial's word; ``successes``, ``failures``
     and ``trials`` (int32) are the limits. Exact to 2^-24 by an integer comparison, and slow: for tests, and for users
@@ -201,7 +201,7 @@ def race_on_tape(
 def visit_on_tape(
     key: Stream, entity: Array, attempt: Array, hidden: Array, successes: Array, proven: Array, trials: Array
 ) -> tuple[Array, Array]:
-    """The same as ``visit_at``, trial by trial as in ``race_on_tape``; up to ``LONGEST_RACE`` in all."""
+    """Draws what ``visit_at`` draws, trial by trial as in ``race_on_tape``, and up to ``LONGEST_RACE`` in all."""
     limits = successes, jnp.full_like(trials, UNLIMITED), proven, trials
     return _on_tape(key, entity, attempt, hidden, *limits)
 

@@ -5,7 +5,7 @@ the lane in a batch, the size of the batch, the chunk or the device. So results 
 moved or resumed, and two policies with the same run number meet the same instance.
 
 The block function is threefry2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-SC 2011), bit-equal to JAX's own, but written out round by round so that XLA fuses it into its surroundings.
+SC 2011), bit-equal to JAX's own, but written out round by round, so that it is compiled with its surroundings.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _u32(value: ArrayLike) -> Array | np.ndarray:
 
 
 def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[UInt32[Array, " ..."], UInt32[Array, " ..."]]:
-    """Two words of 32 bits at the counter (``high``, ``low``) under ``key``: threefry2x32, 20 rounds.
+    """Returns two words of 32 bits at the counter (``high``, ``low``) under ``key``: threefry2x32, 20 rounds.
 
     All arguments are taken as uint32 and broadcast. Returns two uint32 arrays.
 
@@ -64,7 +64,7 @@ def block(key: Stream, high: ArrayLike, low: ArrayLike) -> tuple[UInt32[Array, "
 
 @jax.jit
 def _threefry(first: Array, second: Array, high: Array, low: Array) -> tuple[Array, Array]:
-    """A function of its own, so that JAX traces it once; XLA writes it out where it is called."""
+    """Computes a block. It is a function of its own so that JAX traces it once."""
     k = first, second, first ^ second ^ np.uint32(_PARITY)
     x, y = high + k[0], low + k[1]
     for group in range(5):
@@ -77,7 +77,7 @@ def _threefry(first: Array, second: Array, high: Array, low: Array) -> tuple[Arr
 
 
 def stream(seed: ArrayLike, run: ArrayLike) -> Stream:
-    """The stream of run number ``run`` under ``seed``: both are unsigned and of 32 bits.
+    """Returns the stream of run number ``run`` under ``seed``: both are unsigned and of 32 bits.
 
     Example:
         >>> from jaxbandit import random
@@ -90,7 +90,7 @@ def stream(seed: ArrayLike, run: ArrayLike) -> Stream:
 
 
 def substream(key: Stream, purpose: ArrayLike, index: ArrayLike = 0) -> Stream:
-    """A stream of its own for one purpose, with all 64 bits of counter free again.
+    """Returns a stream of its own for one purpose, with all 64 bits of counter free again.
 
     The counter's top bit tells a derived key from a word, so a purpose below 2^31 serves both without a clash.
     ``index`` numbers the streams of one purpose.
@@ -106,7 +106,7 @@ def substream(key: Stream, purpose: ArrayLike, index: ArrayLike = 0) -> Stream:
 
 
 def words(key: Stream, purpose: ArrayLike, index: ArrayLike) -> tuple[UInt32[Array, " ..."], UInt32[Array, " ..."]]:
-    """The pair of uint32 words number ``index`` drawn from ``key`` for ``purpose`` (below 2^31).
+    """Returns the pair of uint32 words number ``index`` drawn from ``key`` for ``purpose`` (below 2^31).
 
     Example:
         >>> from jaxbandit import random

@@ -4,7 +4,7 @@ A word gives up to 16 trials by inversion: a chain of 16 probabilities, no loop,
 word each. A pull of c trials that begins at attempt j owns the words at j, j + 1 ... j + c - 1, so pulls of the same
 arm never share one. From ``MOST_CHAINED`` trials on, the rejection of ``counts.binomial`` costs less.
 
-What an element gets depends on itself alone, but how many words are looked at depends on the largest count of the
+What an element gets depends on itself alone, but how many words are drawn depends on the largest count of the
 batch; ``over_lanes`` makes that bound a scalar, so that under ``vmap`` a branch that no lane needs is not computed.
 """
 
@@ -26,8 +26,8 @@ _DIRECT, _CHAIN = 6, 16
 
 
 class _Chain(NamedTuple):
-    """What is left of a word's probability, in units of 2^-30, after the first counts; the next count's probability in
-    those units; and how many counts were passed."""
+    """The state of an inversion: what is left of a word's probability, in units of 2^-30, after the first counts; the
+    next count's probability in those units; and how many counts were passed."""
 
     rest: Array
     mass: Array
@@ -43,8 +43,8 @@ def _begin(word: Array, trials: Array, other: Array) -> _Chain:
 
 
 def _link(chain: _Chain, k: Array, trials: Array, odds: Array) -> _Chain:
-    """From count k (float32) to the next. Probabilities are multiplied as floats, then subtracted as integers, so that
-    no compiler can contract a product and a sum."""
+    """Goes from count k (float32) to the next. Probabilities are multiplied as floats, then subtracted as integers, so
+    that no compiler can contract a product and a sum."""
     rest = chain.rest - chain.mass.astype(jnp.int32)
     onward = jnp.maximum(trials.astype(jnp.float32) - k, 0) * (1 / (k + 1)) * odds
     return _Chain(rest, chain.mass * onward, chain.passed + (rest >= 0).astype(jnp.int32))
@@ -56,7 +56,7 @@ def _count(chain: _Chain, trials: Array, rare: Array) -> Array:
 
 
 def successes(key: Stream, purpose: Array, first: Array, count: Array, probability: Array) -> Array:
-    """int32, the successes in ``count`` trials.
+    """Draws the successes in ``count`` trials (int32), where counts are few.
 
     Args:
         key, purpose, first: the address: ``first`` (int32) is the number of trials before these for this ``purpose``.
@@ -100,13 +100,14 @@ def successes(key: Stream, purpose: Array, first: Array, count: Array, probabili
 
 
 def many_successes(key: Stream, purpose: Array, first: Array, count: Array, probability: Array) -> Array:
-    """The same of any count, for those above ``MOST_CHAINED``; its law is that of ``counts.binomial``."""
+    """Draws the successes of any count, for those above ``MOST_CHAINED``; its law is that of ``counts.binomial``."""
     likely, rare = _rarer(probability)
     found = binomial(key, purpose, first, count, rare)
     return jnp.where(likely, count - found, found)
 
 
 def _rarer(units: Array) -> tuple[Array, Array]:
-    """Whether successes are more likely than failures, and the probability of the rarer (float32, exact)."""
+    """Tells whether successes are more likely than failures, and returns the probability of the rarer (float32,
+    exact)."""
     likely = units > UNITS // 2
     return likely, jnp.where(likely, UNITS - units, units).astype(jnp.float32) * jnp.float32(1 / UNITS)

@@ -31,24 +31,24 @@ _OWN = EE, KnownSc, RandomInRuns, GreedyByVisits, EpsilonGreedyByParts, IndexByL
 
 
 def _tables(problem: Cleaning) -> Tables | None:
-    """What counting stands on, where the problem has it."""
+    """Returns the tables that counting draws from, where the problem has them."""
     return problem.tables if isinstance(problem, Synthetic) else None
 
 
 def _ample(problem: Cleaning) -> int:
-    """The same room for budgets from some hundreds to 16,384: one program for most sweeps, and no slower."""
+    """Returns the same room for budgets from some hundreds to 16,384: one program for most sweeps, and no slower."""
     return SIZES[2] if room(problem) == SIZES[1] else room(problem)
 
 
 def _fits(problem: Cleaning) -> bool:
-    """Whether a run comes back to few enough entities, so that ``ticks`` and ``mixed`` can count them."""
+    """Tells whether a run comes back to few enough entities, so that ``ticks`` and ``one_by_one`` can count them."""
     if not isinstance(problem, Synthetic) or problem.tables is None:
         return False
     return ticks.fits(int(problem.budget), float(problem.size) * float(problem.ambiguous))
 
 
 def _explores_enough(epsilon: float, tables: Tables) -> bool:
-    """Whether exploration finds the perfect records that exploitation uses up.
+    """Tells whether exploration finds the perfect records that exploitation uses up.
 
     Each exploring operation meets an entity, which takes ``streak`` further operations before its first failure. Where
     exploitation wants more than those, it goes to entities with many different records, each a class of its own.
@@ -75,7 +75,7 @@ def _(rule: EpsilonGreedy, problem: Any) -> Any:
     if not isinstance(problem, Cleaning):
         return rule
     if (tables := _tables(problem)) and _fits(problem) and _explores_enough(float(rule.epsilon), tables):
-        return CountedEpsilonGreedy(rule.epsilon, _ample(problem), tables.chances.last.shape[0])
+        return CountedEpsilonGreedy(rule.epsilon, _ample(problem), tables.chances.width)
     return EpsilonGreedyByParts(rule.epsilon, room(problem))
 
 

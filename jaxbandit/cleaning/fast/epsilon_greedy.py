@@ -39,28 +39,28 @@ class Known(NamedTuple):
     left: Array
 
     def add(self, outcome: Outcome) -> "Known":
-        """The record after an outcome."""
+        """Returns the record after an outcome of the entity."""
         tried, gained, left = self.tried + outcome.cleans, self.gained + outcome.removed, self.left - outcome.removed
         return Known(self.entity, tried, gained, left)
 
     def part(self) -> Array:
-        """Where an entity with this record belongs; it was tried."""
+        """Returns the part where an entity with this record belongs, once it was tried."""
         part = jnp.where(self.gained == self.tried, CERTAIN, jnp.where(self.gained > 0, BETWEEN, ZERO))
         return jnp.where(self.left == 0, NOWHERE, part)
 
     def estimate(self) -> Array:
-        """gained / tried as the bits of a float32, whose order is that of the estimates."""
+        """Returns gained / tried as the bits of a float32, whose order is that of the estimates."""
         ratio = self.gained.astype(jnp.float32) / jnp.maximum(self.tried, 1).astype(jnp.float32)
         return lax.bitcast_convert_type(ratio, jnp.int32)
 
 
 def _row(rows: Array, place: Array) -> Known:
-    """The record in a row that there is."""
+    """Returns the record in a row that is in bounds."""
     return Known(*lax.dynamic_slice(rows, (4 * place,), (4,), allow_negative_indices=False))
 
 
 def _put_row(rows: Array, known: Array, place: Array) -> Array:
-    """``rows`` with another record in a row that there is."""
+    """Returns ``rows`` with another record in a row that is in bounds."""
     return lax.dynamic_update_slice(rows, known, (4 * place,), allow_negative_indices=False)
 
 
@@ -83,11 +83,11 @@ class Ties(NamedTuple):
         return capacity >> (32 - lax.clz(jnp.maximum(size - 1, 0)))
 
     def highest(self, capacity: int, size: Array) -> Array:
-        """How many of the ``size`` slots in use have the highest estimate."""
+        """Returns how many of the ``size`` slots in use have the highest estimate."""
         return at(self.many, self.run * (2 * capacity) + self._top(capacity, size))
 
     def find(self, capacity: int, size: Array, rank: Array, where: Array) -> Array:
-        """The slot of a rank, from 0, among those that have the highest estimate; 0 where not ``where``."""
+        """Finds the slot of a rank, from 0, among those that have the highest estimate; 0 where not ``where``."""
         base, top = self.run * (2 * capacity), self._top(capacity, size)
         best = at(self.best, base + top)
 
@@ -102,14 +102,14 @@ class Ties(NamedTuple):
         return lax.while_loop(lambda carry: carry[0] < capacity, lower, start)[0] - capacity
 
     def put(self, capacity: int, size: Array, slot: Array, estimate: Array, where: Array, new: Array) -> "Ties":
-        """With another estimate in a slot, where ``where``; ``size`` slots are in use then.
+        """Puts another estimate into a slot, where ``where``; ``size`` slots are in use then.
 
         ``estimate``: 0 for a slot that is in use no longer; ``new``: the slot was not in use before.
         """
         base, top = self.run * (2 * capacity), self._top(capacity, size)
 
         def upward(carry: _Way) -> _Way:
-            # All reads come after the writes, or XLA would copy the arrays.
+            # All reads come after the writes (docs/xla-cpu.md).
             best, many, node, width, high, ties, _ = carry
             best, many = put(best, high, base + node), put(many, ties, base + node)
             other, above = node ^ 1, node >> 1
@@ -128,10 +128,11 @@ class Ties(NamedTuple):
 
 
 class State(NamedTuple):
-    """``rows``: int32, (4 (2 memory + PADDING),), a ``Known`` each: from row 0 upward those of the part ``CERTAIN``,
-    from row memory - 1 downward those of ``ZERO``, from row memory upward those of ``BETWEEN``; ``best``, ``many``:
-    see ``Ties``; ``sizes``: how many a part has; ``met``: how many were met. ``part`` and ``slot``: the place of the
-    entity that is next, and ``at`` itself; ``last``: the last one of its part, which fills its place when it leaves.
+    """The state of a run. ``rows``: int32, (4 (2 memory + PADDING),), a ``Known`` each: from row 0 upward those of the
+    part ``CERTAIN``, from row memory - 1 downward those of ``ZERO``, from row memory upward those of ``BETWEEN``;
+    ``best``, ``many``: see ``Ties``; ``sizes``: how many a part has; ``met``: how many were met. ``part`` and ``slot``:
+    the place of the entity that is next, and ``at`` itself; ``last``: the last one of its part, which fills its place
+    when it leaves.
 
     ``run``: see ``Execution.in_turn``."""
 
@@ -151,7 +152,8 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class EpsilonGreedyByParts:
-    """``epsilon``: as in ``EpsilonGreedy``; ``memory`` (static): the most entities that a run can meet, a power of two.
+    """Epsilon-greedy on entities that are held, in three parts by their estimates. ``epsilon``: as in
+    ``EpsilonGreedy``; ``memory`` (static): the most entities that a run can meet, a power of two.
 
     Of the pair of words of an operation the first is the coin, the second the choice."""
 
@@ -163,7 +165,7 @@ class EpsilonGreedyByParts:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing met."""
+        """Begins the run with no entity met, and draws the first one."""
         zero = jnp.int32(0)
         rows = jnp.zeros(4 * (2 * self.memory + PADDING), jnp.int32)
         tree = jnp.zeros(2 * self.memory, jnp.int32)
@@ -174,12 +176,12 @@ class EpsilonGreedyByParts:
         return self._drawn(view, state)
 
     def _row(self, run: Array, part: Array, slot: Array) -> Array:
-        """The row of a slot of a part; of none, a row that nothing is kept in."""
+        """Returns the row of a slot of a part; where there is none, a row in which nothing is kept."""
         place = jnp.where(part == ZERO, self.memory - 1 - slot, jnp.where(part == BETWEEN, self.memory + slot, slot))
         return run * (2 * self.memory + PADDING) + jnp.where(part == NOWHERE, 2 * self.memory, place)
 
     def _drawn(self, view: View, state: State) -> State:
-        """The state with the next entity."""
+        """Draws the next entity: any, with chance epsilon, else one of the highest estimate."""
         certain, between, zeros = state.sizes
         coin, word = words(view.choices, EXPLORE, state.totals.spent)
         alive = certain + between + zeros + (view.entities - state.met)
@@ -208,12 +210,12 @@ class EpsilonGreedyByParts:
         return state._replace(part=part, slot=slot, at=at, last=_row(state.rows, last))
 
     def ask(self, view: View, state: State) -> Trials:
-        """One operation."""
+        """Asks for one operation on the entity at hand."""
         over = self.done(view, state).astype(jnp.int32)
         return Trials(state.at.entity, state.at.tried, state.at.left, 1 - over)
 
     def tell(self, view: View, state: State, pull: Trials, outcome: Outcome) -> State:
-        """Move the entity to those of its new estimate, or out if it is clean, and draw the next."""
+        """Moves the entity to the part of its new estimate, or out if it is clean, and draws the next one."""
         outcome = Outcome(outcome.cleans, once(outcome.removed))
         moved = outcome.cleans > 0
         after = state.at.add(outcome)
@@ -255,11 +257,11 @@ class EpsilonGreedyByParts:
         return self._drawn(view, told)
 
     def done(self, view: View, state: State) -> Array:
-        """The budget is spent, or no false value is left."""
+        """Ends the run when the budget is spent or no false value is left."""
         certain, between, zeros = state.sizes
         alive = certain + between + zeros + view.entities - state.met
         return (state.totals.spent >= view.budget) | (alive <= 0)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()

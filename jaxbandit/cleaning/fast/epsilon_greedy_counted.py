@@ -1,4 +1,4 @@
-"""epsilon-Greedy where exchangeable entities are counted (``mixed.py``).
+"""epsilon-Greedy where exchangeable entities are counted (``one_by_one.py``).
 
 ``tests/test_cleaning_counted.py`` ties its law to ``cleaning/epsilon_greedy.py``: by enumeration, and by means.
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.cleaning.fast.exchangeable import pack, unpack
-from jaxbandit.cleaning.fast.mixed import (
+from jaxbandit.cleaning.fast.one_by_one import (
     BEST,
     BYTE,
     CLEAN,
@@ -24,8 +24,8 @@ from jaxbandit.cleaning.fast.mixed import (
     NEW,
     NOTHING,
     Counts,
-    Mix,
-    Mixed,
+    Sequence,
+    SequenceOutcome,
     estimate,
 )
 from jaxbandit.cleaning.fast.pool import PADDING
@@ -40,10 +40,11 @@ TIE = 3
 
 
 def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Array]:
-    """``f(rows, needed, end, best, ties, high, low, index)``: where ``needed``, a slot before ``end`` of the highest
-    estimate, at random among ties. ``best`` is the highest of others elsewhere, ``ties`` of them: -1 for one of these.
+    """Makes ``f(rows, needed, end, best, ties, high, low, index)``, which finds, where ``needed``, a slot before
+    ``end`` of the highest estimate, at random among ties. ``best`` is the highest estimate elsewhere, which ``ties``
+    entities have: it returns -1 for one of these.
 
-    ``estimates``: of some rows, float32; ``size``: how many rows are looked at together.
+    ``estimates``: of some rows, float32; ``size``: how many rows are compared together.
     """
 
     def one(
@@ -90,7 +91,7 @@ def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Arra
 
     @searched.def_vmap
     def of_all(lanes: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
-        """Not at all where no lane needs it."""
+        """Searches only if some lane needs it."""
         full = [x if has else jnp.broadcast_to(x, (lanes, *x.shape)) for x, has in zip(operands, batched, strict=True)]
         return lax.cond(jnp.any(full[1]), jax.vmap(one), lambda *_: jnp.zeros(lanes, jnp.int32), *full), True
 
@@ -106,8 +107,9 @@ _searched = search(_estimates, 8)
 
 
 class State(NamedTuple):
-    """``rows``: int32, shape (memory,), ``pack`` of (successes, failures) of those that failed twice or more; ``at``:
-    the same of the entity that is next, 0 where none is known, and ``slot`` its row, if it failed twice."""
+    """The state of a run. ``rows``: int32, shape (memory,), ``pack`` of (successes, failures) of those that failed
+    twice or more; ``at``: the same of the entity that is next, 0 where none is known, and ``slot`` its row, if it
+    failed twice."""
 
     rows: Array
     counts: Counts
@@ -119,8 +121,8 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class CountedEpsilonGreedy:
-    """``epsilon``: as in ``EpsilonGreedy``; ``memory`` (static): the most entities that a run can meet; ``width``
-    (static): see ``mixed.width``. For problems that are not ``paired``."""
+    """Epsilon-greedy for problems that are not ``paired``. ``epsilon``: as in ``EpsilonGreedy``; ``memory`` (static):
+    the most entities that a run can meet; ``width`` (static): see ``exchangeable.width``."""
 
     epsilon: Array
     memory: int = field(metadata={"static": True})
@@ -131,21 +133,21 @@ class CountedEpsilonGreedy:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing met."""
+        """Begins the run with no entity met: all are counted as unmet."""
         zero = jnp.int32(0)
         rows = jnp.zeros(self.memory + PADDING, jnp.int32)
         counts = Counts((view.entities,) * (2 * self.width), zero, zero, jnp.float32(0))
         return State(rows, counts, zero, zero, Totals.zero())
 
-    def ask(self, view: View, state: State) -> Mix:
-        """All that is left of the budget."""
+    def ask(self, view: View, state: State) -> Sequence:
+        """Asks for all operations that are left of the budget."""
         gained, failed = unpack(state.at)
         spent = state.totals.spent
         left = jnp.where(self.done(view, state), 0, view.budget - spent)
-        return Mix(spent, view.choices, self.epsilon, failed, gained, state.counts, left)
+        return Sequence(spent, view.choices, self.epsilon, failed, gained, state.counts, left)
 
-    def tell(self, view: View, state: State, pull: Mix, outcome: Mixed) -> State:
-        """Write the records that are new, and find the next entity."""
+    def tell(self, view: View, state: State, pull: Sequence, outcome: SequenceOutcome) -> State:
+        """Writes the records of entities that failed twice, and finds the entity of the next operation."""
         made, result, following = outcome.cleans, outcome.result, outcome.following
         few, more, promising, bound = outcome.counts
         known = (made > 0) & (pull.failures > 1)
@@ -183,9 +185,9 @@ class CountedEpsilonGreedy:
         return State(rows, Counts(few, more, promising, bound), at, jnp.where(stays, state.slot, slot), totals)
 
     def done(self, view: View, state: State) -> Array:
-        """The budget is spent, or no false value is left."""
+        """Ends the run when the budget is spent or no false value is left."""
         return (state.totals.spent >= view.budget) | (state.counts.alive <= 0)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()

@@ -6,8 +6,8 @@ need not name them: it holds how many there are of a record, and what an entity 
 Those are its *residual trials*, given the one operation that was made on it: the successes and failures that are
 still to come, in a random order, before the success that leaves it clean. Trials with a hidden p are exchangeable, so
 each order is as likely as any other, and p itself is never drawn: the law of residual trials has it integrated out.
-They are told to an end that no budget reaches (``REACH``): an entity that is not clean by then has that many successes
-and failures, and no next one.
+They are drawn up to a number of operations that no budget exceeds (``LENGTHS``): an entity that is not clean by then
+has that many successes and failures, and no next one.
 
 Laws of residual trials are tables, made on the host in float64.
 """
@@ -20,8 +20,6 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
-from jaxbandit.cleaning.fast.mixed import Chances, chances
-from jaxbandit.cleaning.fast.ticks import Records, records
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
 from jaxbandit.random.draws import scale
@@ -34,17 +32,17 @@ Floats = NDArray[np.float64]
 VISIT, OTHER, RESIDUAL, PLACE, CUT = range(1, 6)
 """What a word of the outcomes' stream is for."""
 
-REACH = (1 << 14, 1 << 16)
-"""Operations on an entity to which its residual trials are told: the first that the budget does not pass. Each is
-compiled anew."""
+LENGTHS = (1 << 14, 1 << 16)
+"""Numbers of operations on an entity up to which its residual trials are drawn: the least that is not below the budget
+is taken. Each is compiled anew."""
 MOST_FALSE_VALUES = 64
-"""As many an entity may have: for some more, float64 would lose the probabilities of p^s (1 - p)^f."""
+"""The most false values an entity may have: for some more, float64 would lose the expectations of p^s (1 - p)^f."""
 
 VISITS = 16
 """Visits to unmet entities that are drawn at once."""
 
 RARE = 2
-"""For ``Operations.visits``: the first of them is known to be none of ``Tables.visits``."""
+"""A value of ``Operations.visits``: the first visit is known to be none of ``Tables.visits``."""
 
 UNKNOWN = -1
 _COUNT = 20
@@ -52,21 +50,21 @@ _SLOTS = 16
 
 
 def pack(gained: Array, made: Array | int) -> Array:
-    """Two counts in an int32: at most 2^11 and 2^20."""
+    """Packs two counts, at most 2^11 and 2^20, into one int32."""
     return (gained << _COUNT) | made
 
 
 def unpack(packed: Array) -> tuple[Array, Array]:
-    """The two counts of ``pack``."""
+    """Returns the two counts that ``pack`` put into one int32."""
     return packed >> _COUNT, packed & ((1 << _COUNT) - 1)
 
 
 class Alias(NamedTuple):
-    """A law of whole numbers by Walker's alias method ("An efficient method for generating discrete random variables
-    with general distributions", ACM TOMS 3, 1977). All of one shape, (a power of two,).
+    """A law of whole numbers, drawn by Walker's alias method ("An efficient method for generating discrete random
+    variables with general distributions", ACM TOMS 3, 1977). All arrays have one shape, (a power of two,).
 
-    ``share`` (uint32): which part of a cell, in units of 2^-32, is its ``own`` number, the rest being the ``other``
-    (int32).
+    ``share`` (uint32): the part of a cell, in units of 2^-32, that belongs to its ``own`` number; the rest belongs to
+    its ``other`` number (int32 both).
     """
 
     share: Array
@@ -74,36 +72,60 @@ class Alias(NamedTuple):
     other: Array
 
     def draw(self, high: Array, low: Array, where: Array) -> Array:
-        """A number (int32) by two words; some number of the law where not ``where``, at less cost."""
+        """Draws a number (int32) by two words; where not ``where``, any number of the law, at less cost."""
         bits = self.share.shape[0].bit_length() - 1
         cell = jnp.where(where, high >> jnp.uint32(32 - bits), 0).astype(jnp.int32)
         found: Array = jnp.where(low < self.share[cell], self.own[cell], self.other[cell])
         return found
 
 
+class Chances(NamedTuple):
+    """What an operation does by the record of its entity, uint32 in units of 2^-31. Record f ``width`` + g has f
+    failures and g successes.
+
+    ``success``: the chance that it succeeds, by records, to the end of the residual trials; ``clean``: the chance that
+    it leaves the entity clean, of the first 2 ``width`` records; ``last``: the chance that the success after g others
+    leaves the entity clean, (``width``,).
+    """
+
+    success: Array
+    clean: Array
+    last: Array
+
+    @property
+    def width(self) -> int:
+        """Returns how many numbers of successes the table tells apart."""
+        return self.last.shape[0]
+
+    def of(self, failures: Array, successes: Array) -> tuple[Array, Array]:
+        """Reads ``success`` and ``last`` of entities with so many failures and successes, which the table must have."""
+        record = failures * self.width + successes
+        success, last = self.success.at[record], self.last.at[successes]
+        return success.get(mode="promise_in_bounds"), last.get(mode="promise_in_bounds")
+
+
 class Tables(NamedTuple):
-    """The laws of what entities hide.
+    """The laws from which counted entities are drawn, for one problem.
 
     ``visits`` (int32, (2^16,)): equally likely ends of a first visit, which is one operation and, if that succeeds, all
     until the entity is clean: ``pack`` of (false values removed, operations), or ``UNKNOWN``, for which ``others`` has
     the law; ``failed``: the residual trials of an entity after one operation, which failed, ``pack`` of (successes,
-    failures); ``records``: what one operation does; ``chances``: the same, of longer records; ``streak`` (float32): how
-    many operations on an entity that find it at nothing but successes, the first operation left out, in expectation.
+    failures); ``chances``: what one operation does; ``streak`` (float32): how many operations on an entity that find it
+    at nothing but successes, the first operation left out, in expectation.
     """
 
     visits: Array
     others: Alias
     failed: Alias
-    records: Records
     chances: Chances
     streak: Array
 
 
 class Operations(NamedTuple):
-    """Some operations on one entity, or a first visit to each of many unmet ones.
+    """A pull: some operations on one entity, or a first visit to each of many unmet ones.
 
-    int32 all. ``words``: the number of those that are used, another in each pull; ``residual``: trials of the one
-    entity; ``UNKNOWN`` where it is still to be drawn, the entity having failed once; ``cleans``: operations on it;
+    int32 all. ``words``: the number of the words that are used, another in each pull; ``residual``: the residual trials
+    of the one entity, ``UNKNOWN`` where they are still to be drawn, after one failure; ``cleans``: operations on it;
     ``visits``: 1 or ``RARE`` if unmet entities are visited, else 0.
     """
 
@@ -114,11 +136,11 @@ class Operations(NamedTuple):
 
 
 class Operated(NamedTuple):
-    """The outcome of ``Operations``. ``cleans``: operations on the one entity; none, where it says to ask again;
-    ``residual``: its residual trials before them; ``gained``: how many of them succeeded, without that which left it
-    clean; ``visits``: the ends of ``VISITS`` visits, as in ``Tables``, and 0 where none was asked for. One that is
-    still ``UNKNOWN`` must be the first of the next pull, which is ``RARE``. Up to there it is the policy that says how
-    many are made: what is drawn for others was not seen."""
+    """The outcome of ``Operations``. ``cleans``: operations on the one entity, 0 where the policy is to ask again;
+    ``residual``: its residual trials before them; ``gained``: how many of them succeeded, without the one that left it
+    clean; ``visits``: the ends of ``VISITS`` visits, as in ``Tables``, and 0 where none was asked for. A visit that is
+    still ``UNKNOWN`` must be the first of the next pull, which is ``RARE``. The policy says how many of those before it
+    are made; the others are drawn again later, as nothing has seen them."""
 
     cleans: Array
     residual: Array
@@ -127,14 +149,14 @@ class Operated(NamedTuple):
 
 
 def operate(tables: Tables, key: Stream, pull: Operations) -> Operated:
-    """The outcome of a pull; ``key``: of the run's outcomes."""
+    """Draws the outcome of a pull, by the stream ``key`` of the run's outcomes."""
     drawn = tables.failed.draw(*words(key, RESIDUAL, pull.words), pull.residual == UNKNOWN)
     residual = once(jnp.where(pull.residual == UNKNOWN, drawn, pull.residual))
     good, bad = unpack(residual)
     taken = jnp.minimum(pull.cleans, good + bad)
     one = scale(words(key, PLACE, pull.words)[0], good + bad) < good
     cut = (pull.cleans > 1) & (pull.cleans < good + bad)
-    # A loop is one of all lanes: those that need it wait for each other.
+    # All lanes share one loop, so those that need it wait for each other.
     asked = (pull.cleans > 0) | (pull.visits > 0)
     waiting, going, lanes = (sum_over_lanes(jnp.int32(x)) for x in (cut, asked, True))
     due = cut & ((8 * waiting >= lanes) | (going == waiting))
@@ -146,7 +168,7 @@ def operate(tables: Tables, key: Stream, pull: Operations) -> Operated:
 
 
 def _visits(tables: Tables, key: Stream, index: Array, made: Array) -> tuple[Array, ...]:
-    """The ends of visits; of those that ``Tables.visits`` does not know, the first alone is drawn."""
+    """Draws the ends of visits; of those that ``Tables.visits`` does not know, the first alone is drawn."""
     ends = _slots(tables.visits, key, index, made)
     first = jnp.int32(VISITS)
     for number in reversed(range(VISITS)):
@@ -164,9 +186,9 @@ def _slots(number: Array, ends: Array, key: Stream, index: Array, made: Array) -
 
 
 def successes_among(key: Stream, index: Array, good: Array, bad: Array, taken: Array) -> Array:
-    """How many of some operations succeed, of ``good`` successes and ``bad`` failures in a random order (int32).
+    """Draws how many of the first ``taken`` of ``good`` successes and ``bad`` failures in random order are successes.
 
-    Hypergeometric, drawn one by one.
+    The number is hypergeometric (int32); its trials are drawn one by one.
     """
     few, many = jnp.minimum(good, taken), jnp.maximum(good, taken)
 
@@ -186,9 +208,9 @@ def successes_among(key: Stream, index: Array, good: Array, bad: Array, taken: A
 
 
 def nodes(law: Law) -> tuple[Floats, Floats, Floats]:
-    """log p, log (1 - p) and weights such that sums over them are expectations, (nodes,) each.
+    """Returns log p, log (1 - p) and weights such that weighted sums are expectations under ``law``, (nodes,) each.
 
-    A law is cut into cells, 1,024 an octave of the distance to the nearer end. In a cell its density is taken as
+    The law is cut into cells, 1,024 an octave of the distance to the nearer end. In a cell its density is taken as
     linear, with the masses of both halves; so two nodes of Gauss are exact for polynomials of the second degree.
     """
     octaves = np.ldexp(1.0, np.arange(-31, -1))
@@ -206,35 +228,35 @@ def nodes(law: Law) -> tuple[Floats, Floats, Floats]:
     return np.concatenate([low, high])[kept], np.concatenate([high, low])[kept], weight[kept] / weight.sum()
 
 
-def moments(law: Law, most: int, reach: int) -> Floats:
-    """E[p^s (1 - p)^f] of s = 0 ... most, f = 0 ... reach: float64, (most + 1, reach + 1)."""
+def moments(law: Law, most: int, length: int) -> Floats:
+    """Computes E[p^s (1 - p)^f] for s = 0 ... most and f = 0 ... length: float64, (most + 1, length + 1)."""
     log_p, log_q, weight = nodes(law)
-    edge = np.exp(np.arange(most + 1)[:, None] * log_p + reach * log_q) @ weight
+    edge = np.exp(np.arange(most + 1)[:, None] * log_p + length * log_q) @ weight
     step = 128
-    inner, outer = np.arange(step), np.arange(0, reach + 1, step)
+    inner, outer = np.arange(step), np.arange(0, length + 1, step)
     last = np.zeros((outer.size, step))
     for begin in range(0, weight.size, 1 << 13):
         part = slice(begin, begin + (1 << 13))
         powers = np.exp(outer[:, None] * log_q[part] + most * log_p[part]) * weight[part]
         last += powers @ np.exp(log_q[part, None] * inner)
     # E[p^s q^f] = E[p^(s + 1) q^f] + E[p^s q^(f + 1)]: all terms are positive, so nothing cancels.
-    found = np.empty((most + 1, reach + 1))
-    found[most] = last.ravel()[: reach + 1]
+    found = np.empty((most + 1, length + 1))
+    found[most] = last.ravel()[: length + 1]
     for s in range(most - 1, -1, -1):
         found[s] = np.append(found[s + 1, :-1], edge[s])[::-1].cumsum()[::-1]
     return found
 
 
-def _log_choose(good: int, reach: int) -> Floats:
-    """log of (good + f choose good), f = 0 ... reach."""
-    bad = np.arange(reach + 1)
-    return np.asarray(sum((np.log1p(bad / i) for i in range(1, good + 1)), np.zeros(reach + 1)))
+def _log_choose(good: int, length: int) -> Floats:
+    """Computes log (good + f choose good) for f = 0 ... length."""
+    bad = np.arange(length + 1)
+    return np.asarray(sum((np.log1p(bad / i) for i in range(1, good + 1)), np.zeros(length + 1)))
 
 
 def _residuals(
-    moment: Floats, false_values: Floats, gained: int, failed: int, reach: int
+    moment: Floats, false_values: Floats, gained: int, failed: int, length: int
 ) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Probabilities (their sum is that of the record), successes and failures, of all residual trials after a record.
+    """Returns probabilities (their sum is the record's), successes and failures of all residual trials after a record.
 
     ``false_values``: the distribution of r from 1 on.
     """
@@ -243,17 +265,37 @@ def _residuals(
     more = false_values[::-1].cumsum()[::-1]  # more[s]: the probability of r > s
     chances, good, bad = [], [], []
     for s in goods:
-        ways = np.exp(_log_choose(int(s), reach)[: reach - s + 1])
-        clean = ways[:-1] * moment[gained + s + 1, failed : failed + reach - s]
-        last = ways[-1] * moment[gained + s, failed + reach - s]
+        ways = np.exp(_log_choose(int(s), length)[: length - s + 1])
+        clean = ways[:-1] * moment[gained + s + 1, failed : failed + length - s]
+        last = ways[-1] * moment[gained + s, failed + length - s]
         chances.append(np.append(clean * false_values[gained + s], last * more[gained + s]))
-        bad.append(np.arange(reach - s + 1))
-        good.append(np.full(reach - s + 1, s))
+        bad.append(np.arange(length - s + 1))
+        good.append(np.full(length - s + 1, s))
     return np.concatenate(chances), np.concatenate(good), np.concatenate(bad)
 
 
+def width(most: int) -> int:
+    """Returns how many numbers of successes a table tells apart for up to so many false values: each is compiled
+    for."""
+    return -(-most // 4) * 4
+
+
+def _chances(moment: Floats, false_values: Floats) -> Chances:
+    """Makes the table from ``moments`` and the distribution ``false_values`` of r from 1 on."""
+    most = len(false_values)
+    success, last = np.zeros((moment.shape[1], width(most))), np.ones(width(most))
+    more = false_values[::-1].cumsum()[::-1]
+    success[:, :most] = np.divide(moment[1:], moment[:-1], out=np.zeros_like(moment[1:]), where=moment[:-1] > 0).T
+    last[:most] = np.divide(false_values, more, out=np.ones(most), where=more > 0)
+
+    def units(chance: Floats) -> Array:
+        return jnp.asarray(np.rint(np.clip(chance, 0, 1) * 2.0**31).astype(np.uint32).ravel())
+
+    return Chances(units(success), units(success[:2] * last), units(last))
+
+
 def alias(weights: Floats, numbers: NDArray[np.int64]) -> Alias:
-    """The table of a law of ``numbers``, by sums: what light cells lack is filled from heavy ones, in order."""
+    """Makes the table of a law of ``numbers``: by sums, what light cells lack is filled from heavy ones, in order."""
     size = 1 << (weights.size - 1).bit_length()
     mass = np.append(weights, np.zeros(size - weights.size)) / weights.sum() * size
     value = np.append(numbers, np.full(size - weights.size, numbers[0])).astype(np.int32)
@@ -273,16 +315,16 @@ def alias(weights: Floats, numbers: NDArray[np.int64]) -> Alias:
 
 
 @lru_cache(maxsize=8)
-def _tables(law: Law, weights: tuple[float, ...], reach: int) -> Tables:
-    """``weights``: of r from 1 on; residual trials are told to ``reach`` operations."""
+def _tables(law: Law, weights: tuple[float, ...], length: int) -> Tables:
+    """Makes the tables for ``weights`` of r from 1 on, with residual trials up to ``length`` operations."""
     false_values = np.asarray(weights) / sum(weights)
     most = len(weights)
-    moment = moments(law, most, reach + 1)
-    chance, good, bad = _residuals(moment, false_values, 0, 1, reach)
+    moment = moments(law, most, length + 1)
+    chance, good, bad = _residuals(moment, false_values, 0, 1, length)
     failed = alias(chance, good << _COUNT | bad)
     ends = [np.array([moment[0, 1], false_values[0] * moment[1, 0]])], [np.array([1, 1 << _COUNT | 1])]
     if most > 1:
-        chance, good, bad = _residuals(moment, false_values, 1, 0, reach)
+        chance, good, bad = _residuals(moment, false_values, 1, 0, length)
         ends[0].append(chance)
         ends[1].append((good + 2) << _COUNT | (good + bad + 2))
     chance, number = np.concatenate(ends[0]), np.concatenate(ends[1])
@@ -293,20 +335,19 @@ def _tables(law: Law, weights: tuple[float, ...], reach: int) -> Tables:
     others = alias(chance - slots / (1 << _SLOTS), number)
     successes = np.arange(1, most)
     streak = np.float32(moment[successes, 0] @ (1 - false_values.cumsum()[:-1]))
-    singles = records(moment, false_values), chances(moment, false_values)
-    return Tables(jnp.asarray(visits), others, failed, *singles, jnp.asarray(streak))
+    return Tables(jnp.asarray(visits), others, failed, _chances(moment, false_values), jnp.asarray(streak))
 
 
 def tables_for(budget: int, weights: Floats, law: Law) -> Tables:
-    """The tables of a problem. ``weights``: of r = 0, 1, 2 ...
+    """Makes the tables of a problem with ``weights`` of r = 0, 1, 2 ..., or finds those that it made before.
 
     Raises:
-        BadInput: for a budget above the greatest ``REACH``, or more false values than ``MOST_FALSE_VALUES``.
+        BadInput: for a budget above the greatest of ``LENGTHS``, or more false values than ``MOST_FALSE_VALUES``.
     """
     most = int(np.flatnonzero(weights).max())
-    if budget > REACH[-1]:
-        raise BadInput("budget", budget, f"at most {REACH[-1]} where runs are not paired")
+    if budget > LENGTHS[-1]:
+        raise BadInput("budget", budget, f"at most {LENGTHS[-1]} where runs are not paired")
     if most > MOST_FALSE_VALUES:
         raise BadInput("false_values", f"up to {most}", f"at most {MOST_FALSE_VALUES} where runs are not paired")
-    reach = next(size for size in REACH if size >= budget)
-    return _tables(law, tuple(map(float, weights[1 : most + 1])), reach)
+    length = next(size for size in LENGTHS if size >= budget)
+    return _tables(law, tuple(map(float, weights[1 : most + 1])), length)

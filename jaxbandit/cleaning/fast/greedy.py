@@ -25,9 +25,9 @@ from jaxbandit.xla.fence import once
 
 
 class State(NamedTuple):
-    """``rows``: int32, shape (2 (memory + PADDING),), the entities tried in vain and how often (``flat_row_at``);
-    ``size``: how many they are; ``met``: how many were met; ``slot`` and ``at``: the entity at hand; ``working``
-    (bool): whether it had a success. It is drawn when it is due, as in ``random.py``."""
+    """The state of a run. ``rows``: int32, shape (2 (memory + PADDING),), the entities tried in vain and how often
+    (``flat_row_at``); ``size``: how many they are; ``met``: how many were met; ``slot`` and ``at``: the entity at hand;
+    ``working`` (bool): whether it had a success. The next entity is drawn when it is due, as in ``random.py``."""
 
     rows: Array
     size: Array
@@ -41,7 +41,8 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class GreedyByVisits:
-    """``memory`` (static): the most entities that a run can meet."""
+    """Greedy on entities that are held, a visit in a step or a few. ``memory`` (static): the most entities that a run
+    can meet."""
 
     memory: int = field(metadata={"static": True})
 
@@ -50,14 +51,14 @@ class GreedyByVisits:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing met."""
+        """Begins the run with no entity met, and the first of the random order at hand."""
         zero = jnp.int32(0)
         rows = jnp.zeros(2 * (self.memory + PADDING), jnp.int32)
         at = Entry(view.in_random_order(zero), zero, zero)
         return State(rows, zero, zero, zero, at, jnp.bool_(False), Totals.zero())
 
     def ask(self, view: View, state: State) -> Visit:
-        """Try an entity; if it has had a success, clean it to the end."""
+        """Asks to try the entity at hand once and, if it has had or has a success, to clean it to the end."""
         return Visit(
             entity=state.at.entity,
             attempt=state.at.tried,
@@ -67,7 +68,7 @@ class GreedyByVisits:
         )
 
     def tell(self, view: View, state: State, pull: Visit, outcome: Outcome) -> State:
-        """After a first success stay with the entity until it is clean."""
+        """Stays with an entity after its first success until it is clean; else draws the next one."""
         moved = outcome.cleans > 0
         clean = moved & (outcome.removed == pull.successes)
         after = state.at.add(outcome)
@@ -93,10 +94,10 @@ class GreedyByVisits:
         return State(rows, size, met, slot, select(stay, after, drawn), working, totals)
 
     def done(self, view: View, state: State) -> Array:
-        """The budget is spent, or no false value is left."""
+        """Ends the run when the budget is spent or no false value is left."""
         none = ~state.working & (state.size + view.entities - state.met <= 0)
         return (state.totals.spent >= view.budget) | none
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()

@@ -50,7 +50,8 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class CountedGreedy:
-    """``memory`` (static): the most entities that a run can visit twice. For problems that are not ``paired``."""
+    """Greedy for problems that are not ``paired``. ``memory`` (static): the most entities that a run can visit
+    twice."""
 
     memory: int = field(metadata={"static": True})
 
@@ -59,13 +60,13 @@ class CountedGreedy:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing met."""
+        """Begins the run with all entities counted as unmet."""
         zero = jnp.int32(0)
         rows = jnp.zeros(self.memory + PADDING, jnp.int32)
         return State(view.entities, zero, rows, zero, zero, zero, zero, Totals.zero())
 
     def ask(self, view: View, state: State) -> Operations:
-        """What is next."""
+        """Asks for visits to unmet entities, or for operations on the entity at hand."""
         over = self.done(view, state)
         left = view.budget - state.totals.spent
         cleans = jnp.where(state.next == ON, left, jnp.where(state.next == AGAIN, 1, 0))
@@ -77,7 +78,7 @@ class CountedGreedy:
         )
 
     def tell(self, view: View, state: State, pull: Operations, outcome: Operated) -> State:
-        """Count, and say what is next."""
+        """Counts the visits that were made, and draws the entity that is next."""
         run = _run(view, state, outcome.visits)
         good, bad = unpack(outcome.residual)
         made = jnp.minimum(outcome.cleans, good + bad)
@@ -111,21 +112,20 @@ class CountedGreedy:
         return kept._replace(rows=rows)
 
     def done(self, view: View, state: State) -> Array:
-        """The budget is spent, or no false value is left."""
+        """Ends the run when the budget is spent or no false value is left."""
         none = (state.next != ON) & (state.unmet + state.failed + state.size <= 0)
         return (state.totals.spent >= view.budget) | none
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()
 
 
 class _Run(NamedTuple):
-    """Visits to unmet entities that are made: how many and how many failed; operations, false values removed, entities
-    finished (int32); ``again``, ``rare``: whether the next visit is to an entity tried before, and is ``UNCOMMON``;
-    ``cut``: the residual trials of an entity whose visit the budget does not cover, after its first operation; else
-    ``UNKNOWN``.
-    """
+    """The visits to unmet entities that are made: how many and how many failed; operations, false values removed,
+    entities finished (int32); ``again``, ``rare``: whether the next visit is to an entity tried before, and is
+    ``UNCOMMON``; ``cut``: the residual trials of an entity whose visit the budget does not cover, after its first
+    operation; else ``UNKNOWN``."""
 
     met: Array
     failed: Array
@@ -148,7 +148,7 @@ def _run(view: View, state: State, visits: tuple[Array, ...]) -> _Run:
     known = state.next == UNCOMMON
     for number, visit in enumerate(visits):
         if number == VISITS // 2:
-            # Longer chains take some versions of XLA minutes to compile.
+            # Longer chains take minutes to compile (docs/xla-cpu.md).
             level = lax.bitcast_convert_type(share, jnp.int32)
             parts = met, failed, cleans, removed, again, rare, cut + 1, alive, going.astype(jnp.int32), level
             met, failed, cleans, removed, again, rare, cut, alive, on, level = once(jnp.stack(parts))

@@ -2,7 +2,7 @@
 ``cleaning/index.py``.
 
 The record with which an entity is given up says at which level it will be worth its price again. So it waits in a list
-of that level, from whose end it is taken. Fresh entities are looked for many at once.
+of that level, from whose end it is taken. Fresh entities are searched for many at once.
 """
 
 from dataclasses import dataclass, field
@@ -25,14 +25,14 @@ _NONE = 2**31 - 1
 
 
 SCANNED = 32
-"""How many entities are looked at together for one of a class."""
+"""How many entities are checked together for one of a class."""
 
 
 class Search(NamedTuple):
     """Where the search for the next entity stands (int32 all).
 
     ``stage``: number of the level; ``klass`` and ``place``: false values, descending, and place in the random order, of
-    the next fresh entity to be looked at.
+    the next fresh entity to be checked.
     """
 
     stage: Array
@@ -41,9 +41,10 @@ class Search(NamedTuple):
 
 
 class State(NamedTuple):
-    """``at``: the entity at hand, and ``slot`` its row. ``rows``: int32, (5 (memory + PADDING),), five words for each
-    entity met: a ``Known``, and 1 + the row before it in its list, 0 for none; ``met``: how many they are. ``ends``:
-    int32, (levels,), 1 + the row at the end of each level's list. ``run``: see ``Execution.in_turn``."""
+    """The state of a run. ``at``: the entity at hand, and ``slot`` its row. ``rows``: int32, (5 (memory + PADDING),),
+    five words for each entity met: a ``Known``, and 1 + the row before it in its list, 0 for none; ``met``: how many
+    they are. ``ends``: int32, (levels,), 1 + the row at the end of each level's list. ``run``: see
+    ``Execution.in_turn``."""
 
     search: Search
     at: Known
@@ -58,7 +59,8 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class IndexByLists:
-    """``allowed`` and ``first``: as in ``Index``; ``memory`` (static): the most entities that a run can meet."""
+    """The policy index by lists of entities given up. ``allowed`` and ``first``: as in ``Index``; ``memory`` (static):
+    the most entities that a run can meet."""
 
     allowed: Array
     first: Array | np.int32
@@ -69,7 +71,7 @@ class IndexByLists:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """At the first entity with the most false values."""
+        """Begins at the first level, with the first entity of the most false values."""
         zero = jnp.int32(0)
         search = Search(zero, jnp.int32(self.allowed.shape[2]), zero)
         rows = jnp.zeros(5 * (self.memory + PADDING), jnp.int32)
@@ -79,7 +81,7 @@ class IndexByLists:
         return self._next(view, state, jnp.bool_(True))
 
     def _limits(self, began: Array, gained: Array) -> Array:
-        """The failures allowed at each level: int32, (levels,)."""
+        """Returns the failures allowed at each level: int32, (levels,)."""
         levels, _, most = self.allowed.shape
         row, column = self.first + jnp.clip(began, 0, most), jnp.clip(gained, 0, most - 1)
         limits = lax.dynamic_slice(self.allowed, (jnp.int32(0), row, column), (levels, 1, 1)).reshape(-1)
@@ -90,7 +92,8 @@ class IndexByLists:
         return limits[jnp.clip(stage, 0, limits.shape[0] - 1)]
 
     def _search(self, view: View, search: Search, ends: Array) -> Search:
-        """The search at the first level, from its own on, and there at the first class, that has somebody to work on.
+        """Moves the search to the first level, from its own on, and there to the first class, that has an entity to
+        work on.
 
         If nobody waits in the level's list, the fresh entity at the search's place is that one.
         """
@@ -99,7 +102,7 @@ class IndexByLists:
         def waiting(search: Search) -> Array:
             return ends[jnp.minimum(search.stage, levels - 1)] > 0
 
-        def look(carry: tuple[Search, Array]) -> tuple[Search, Array]:
+        def onward(carry: tuple[Search, Array]) -> tuple[Search, Array]:
             search, _ = carry
             worth = (search.klass > 0) & (self._limit(search.stage, search.klass, jnp.int32(0)) > 0)
             place = search.place + jnp.arange(SCANNED, dtype=jnp.int32)
@@ -108,20 +111,20 @@ class IndexByLists:
             found = worth & (first != _NONE)
             passed = worth & ~found & (search.place + SCANNED >= view.entities)
             # A class not worth a try ends the level: those below it are worth less.
-            onward = Search(
+            after = Search(
                 stage=search.stage + (~worth).astype(jnp.int32),
                 klass=search.klass - passed.astype(jnp.int32),
                 place=jnp.where(
                     found, first, jnp.where(passed, 0, jnp.where(worth, search.place + SCANNED, search.place))
                 ),
             )
-            return onward, found | (onward.stage >= levels) | waiting(onward)
+            return after, found | (after.stage >= levels) | waiting(after)
 
         start = search, (search.stage >= levels) | waiting(search)
-        return lax.while_loop(lambda carry: ~carry[1], look, start)[0]
+        return lax.while_loop(lambda carry: ~carry[1], onward, start)[0]
 
     def _next(self, view: View, state: State, leave: Array) -> State:
-        """Where ``leave``: the next entity that is worth its price is at hand."""
+        """Takes, where ``leave``, the next entity that is worth its price."""
         levels, base = self.allowed.shape[0], state.run * (self.memory + PADDING)
         # Where nothing is left, the search ends before it begins.
         search = self._search(
@@ -146,7 +149,7 @@ class IndexByLists:
         return state._replace(search=search, at=at, slot=slot, met=state.met + taken.astype(jnp.int32), ends=ends)
 
     def ask(self, view: View, state: State) -> Pull:
-        """Work on the entity at hand until its record could be worth too little.
+        """Asks to work on the entity at hand until its record could be worth too little.
 
         The failures allowed do not fall as successes are gained, so the present limit can be met but not passed.
         """
@@ -161,7 +164,7 @@ class IndexByLists:
         )
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Go on where that is still worth it, or to the next entity."""
+        """Stays with the entity where that is still worth its price, or puts it into a list and takes the next one."""
         moved = outcome.cleans > 0
         clean = moved & (outcome.removed == pull.successes)
         at = state.at._replace(tried=state.at.tried + outcome.cleans, gained=state.at.gained + outcome.removed)
@@ -179,9 +182,9 @@ class IndexByLists:
         return self._next(view, told, clean | given_up)
 
     def done(self, view: View, state: State) -> Array:
-        """The budget is spent, or every entity is clean."""
+        """Ends the run when the budget is spent or every entity is clean."""
         return (state.totals.spent >= view.budget) | (state.search.stage >= self.allowed.shape[0])
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()

@@ -17,7 +17,7 @@ MOST_REMEMBERED = 1 << 24
 
 
 def room(problem: Cleaning) -> int:
-    """How many entities a run remembers.
+    """Returns how many entities a run remembers, which is the size of its arrays.
 
     Raises:
         BadInput: for more than ``MOST_REMEMBERED``.
@@ -28,7 +28,7 @@ def room(problem: Cleaning) -> int:
 
 
 def too_many(budget: int) -> BadInput:
-    """The error for a budget with which a run can meet more than ``MOST_REMEMBERED`` entities."""
+    """Makes the error for a budget with which a run can meet more than ``MOST_REMEMBERED`` entities."""
     allowed = f"at most {MOST_REMEMBERED} here, as this policy remembers each entity met (known-sc and ee do not)"
     return BadInput("problem.budget", budget, allowed)
 
@@ -41,12 +41,13 @@ class Entry(NamedTuple):
     gained: Array
 
     def add(self, outcome: Outcome) -> "Entry":
-        """The record after an outcome."""
+        """Returns the record after an outcome of the entity."""
         return Entry(self.entity, self.tried + outcome.cleans, self.gained + outcome.removed)
 
 
 def flat_row_at(rows: Array, slot: Array, width: int) -> Array:
-    """The row in a slot, int32 (``width``,); any slot may be asked for, one in use gives what was written there.
+    """Returns the row in a slot, int32 (``width``,); any slot may be asked for, one in use gives what was written
+    there.
 
     ``rows``: int32, (slots * width,), row after row. With an axis of its own for a row's few entries, a TPU would lay
     each row out in 128 words.
@@ -57,12 +58,12 @@ def flat_row_at(rows: Array, slot: Array, width: int) -> Array:
 
 
 def with_flat_row(rows: Array, slot: Array, row: Array) -> Array:
-    """Such ``rows`` with another row in a slot; as they were where there is no such slot."""
+    """Returns such ``rows`` with another row in a slot; as they were where there is no such slot."""
     return with_block(rows, slot * row.shape[0], row)
 
 
 def with_block(rows: Array, start: Array, block: Array) -> Array:
-    """Such ``rows`` with other words from ``start`` on; as they were where these do not fit."""
+    """Returns such ``rows`` with other words from ``start`` on; as they were where these do not fit."""
     window = lax.ScatterDimensionNumbers((0,), (), (0,))
     after: Array = lax.scatter(rows, start[None], block, window, mode=lax.GatherScatterMode.FILL_OR_DROP)
     return after

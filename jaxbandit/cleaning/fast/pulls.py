@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.cleaning.fast.exchangeable import Operated, Operations, Tables, operate
-from jaxbandit.cleaning.fast.mixed import Mix, Mixed, mix
-from jaxbandit.cleaning.fast.ticks import Ticked, Ticks, make
+from jaxbandit.cleaning.fast.one_by_one import Sequence, SequenceOutcome, make_sequence
+from jaxbandit.cleaning.fast.ticks import Ticked, Ticks, make_ticks
 from jaxbandit.cleaning.problem import Cleaning, Instance, Synthetic, outcome_of
 from jaxbandit.cleaning.pulls import Outcome
 from jaxbandit.random.race import trial_at, visit_at, visit_on_tape
@@ -18,7 +18,7 @@ LONGEST_RUN = 16
 
 
 class Visit(NamedTuple):
-    """One operation on an entity, and if it succeeds, more until its false values are gone or enough were made.
+    """A pull: one operation on an entity, and if it succeeds, more until its false values are gone or enough were made.
 
     As ``Pull``. ``proven``: 1 if an operation on it has succeeded before, so that it is cleaned on in any case; else 0.
     """
@@ -31,7 +31,7 @@ class Visit(NamedTuple):
 
 
 class Trials(NamedTuple):
-    """One operation on each of several entities, all different: arrays of one shape.
+    """A pull: one operation on each of several entities, all different, in arrays of one shape.
 
     int32 ``entity`` and ``attempt``, as in ``Pull``; ``successes``: the false values that the entity has left;
     ``cleans``: 1 where the operation is made, else 0.
@@ -44,7 +44,8 @@ class Trials(NamedTuple):
 
 
 class FirstTrials(NamedTuple):
-    """One operation on an entity, then on each of a run of entities not met before, until one has no false value left.
+    """A pull: one operation on an entity, then on each of a run of entities not met before, until one has no false
+    value left.
 
     int32 all. ``entity``, ``attempt`` and ``successes`` as in ``Trials``; ``cleans``: 1, or 0 to begin with the run;
     ``place``: of the first of the run, whose entities follow each other in the random order; ``length``: how many they
@@ -86,7 +87,7 @@ def _(pull: Trials, problem: Cleaning, instance: Instance) -> Outcome:
 
 @outcome_of.register
 def _(pull: FirstTrials, problem: Cleaning, instance: Instance) -> FirstOutcomes:
-    """A word an operation, on tape and in production alike."""
+    """Draws each operation by a word of its own, whether on tape or not."""
     gained = outcome_of(Trials(pull.entity, pull.attempt, pull.successes, pull.cleans), problem, instance).removed
     run = _first_operations(problem, instance, pull.place)
     cleans, first_clean, last_clean = pull.cleans, (gained == 1) & (pull.successes == 1), jnp.bool_(False)
@@ -104,7 +105,8 @@ def _(pull: FirstTrials, problem: Cleaning, instance: Instance) -> FirstOutcomes
 
 @side_by_side(LONGEST_RUN)
 def _first_operations(number: Array, problem: Cleaning, instance: Instance, place: Array) -> Array:
-    """The first operation on the entity at ``place`` + ``number``: 1 if it succeeds, 3 if the entity is clean then."""
+    """Makes the first operation on the entity at ``place`` + ``number``: 1 if it succeeds, 3 if the entity is clean
+    then."""
     public = problem.public(instance)
     entity = public.in_random_order(jnp.clip(place + number, 0, jnp.maximum(instance.entities - 1, 0)))
     won = problem.concealed(instance, entity) & 1
@@ -113,7 +115,7 @@ def _first_operations(number: Array, problem: Cleaning, instance: Instance, plac
 
 def _tables(problem: Cleaning) -> Tables:
     if not isinstance(problem, Synthetic) or problem.tables is None:
-        raise TypeError("what entities alike do can be asked of a synthetic problem with paired = False alone")
+        raise TypeError("what exchangeable entities do can be asked of a synthetic problem with paired = False alone")
     return problem.tables
 
 
@@ -124,9 +126,9 @@ def _(pull: Operations, problem: Cleaning, instance: Instance) -> Operated:
 
 @outcome_of.register
 def _(pull: Ticks, problem: Cleaning, instance: Instance) -> Ticked:
-    return make(_tables(problem).records, instance.hidden, pull)
+    return make_ticks(_tables(problem).chances, instance.hidden, pull)
 
 
 @outcome_of.register
-def _(pull: Mix, problem: Cleaning, instance: Instance) -> Mixed:
-    return mix(_tables(problem).chances, instance.hidden, pull)
+def _(pull: Sequence, problem: Cleaning, instance: Instance) -> SequenceOutcome:
+    return make_sequence(_tables(problem).chances, instance.hidden, pull)

@@ -33,8 +33,9 @@ _COLUMN = np.tile(np.arange(3, dtype=np.int32), LONGEST_RUN)
 
 
 def run_length(word: Array, unmet: Array, alive: Array, first: Array) -> Array:
-    """How many draws among ``alive`` entities, without replacement of the ``unmet`` ones, are of unmet entities before
-    one is not, at most ``LONGEST_RUN``. Where ``first``, the first of them is known to be. int32 all but the word."""
+    """Draws how many draws among ``alive`` entities, without replacement of the ``unmet`` ones, are of unmet entities
+    before one is not, at most ``LONGEST_RUN``. Where ``first``, the first of them is known to be. int32 all but the
+    word."""
     share, length = jnp.ones((), jnp.float32), jnp.zeros((), jnp.int32)
     each = 1 / jnp.maximum(alive, 1).astype(jnp.float32)
     u = uniform(word)
@@ -46,12 +47,13 @@ def run_length(word: Array, unmet: Array, alive: Array, first: Array) -> Array:
 
 
 class State(NamedTuple):
-    """``rows``: int32, shape (3 (memory + LONGEST_RUN),), the entities met that have false values left: the place in
-    the random order, the operations and how many succeeded (``flat_row_at``); ``size``: how many they are; ``met``: how
-    many were met; ``slot`` and ``at``: the one of them that is next; a slot of ``size``: an unmet entity is.
+    """The state of a run. ``rows``: int32, shape (3 (memory + LONGEST_RUN),), the entities met that have false values
+    left: the place in the random order, the operations and how many succeeded (``flat_row_at``); ``size``: how many
+    they are; ``met``: how many were met; ``slot`` and ``at``: the one of them that is next; a slot of ``size``: an
+    unmet entity is.
 
-    It is drawn when the last outcome is told: all reads of the rows come after all writes, or XLA would copy them in
-    each step.
+    The next entity is drawn when the last outcome is told, so that all reads of the rows come after all writes
+    (docs/xla-cpu.md).
     """
 
     rows: Array
@@ -65,7 +67,8 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RandomInRuns:
-    """``memory`` (static): the most entities that a run can meet."""
+    """Random on entities that are held, a run of operations a step. ``memory`` (static): the most entities that a run
+    can meet."""
 
     memory: int = field(metadata={"static": True})
 
@@ -74,13 +77,13 @@ class RandomInRuns:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing met."""
+        """Begins the run with no entity met."""
         zero = jnp.int32(0)
         rows = jnp.zeros(3 * (self.memory + LONGEST_RUN), jnp.int32)
         return State(rows, zero, zero, zero, Entry(zero, zero, zero), Totals.zero())
 
     def ask(self, view: View, state: State) -> FirstTrials:
-        """One operation on the entity at hand, if there is one, and on each of a run of unmet ones."""
+        """Asks for one operation on the entity at hand, if there is one, and on each of a run of unmet ones."""
         left = jnp.where(self.done(view, state), 0, view.budget - state.totals.spent)
         unmet = view.entities - state.met
         known = state.slot < state.size
@@ -98,7 +101,7 @@ class RandomInRuns:
         )
 
     def tell(self, view: View, state: State, pull: FirstTrials, outcome: FirstOutcomes) -> State:
-        """Remember them unless they are clean, and draw the next."""
+        """Remembers the entities that are not clean, and draws the next one."""
         moved = outcome.cleans > 0
         again = jnp.where(moved, pull.cleans, 0)
         run = outcome.cleans - again
@@ -128,9 +131,9 @@ class RandomInRuns:
         return State(rows, size, met, slot, Entry(*flat_row_at(rows, slot, 3)), totals)
 
     def done(self, view: View, state: State) -> Array:
-        """The budget is spent, or no false value is left."""
+        """Ends the run when the budget is spent or no false value is left."""
         return (state.totals.spent >= view.budget) | (state.size + view.entities - state.met <= 0)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()

@@ -18,7 +18,7 @@ from jaxbandit.grammar import Execution
 
 
 class State(NamedTuple):
-    """``counts``: see ``Ticks``."""
+    """The state of a run: ``counts`` of entities by record, see ``Ticks``, and the totals."""
 
     counts: Array
     totals: Totals
@@ -27,31 +27,31 @@ class State(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class CountedRandom:
-    """For problems that are not ``paired``, and budgets that it ``fits``."""
+    """Random for problems that are not ``paired``, and for budgets that ``ticks.fits`` allows."""
 
     execution = Execution(stride=1, most_lanes=512, masked=True)
 
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Nothing met."""
+        """Begins the run with all entities counted as unmet."""
         return State(jnp.full(CLASSES, view.entities, jnp.int32), Totals.zero())
 
     def ask(self, view: View, state: State) -> Ticks:
-        """All that is left of the budget."""
+        """Asks for all operations that are left of the budget."""
         left = jnp.where(self.done(view, state), 0, view.budget - state.totals.spent)
         return Ticks(state.totals.spent, state.counts, left)
 
     def tell(self, view: View, state: State, pull: Ticks, outcome: Ticked) -> State:
-        """Count."""
+        """Takes the new counts, and adds up what the operations did."""
         spent, removed, finished = state.totals
         _, cleans, more, clean = outcome
         return State(outcome.counts, Totals(spent + cleans, removed + more, finished + clean))
 
     def done(self, view: View, state: State) -> Array:
-        """The budget is spent, or no false value is left."""
+        """Ends the run when the budget is spent or no false value is left."""
         return (state.totals.spent >= view.budget) | (state.counts[-1] <= 0)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """See ``Totals``."""
+        """Returns the counts of the run by name, as ``Totals`` has them."""
         return state.totals.answer()

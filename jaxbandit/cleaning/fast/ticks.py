@@ -12,56 +12,41 @@ added or taken away until they are as many as they must be: given their total, P
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
-from numpy.typing import NDArray
 
+from jaxbandit.cleaning.fast.exchangeable import Chances
 from jaxbandit.random.counts import binomial
-from jaxbandit.random.draws import bernoulli, scale
+from jaxbandit.random.draws import scale
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.fence import once
 
 UNMET, LEVEL, ADJUST, RESIDUAL, LONE, MET, ONE = range(8, 15)
 """What a word of the outcomes' stream is for."""
 
-SIDE = 16
-"""Records are told apart by up to 15 operations. Where they may be counted so (``fits``), more on one entity have a
-chance below 2^-32 a run, less than the rounding of a word; an entity with more would count as one with 15."""
+_BITS = 4
+SIDE = 1 << _BITS
+"""Records are told apart by up to 15 failures and 15 successes: record f ``SIDE`` + g has f and g of them. Where they
+may be counted so (``fits``), more than 15 operations on one entity have a chance below 2^-32 a run, less than the
+rounding of a word; more failures or successes would count as 15."""
 CLASSES = SIDE * SIDE
 _LEAST = 32
 """Ticks from which on they are drawn many at once."""
 
 
+def _split(record: Array) -> tuple[Array, Array]:
+    return record >> _BITS, record & (SIDE - 1)
+
+
 def fits(budget: int, entities: float) -> bool:
-    """Whether a run of ``budget`` operations can be made so, on about so many entities."""
+    """Tells whether records of 15 failures and successes suffice for ``budget`` operations on about so many
+    entities."""
     return 2 * budget <= entities
 
 
-class Records(NamedTuple):
-    """What an operation does by the record of its entity, float32. ``success``: the chance that it succeeds, by class,
-    (CLASSES,): class ``SIDE`` a + g has a operations, g of which succeeded. ``last``: the chance that the success after
-    g others leaves the entity clean, (SIDE,)."""
-
-    success: Array
-    last: Array
-
-
-def records(moment: NDArray[np.float64], false_values: NDArray[np.float64]) -> Records:
-    """From E[p^s (1 - p)^f] by s and f, and the distribution of r from 1 on."""
-    success, last = np.zeros(CLASSES), np.ones(SIDE)
-    more = false_values[::-1].cumsum()[::-1]
-    for g in range(min(SIDE, len(false_values))):
-        last[g] = false_values[g] / more[g] if more[g] > 0 else 1
-        for a in range(g, SIDE):
-            before = moment[g, a - g]
-            success[SIDE * a + g] = moment[g + 1, a - g] / before if before > 0 else 0
-    return Records(jnp.asarray(success, jnp.float32), jnp.asarray(last, jnp.float32))
-
-
 class Ticks(NamedTuple):
-    """Operations on entities drawn at random. ``counts``: int32, (CLASSES,), how many are alive in a class or one
-    before it, class 0 being the unmet. ``words``: as in ``exchangeable.Operations``; ``cleans``: how many are to be
-    made (int32)."""
+    """A pull: operations on entities drawn at random. ``counts``: int32, (CLASSES,), how many are alive with a record
+    or one before it, record 0 being that of the unmet. ``words``: as in ``exchangeable.Operations``; ``cleans``: how
+    many are to be made (int32)."""
 
     words: Array
     counts: Array
@@ -69,22 +54,24 @@ class Ticks(NamedTuple):
 
 
 class Ticked(NamedTuple):
-    """The outcome of ``Ticks``: the counts after them; operations made, false values removed, entities finished."""
+    """The outcome of ``Ticks``: the counts after them, operations made, false values removed, entities finished."""
 
     counts: Array
     cleans: Array
     removed: Array
     finished: Array
 
-    def tick(self, table: Records, key: Stream, number: Array, rank: Array, where: Array) -> "Ticked":
-        """After one operation on the entity of a rank in the order of classes; none beyond the last or elsewhere."""
+    def tick(self, table: Chances, key: Stream, number: Array, rank: Array, where: Array) -> "Ticked":
+        """Makes one operation on the entity of a rank in the order of records, where there is one and ``where``
+        holds."""
         where = where & (rank < self.counts[-1])
         old = jnp.int32(0)
         for bit in range((CLASSES - 1).bit_length())[::-1]:
             old = old + jnp.where(self.counts[old + (1 << bit) - 1] <= rank, 1 << bit, 0)
         old = once(jnp.where(where, old, 0))
         won, clean = _operation(table, key, number, old)
-        new = jnp.minimum(old // SIDE + 1, SIDE - 1) * SIDE + jnp.minimum(old % SIDE + won, SIDE - 1)
+        failed, gained = _split(old)
+        new = jnp.minimum(failed + 1 - won, SIDE - 1) * SIDE + jnp.minimum(gained + won, SIDE - 1)
         new = jnp.where(clean, CLASSES, new)
         place = jnp.arange(CLASSES, dtype=jnp.int32)
         moved = (place >= new).astype(jnp.int32) - (place >= old).astype(jnp.int32)
@@ -97,16 +84,17 @@ class Ticked(NamedTuple):
         )
 
 
-def _operation(table: Records, key: Stream, number: Array, record: Array) -> tuple[Array, Array]:
-    """Whether an operation on an entity of a class succeeds (0 or 1), and whether it leaves it clean."""
+def _operation(table: Chances, key: Stream, number: Array, record: Array) -> tuple[Array, Array]:
+    """Draws whether an operation on an entity with a record succeeds (0 or 1), and whether the entity is clean then."""
     high, low = words(key, 0, number)
-    won = bernoulli(high, table.success[record])
-    packed = once(won.astype(jnp.int32) * 2 + (won & bernoulli(low, table.last[record % SIDE])).astype(jnp.int32))
+    success, last = table.of(*_split(record))
+    won = high >> jnp.uint32(1) < success
+    packed = once(won.astype(jnp.int32) * 2 + (won & (low >> jnp.uint32(1) < last)).astype(jnp.int32))
     return packed >> 1, packed & 1 > 0
 
 
-def make(table: Records, key: Stream, pull: Ticks) -> Ticked:
-    """The outcome of a pull; ``key``: of the run's outcomes."""
+def make_ticks(table: Chances, key: Stream, pull: Ticks) -> Ticked:
+    """Draws the outcome of a pull, by the stream ``key`` of the run's outcomes."""
     zero = jnp.int32(0)
     unmet, alive = pull.counts[0], pull.counts[-1]
     ticks = jnp.where(pull.cleans >= _LEAST, jnp.minimum(pull.cleans, alive), 0)
@@ -123,7 +111,7 @@ def make(table: Records, key: Stream, pull: Ticks) -> Ticked:
     state = lax.while_loop(
         lambda carry: carry[0] < ticks - fresh, lambda carry: (carry[0] + 1, again(*carry)), (zero, state)
     )[1]
-    state = _leap(table, key, pull.words, fresh, state)
+    state = _on_unmet(table, key, pull.words, fresh, state)
     alone = substream(key, ONE, pull.words)
 
     def more(state: Ticked) -> Array:
@@ -138,14 +126,14 @@ def make(table: Records, key: Stream, pull: Ticks) -> Ticked:
     return found
 
 
-def _leap(table: Records, key: Stream, index: Array, ticks: Array, state: Ticked) -> Ticked:
-    """After ``ticks`` on the unmet entities."""
+def _on_unmet(table: Chances, key: Stream, index: Array, ticks: Array, state: Ticked) -> Ticked:
+    """Makes the operations of ``ticks`` that fall on the unmet entities."""
     levels = _levels(key, index, ticks, state.counts[0])
     return _lone(table, key, index, levels, _bulk(table, key, index, levels, state))
 
 
 def _levels(key: Stream, index: Array, ticks: Array, unmet: Array) -> Array:
-    """How many of the unmet entities have at least k + 1 ticks: int32, (SIDE,), the last one 0."""
+    """Draws how many of the unmet entities have at least k + 1 ticks: int32, (SIDE,), the last one 0."""
     mean = ticks.astype(jnp.float32) / jnp.maximum(unmet, 1).astype(jnp.float32)
     # The Poisson tail from k on is mean^k / k! times series[k].
     series = [jnp.ones((), jnp.float32)]
@@ -166,7 +154,7 @@ def _levels(key: Stream, index: Array, ticks: Array, unmet: Array) -> Array:
         return sums - jnp.concatenate([jnp.zeros(1, jnp.int32), sums[:-1]])
 
     def adjust(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        # Entities stand in the order of their ticks: that of a rank has as many as levels reach beyond it.
+        # Entities stand in the order of their ticks: that of a rank has as many as there are levels above it.
         number, sums = carry
         counts, total = levels(sums), sums[-1]
         missing = ticks - total
@@ -184,12 +172,13 @@ def _levels(key: Stream, index: Array, ticks: Array, unmet: Array) -> Array:
     return levels(sums)
 
 
-def _bulk(table: Records, key: Stream, index: Array, levels: Array, state: Ticked) -> Ticked:
-    """Entities with one tick and with two."""
+def _bulk(table: Chances, key: Stream, index: Array, levels: Array, state: Ticked) -> Ticked:
+    """Makes the operations on entities with one tick and with two, by binomial counts."""
     group = jnp.stack([levels[0] - levels[1], levels[1] - levels[2]])
     # For both groups: successes, and those that leave an entity clean. Then the same for the second operation on those
     # of the latter group that failed, and on those that succeeded.
-    won, clean = table.success[jnp.array([[0, 0], [SIDE, SIDE + 1]])], table.last[jnp.array([[0, 0], [0, 1]])]
+    units = table.of(jnp.array([[0, 0], [1, 0]]), jnp.array([[0, 0], [0, 1]]))
+    won, clean = (chance.astype(jnp.float32) * jnp.float32(2**-31) for chance in units)
     chances = jnp.stack([won[0], clean[0], won[1], clean[1]])
 
     def draw(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -204,10 +193,10 @@ def _bulk(table: Records, key: Stream, index: Array, levels: Array, state: Ticke
     counts = state.counts - (levels[0] - levels[2])
     for record, count in (
         (SIDE, failed[0]),
-        (SIDE + 1, dirty[0]),
+        (1, dirty[0]),
         (2 * SIDE, failed[1] - drawn[2, 0]),
-        (2 * SIDE + 1, again[0] + dirty[1] - drawn[2, 1]),
-        (2 * SIDE + 2, again[1]),
+        (SIDE + 1, again[0] + dirty[1] - drawn[2, 1]),
+        (2, again[1]),
     ):
         counts = counts + jnp.where(place >= record, count, 0)
     return Ticked(
@@ -218,8 +207,8 @@ def _bulk(table: Records, key: Stream, index: Array, levels: Array, state: Ticke
     )
 
 
-def _lone(table: Records, key: Stream, index: Array, levels: Array, state: Ticked) -> Ticked:
-    """Entities with three ticks and more, one by one, an operation a turn."""
+def _lone(table: Chances, key: Stream, index: Array, levels: Array, state: Ticked) -> Ticked:
+    """Makes the operations on entities with three ticks and more, one in each turn."""
     own, place = substream(key, LONE, index), jnp.arange(CLASSES, dtype=jnp.int32)
 
     def going(carry: tuple[Array, Array, Array, Ticked]) -> Array:
@@ -228,8 +217,8 @@ def _lone(table: Records, key: Stream, index: Array, levels: Array, state: Ticke
     def turn(carry: tuple[Array, Array, Array, Ticked]) -> tuple[Array, Array, Array, Ticked]:
         number, entity, record, state = carry
         won, clean = _operation(table, own, number, record)
-        after = record + SIDE + won
-        over = clean | (after // SIDE >= jnp.sum(levels > entity, dtype=jnp.int32))
+        after = record + jnp.where(won > 0, 1, SIDE)
+        over = clean | (sum(_split(after)) >= jnp.sum(levels > entity, dtype=jnp.int32))
         gone = jnp.where(over, 1, 0)
         kept = jnp.where(clean, CLASSES, after)
         counts = state.counts + gone * ((place >= kept).astype(jnp.int32) - 1)

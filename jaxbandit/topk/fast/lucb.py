@@ -151,11 +151,12 @@ class LucbByTurns:
         over = (state.spent - view.arms) & 1 == 0
         where = state.weak, state.strong
 
-        def renewed(arm: Array, total: Array, made: Array, top: bool) -> Slots:
+        def renewed(pulled: list[Array], top: bool) -> Slots:
+            arm, total, made = pulled
             mean = view.mean(total, made)
             return Slots(arm, total, made, mean if top else UNITS - mean, width(self.rule.divergence, made))
 
-        new = zip(renewed(*weak, top=True), renewed(*strong, top=False), strict=True)
+        new = zip(renewed(weak, top=True), renewed(strong, top=False), strict=True)
         slots = Slots(*(put_where(x, pair, where, going) for x, pair in zip(state.slots, new, strict=True)))
         place = put_where(state.place, where, (weak[0], strong[0]), going)
         block = [slot >> (self.block.bit_length() - 1) for slot in where]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxbandit.cleaning.extract import ambiguity, read_records
+from jaxbandit.cleaning.claims import ambiguity, read_records
 from jaxbandit.errors import BadInput
 from jaxbandit.mixtures import fit_beta
 

@@ -61,7 +61,7 @@ def ambiguity(
     delimiter: str = ",",
     normalise: str = "none",
 ) -> AmbiguityTable:
-    r"""The ambiguity model of a table of claims.
+    r"""Reads a table of claims and returns its ambiguity model: the entities, and the false values of each.
 
     White space around a cell does not count, and a cell with nothing else in it (or NULL) is no claim. A value claimed
     twice is one candidate.
@@ -121,7 +121,7 @@ def read_records(
     *,
     delimiter: str = ",",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    r"""An agent's past records, a row an entity: the numbers of successes and attempts, for ``fit_beta``.
+    r"""Reads an agent's past records, a row an entity: the numbers of successes and attempts, for ``fit_beta``.
 
     Args:
         path, table, delimiter: as for ``ambiguity``.

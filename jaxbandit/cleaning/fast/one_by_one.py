@@ -11,61 +11,26 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
-from numpy.typing import NDArray
 
 from jaxbandit.cleaning.epsilon_greedy import EXPLORE
+from jaxbandit.cleaning.fast.exchangeable import Chances
 from jaxbandit.random.draws import bernoulli, scale
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.fence import as_one_kernel, once_in_blocks
 
-MIXED = 15
+ONE_BY_ONE = 15
 """What a word of the outcomes' stream is for."""
 
 NOTHING, BEST = -2, -1
-"""For ``Mixed.following``: nothing is known of the next operation; it falls on a highest estimate."""
+"""Values of ``SequenceOutcome.following``: nothing is known of the next operation; it falls on a highest estimate."""
 FAILED, DIRTY, CLEAN = range(3)
 """What an operation can do: fail, or leave its entity with false values or without."""
 
 NEW, BYTE = 4, 8
 """The most entities that fail for the second time in a pull."""
 
-_BITS = 31
 _TOP = 2**31 - 1
-
-
-def width(most: int) -> int:
-    """How many numbers of successes are told apart, for up to so many false values: each is compiled for."""
-    return -(-most // 4) * 4
-
-
-class Chances(NamedTuple):
-    """What an operation does by the record of its entity, uint32 in units of 2^-31. Record f ``width`` + g has f
-    failures and g successes.
-
-    ``success``: the chance that it succeeds, by records, to the end of the residual trials; ``clean``: the chance that
-    it leaves the entity clean, of the first 2 ``width`` records; ``last``: the chance that the success after g others
-    leaves the entity clean, (``width``,).
-    """
-
-    success: Array
-    clean: Array
-    last: Array
-
-
-def chances(moment: NDArray[np.float64], false_values: NDArray[np.float64]) -> Chances:
-    """From E[p^s (1 - p)^f] by s and f, and the distribution of r from 1 on."""
-    most = len(false_values)
-    success, last = np.zeros((moment.shape[1], width(most))), np.ones(width(most))
-    more = false_values[::-1].cumsum()[::-1]
-    success[:, :most] = np.divide(moment[1:], moment[:-1], out=np.zeros_like(moment[1:]), where=moment[:-1] > 0).T
-    last[:most] = np.divide(false_values, more, out=np.ones(most), where=more > 0)
-
-    def units(chance: NDArray[np.float64]) -> Array:
-        return jnp.asarray(np.rint(np.clip(chance, 0, 1) * 2.0**_BITS).astype(np.uint32).ravel())
-
-    return Chances(units(success), units(success[:2] * last), units(last))
 
 
 class Counts(NamedTuple):
@@ -80,12 +45,12 @@ class Counts(NamedTuple):
 
     @property
     def alive(self) -> Array:
-        """How many there are."""
+        """Counts all entities that have false values left (int32)."""
         return self.few[-1] + self.more
 
 
-class Mix(NamedTuple):
-    """An operation on an entity that is known, if there is one, and then a run of others.
+class Sequence(NamedTuple):
+    """A pull: an operation on an entity that is known, if there is one, and then a run of operations on others.
 
     ``words`` (int32): operations before these; ``choices``: the policy's stream; ``epsilon`` (float32): the chance of
     an operation at random; ``failures`` and ``successes`` (int32): the record of the one entity, no failures where
@@ -101,11 +66,11 @@ class Mix(NamedTuple):
     cleans: Array
 
 
-class Mixed(NamedTuple):
-    """The outcome of ``Mix``: operations made and false values removed; what became of the one entity (``FAILED`` or
-    else); the counts after them; ``new``: 1 + the successes of those that failed for the second time, a byte each, the
-    last one lowest; ``following``: what the next operation falls on, a number among those that failed twice or more, or
-    see ``NOTHING``. int32 all."""
+class SequenceOutcome(NamedTuple):
+    """The outcome of a ``Sequence``, int32 all. ``cleans`` and ``removed``: operations made and false values removed;
+    ``result``: what the operation on the known entity did, see ``FAILED``; ``counts``: after all operations; ``new``:
+    1 + the successes of each entity that failed for the second time, a byte each, the last one lowest; ``following``:
+    the entity of the next operation, as a number among those that failed twice or more, or see ``NOTHING``."""
 
     cleans: Array
     removed: Array
@@ -116,36 +81,37 @@ class Mixed(NamedTuple):
 
 
 def estimate(gained: Array, failed: Array | int) -> Array:
-    """Of an entity, float32."""
+    """Returns the estimate of an entity, the share of its operations that succeeded (float32)."""
     return gained.astype(jnp.float32) / jnp.maximum(gained + failed, 1).astype(jnp.float32)
 
 
-def mix(chances: Chances, key: Stream, pull: Mix) -> Mixed:
-    """The outcome of a pull; ``key``: of the run's outcomes."""
-    found: Mixed = _mix(chances, key, pull)
+def make_sequence(chances: Chances, key: Stream, pull: Sequence) -> SequenceOutcome:
+    """Draws the outcome of a pull, by the stream ``key`` of the run's outcomes."""
+    found: SequenceOutcome = _make_sequence(chances, key, pull)
     return found
 
 
 @jax.custom_batching.custom_vmap
-def _mix(table: Chances, key: Stream, pull: Mix) -> Mixed:
-    one: Mixed = jax.tree.map(lambda x: x[0], _of_all(table, *jax.tree.map(lambda x: x[None], (key, pull))))
+def _make_sequence(table: Chances, key: Stream, pull: Sequence) -> SequenceOutcome:
+    one: SequenceOutcome = jax.tree.map(lambda x: x[0], _of_all(table, *jax.tree.map(lambda x: x[None], (key, pull))))
     return one
 
 
-@_mix.def_vmap
-def _(size: int, batched: Any, table: Chances, key: Stream, pull: Mix) -> tuple[Mixed, Any]:
+@_make_sequence.def_vmap
+def _(size: int, batched: Any, table: Chances, key: Stream, pull: Sequence) -> tuple[SequenceOutcome, Any]:
     def whole(has: bool, x: Array) -> Array:
         return x if has else jnp.broadcast_to(x, (size, *jnp.shape(x)))
 
     given = jax.tree.map(whole, batched, [table, key, pull])
     own = any(jax.tree.leaves(batched[0]))
-    found = jax.vmap(_mix.fun)(*given) if own else _of_all(table, *given[1:])
+    found = jax.vmap(_make_sequence.fun)(*given) if own else _of_all(table, *given[1:])
     return found, jax.tree.map(lambda _: True, found)
 
 
 class _Run(NamedTuple):
-    """``few``: (records, lanes); others: (lanes,): as in ``Counts`` and ``Mixed``; ``rank``: what the last operation
-    fell on; ``going``: 1 if it was made. ``many``: whether most lanes go on."""
+    """Where all lanes stand in a sequence. ``few``: (records, lanes), the others (lanes,): see ``Counts`` and
+    ``SequenceOutcome``; ``rank``: of the entity of the last operation; ``going``: 1 if that operation was made;
+    ``many``: whether most lanes go on."""
 
     few: Array
     more: Array
@@ -159,7 +125,7 @@ class _Run(NamedTuple):
     many: Array
 
     def tell(self, record: Array, drawn: Array, where: Array) -> "_Run":
-        """After an operation on an entity of a record in ``few``."""
+        """Counts an operation with the result ``drawn`` on an entity of a record in ``few``, in the lanes ``where``."""
         rows = jnp.arange(self.few.shape[0], dtype=jnp.int32)[:, None]
         side = self.few.shape[0] // 2
         start = jnp.where(where, record, 2 * side)
@@ -176,15 +142,15 @@ class _Run(NamedTuple):
         )
 
 
-def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
-    """The same of all lanes: the leaves of all but the table have a first axis.
+def _of_all(table: Chances, key: Stream, pull: Sequence) -> SequenceOutcome:
+    """Draws the outcomes of all lanes; the leaves of all but the table have a first axis, the lanes.
 
-    The loop ends when a quarter of the lanes have come to an end; the others go on with the same words in their next
-    pull, so that where they were stopped leaves no trace.
+    The loop ends when a quarter of the lanes have ended. The others go on with the same words in their next pull, so
+    results do not depend on where the loop stopped them.
     """
     records = table.clean.shape[0]
     side = records // 2
-    # Not the whole table: what goes into a kernel may not be large where it is a constant of the program.
+    # The loop takes the first records alone (docs/xla-cpu.md).
     few_chances = table.success[:records], table.clean
     asked = jnp.sum(pull.cleans > 0, dtype=jnp.int32)
 
@@ -203,7 +169,7 @@ def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
         for upto in few[:-1]:
             record = record + (upto <= place).astype(jnp.int32)
         success, clean = (chance.at[record].get(mode="promise_in_bounds") for chance in few_chances)
-        word = words(key, MIXED, number)[0] >> jnp.uint32(1)
+        word = words(key, ONE_BY_ONE, number)[0] >> jnp.uint32(1)
         drawn = jnp.where(word < clean, CLEAN, jnp.where(word < success, DIRTY, FAILED))
         sure = ~top | (estimate(record - side, 1) > run.bound)
         more = (run.going > 0) & (run.made < pull.cleans) & (run.new >> (NEW - 1) * BYTE == 0)
@@ -218,19 +184,17 @@ def _of_all(table: Chances, key: Stream, pull: Mix) -> Mixed:
     met = (run.going == 0) & (run.made < pull.cleans) & ~full & (run.few[-1] + run.more > 0)
     following = jnp.where(met, jnp.where(run.rank == _TOP, BEST, run.rank - run.few[-1]), NOTHING)
     counts = Counts(tuple(run.few), run.more, run.promising, run.bound)
-    return Mixed(run.made, run.removed, result, counts, run.new, following)
+    return SequenceOutcome(run.made, run.removed, result, counts, run.new, following)
 
 
-def _known(table: Chances, key: Stream, pull: Mix, many: Array) -> tuple[Array, _Run]:
-    """The operation on the entity that is known: its result, and where a run begins then."""
-    side, zero = table.last.shape[0], jnp.zeros_like(pull.words)
+def _known(table: Chances, key: Stream, pull: Sequence, many: Array) -> tuple[Array, _Run]:
+    """Makes the operation on the known entity: its result, and where the others begin."""
+    side, zero = table.width, jnp.zeros_like(pull.words)
     f, g = pull.failures, pull.successes
     made, listed = (pull.cleans > 0) & (f > 0), f > 1
-    at = jnp.where(made, f * side + g, 0)
-    won, last = (word >> jnp.uint32(1) for word in words(key, MIXED, pull.words))
-    success = table.success.at[at].get(mode="promise_in_bounds")
-    clean = last < table.last.at[jnp.where(made, g, 0)].get(mode="promise_in_bounds")
-    result = once_in_blocks(jnp.where(won < success, jnp.where(clean, CLEAN, DIRTY), FAILED))
+    won, last = (word >> jnp.uint32(1) for word in words(key, ONE_BY_ONE, pull.words))
+    success, clean = table.of(jnp.where(made, f, 0), jnp.where(made, g, 0))
+    result = once_in_blocks(jnp.where(won < success, jnp.where(last < clean, CLEAN, DIRTY), FAILED))
     counts = pull.counts
     left = (made & listed & (result == CLEAN)).astype(jnp.int32)
     more = counts.more - left
