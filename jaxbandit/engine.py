@@ -183,7 +183,7 @@ def simulate(
 
 
 def _doubts(pairs: Sequence[tuple[Problem, Policy]], answers: dict[str, np.ndarray]) -> Iterator[str]:
-    """Yields a line for each policy with runs that did not end, and for each answer of a user's own that is no number."""
+    """Yields a line for each policy whose runs did not end, and for each answer of a user's own that is no number."""
     names = [type(policy).__name__ for _, policy in pairs]
     for name in dict.fromkeys(names):
         rows = [row for row, other in enumerate(names) if other == name]
