@@ -390,6 +390,7 @@ def test_tables_of_records() -> None:
     success = np.asarray(found.success).reshape(-1, side)[:, :3] / 2.0**31
     f, s = np.arange(len(success))[:, None], np.arange(3)
     assert np.abs(success - (s + 1) / (s + f + 2)).max() < 1e-8
+    assert np.array_equal(found.of(f, s)[0][:, 1], np.asarray(found.success).reshape(-1, side)[:, 1])
     last = np.array([1 / 4, 0, 1])
     assert np.abs(np.asarray(found.last)[:3] / 2.0**31 - last).max() < 1e-9
     assert np.abs(np.asarray(found.clean).reshape(2, side)[:, :3] / 2.0**31 - success[:2] * last).max() < 1e-8
