@@ -33,13 +33,15 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "extraction": ("people", {"budget": 6, "configurations": [[3, 0], [5, 2]]}, {"domain_seed": 1}),
 }  # fmt: skip
 """Of each family a problem, and what changes its truth but nothing that is shown."""
+POLICIES: dict[str, dict[str, Any]] = {"gold": {"rho": 0.7}}
+"""Parameters that a policy needs on its problem."""
 
 
 def _built(family: str, name: str, changes: dict[str, Any]) -> tuple[Any, Any]:
     kind, given, _ = PROBLEMS[family]
     problem, policy = FAMILIES[family].problems[kind], FAMILIES[family].policies[name]
     setting = problem.build(**parse("problem", problem.parameters, given | changes))
-    return setting.problem(), policy.build(setting, **parse("policy", policy.parameters, {}))[0]
+    return setting.problem(), policy.build(setting, **parse("policy", policy.parameters, POLICIES.get(name, {})))[0]
 
 
 @pytest.mark.slow
