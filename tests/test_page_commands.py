@@ -87,7 +87,7 @@ PAGES = {
 
 def small(study: str) -> str:
     """The same study with less to compute."""
-    for key, value in {"runs": 4, "candidates": 4, "most_runs": 256}.items():
+    for key, value in {"runs": 4, "candidates": 4, "most_runs": 512}.items():
         study = re.sub(rf"^{key} = [\d_]+", f"{key} = {value}", study, flags=re.MULTILINE)
     return study.replace("[train]\n", "[train]\ngenerations = 1\npopulation = 4\nruns = 8\n")
 
