@@ -76,8 +76,7 @@ class OptMAI:
         samples = state.samples.after(outcome, self.reuse)
         mean = samples.mean(view) * jnp.where(self.worst, -1, 1)
         elimination = jnp.sum(state.active) >= 4 * self.sought
-        # Both are computed and one is taken: of the runs in a batch, some are in the first stage and some in the
-        # second.
+        # Both are computed and one is taken: of the runs in a batch, some are in either stage.
         stages = self._quartile_elimination(state, mean), self._accept_reject(view, state, mean)
         active, accepted = (jnp.where(elimination, qe, ar) for qe, ar in zip(*stages, strict=True))
         return State(active, accepted, samples, state.round + 1)
