@@ -18,7 +18,7 @@ from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.outliers.fast.leap import clear, cyclic, outliers
 from jaxbandit.outliers.intervals import mean
 from jaxbandit.outliers.nrr import NRR, State
-from jaxbandit.outliers.problem import Once, OutlierArms, View
+from jaxbandit.outliers.problem import Once, OutlierArms, Pull, View
 from jaxbandit.outliers.record import means_of
 from jaxbandit.xla.entries import select
 
@@ -34,6 +34,10 @@ class NRRInBatches(NRR):
     def execution(self) -> Execution:
         """Says that a run is a first sweep and, nearly always, one batch, in a few arrays of all arms."""
         return Execution(stride=2, in_cache=True, step_bytes=320 * self.n, masked=True, gain_ns=1)
+
+    def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
+        """Does what ``NRR.tell`` does, and leaves the state of a run that is over as it is."""
+        return select(~self.done(view, state), super().tell(view, state, pull, outcome), state)
 
     def advance(self, view: View, state: State, sample: Callable[[Once], Array]) -> State:
         """Pulls the next arms once each, as far as the set surely stays the same, and estimates it after the last."""
