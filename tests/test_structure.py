@@ -38,4 +38,5 @@ def test_sizes(path: Path) -> None:
 @pytest.mark.parametrize("path", RULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_rule_is_short_or_says_why_not(path: Path) -> None:
     text = path.read_text()
-    assert len(text.splitlines()) <= 160 or "long" in (ast.get_docstring(ast.parse(text)) or "")
+    why = ast.get_docstring(ast.parse(text)) or ""
+    assert len(text.splitlines()) <= 150 or "file is long because" in why or "above 150 lines because" in why

@@ -50,7 +50,7 @@ class Describe:
         return [*description(study), f"policies: {policies}; {study.runs:,} runs of each configuration"]
 
     def _of_table(self) -> list[str]:
-        from jaxbandit import tables
+        from jaxbandit import user_tables
         from jaxbandit.cleaning.claims import ambiguity
         from jaxbandit.cleaning.describe import describe
 
@@ -58,8 +58,8 @@ class Describe:
         if bool(entity) != bool(value):
             missing, there = ("--value", "--entity") if entity else ("--entity", "--value")
             raise BadInput(missing, "missing", f"to be given together with {there}, or neither")
-        names = tables.header(self.file, self.table)
-        rows = [cells for _, cells in tables.columns(self.file, {"columns": names}, self.table)]
+        names = user_tables.header(self.file, self.table)
+        rows = [cells for _, cells in user_tables.columns(self.file, {"columns": names}, self.table)]
         lines = [f"{self.file.name}: {len(rows):,} rows, {len(names)} columns"]
         for name, values in zip(names, zip(*rows, strict=True), strict=True):
             different = dict.fromkeys(value for value in values if value)

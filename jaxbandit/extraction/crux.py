@@ -7,7 +7,7 @@ sqrt(v_q log(t) / n_q) with n_q the times q was asked and v_q the gain's varianc
 queries of its node's children become active, and those are removed whose r + sigma is below the largest r - sigma
 (Algorithm 2). A query never asked counts as asked once in sigma. Here r, v_q and sigma are computed anew in each
 round, at all nodes: see ``estimates.py``, and ``queries.py`` for sigma and the cost c. Where the text leaves something
-open, each way to read it is an option (``options.py``).
+open, each way to read it is an option (``options.py``): the file is long because all of them stand in its signature.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@ Algorithm 2.
 
 All arms have their turns in order. Each turn adds rho to the arm's counter c_i, whether or not the arm is active. An
 arm that is not active gets one pull a turn. An active arm is pulled until it has c_i pulls in all, or is no longer
-active. An arm is active while its interval overlaps with that of the threshold (``intervals.py``).
+active. An arm is active while its interval overlaps with that of the threshold (``intervals.py``). The file is long
+because rho is a fraction, and counters of it are kept as whole numbers.
 """
 
 from __future__ import annotations
