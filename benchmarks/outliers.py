@@ -28,8 +28,9 @@ from benchmarks.common import Row, facts, parser, save, table
 from jaxbandit import simulate
 from jaxbandit.arms.problem import given
 from jaxbandit.grammar import accelerated
-from jaxbandit.outliers import GOLD, IB, NRR, RR, WRR, OutlierArms, gold, interval, rho_star
+from jaxbandit.outliers import GOLD, IB, NRR, RR, WRR, OutlierArms, interval, rho_star
 from jaxbandit.outliers.double_float import DoubleFloat
+from jaxbandit.outliers.gold import factor, sizes
 from jaxbandit.outliers.nrr import patience
 from jaxbandit.outliers.truth import Labelled
 from jaxbandit.outliers.wrr import Ratio
@@ -77,8 +78,8 @@ def arms(rule: str, n: int) -> tuple[np.ndarray, np.ndarray]:
 def policy(rule: str, name: str, n: int) -> Any:
     """Ours."""
     if rule == "gold":
-        sizes = map(jnp.int32, gold.sizes(n, RHO))
-        return GOLD(interval(name, DELTA), DoubleFloat.of(gold.factor(EPS)), *sizes, jnp.bool_(False))
+        limits = map(jnp.int32, sizes(n, RHO))
+        return GOLD(interval(name, DELTA), DoubleFloat.of(factor(EPS)), *limits, jnp.bool_(False))
     of = interval(name, DELTA, K)
     if rule == "ib":
         return IB(of, DoubleFloat.of(0.5))

@@ -27,19 +27,11 @@ CASES = [
     *(f"{family}/{name}" for family in FAMILIES for name in FAMILIES[family].policies),
     *(f"cleaning/counted {name}" for name in COUNTED),
 ]
-SAME_WAYS: dict[str, list[str]] = {
-    "cleaning/epsilon-greedy": [],
-    "cleaning/index": ["cleaning/trained"],
-    "cleaning/counted epsilon-greedy": [],
-    "topk/lucb": ["topk/kl-lucb", "topk/lucb-stop"],
-    "topk/sar": [f"topk/{name}" for name in ("uniform", "optmai", "optmai-printed", "halving", "trained")],
-    "outliers/wrr": ["outliers/rr", "outliers/nrr"],
-    "outliers/ib": [],
-    "outliers/gold": [],
-    "extraction/crux": [f"extraction/{name}" for name in FAMILIES["extraction"].policies],
-}
-"""Policies that a CPU runs otherwise than an accelerator, and others of their family that take the same ways."""
-TWO_WAYS = {name for first, more in SAME_WAYS.items() for name in (first, *more)}
+QUICK = [
+    "cleaning/epsilon-greedy", "cleaning/index", "cleaning/counted epsilon-greedy", "topk/lucb", "topk/sar", "outliers/wrr",
+    "outliers/ib", "outliers/gold", "extraction/crux",
+]  # fmt: skip
+"""Policies that take all ways of accelerators between them: the others' bits are compared in the slow tests."""
 
 
 def built(name: str) -> tuple[Any, Any]:
@@ -65,20 +57,9 @@ class _Exported:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_policy_lowers_for_accelerators(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is known here if it has a way of its own there."""
-    asked = []
-    original = lax.platform_dependent
-
-    def noted(*operands: Any, **ways: Any) -> Any:
-        asked.append(ways)
-        return original(*operands, **ways)
-
-    jax.clear_caches()  # what other tests have traced is not traced again, and so not noted
     monkeypatch.setattr(jobs, "compiled", _Exported)
-    monkeypatch.setattr(lax, "platform_dependent", noted)
     (program,) = Batch([built(name)], devices=jax.devices("cpu")[:1]).programs([0], runs=RUNS)
     assert set(program.lower().platforms) == {"cuda", "tpu"}
-    assert bool(asked) == (name in TWO_WAYS)
 
 
 def answers(name: str) -> dict[str, np.ndarray]:
@@ -99,7 +80,7 @@ def assert_same(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> 
         np.testing.assert_array_equal(values, second[key], key)
 
 
-@pytest.mark.parametrize("name", SAME_WAYS)
+@pytest.mark.parametrize("name", [pytest.param(x, marks=[] if x in QUICK else pytest.mark.slow) for x in CASES])
 def test_the_ways_of_accelerators_have_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = answers(name)
     with monkeypatch.context() as patch:

@@ -23,7 +23,8 @@ from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import scale, uniform
 from jaxbandit.random.stream import words
-from jaxbandit.xla.entries import at, put
+from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.entries import at, put_where
 from jaxbandit.xla.fence import once
 
 CERTAIN, BETWEEN, ZERO, NOWHERE = map(np.int32, range(4))
@@ -110,8 +111,8 @@ class Ties(NamedTuple):
 
         def upward(carry: _Way) -> _Way:
             # All reads come after the writes (docs/xla-cpu.md).
-            best, many, node, width, high, ties, _ = carry
-            best, many = put(best, high, base + node), put(many, ties, base + node)
+            best, many, node, width, high, ties, going = carry
+            best, many = (put_where(x, (y,), (base + node,), going) for x, y in ((best, high), (many, ties)))
             other, above = node ^ 1, node >> 1
             used = other * width - capacity < size
             rival = jnp.where(used, at(best, base + other), 0)
@@ -119,11 +120,12 @@ class Ties(NamedTuple):
             ties = ties + jnp.where(used & (rival >= high), at(many, base + other), 0)
             high = jnp.maximum(high, rival)
             same = (at(best, base + above) == high) & (at(many, base + above) == ties)
-            return best, many, above, 2 * width, high, ties, (node > top) & (new | ~same)
+            return best, many, above, 2 * width, high, ties, going & (node > top) & (new | ~same)
 
         ties = (estimate > 0).astype(jnp.int32)
         start: _Way = self.best, self.many, capacity + slot, jnp.int32(1), estimate, ties, where
-        best, many, *_ = lax.while_loop(lambda carry: carry[-1], upward, start)
+        # Side by side, lanes go up until the last is at its end.
+        best, many, *_ = lax.while_loop(lambda carry: over_lanes(carry[-1].astype(jnp.int32)) > 0, upward, start)
         return Ties(best, many, self.run)
 
 
