@@ -28,8 +28,8 @@ CASES = [
     *(f"cleaning/counted {name}" for name in COUNTED),
 ]
 QUICK = [
-    "cleaning/epsilon-greedy", "cleaning/index", "cleaning/counted epsilon-greedy", "topk/lucb", "topk/sar", "outliers/wrr",
-    "outliers/ib", "outliers/gold", "extraction/crux",
+    "cleaning/epsilon-greedy", "cleaning/index", "cleaning/counted epsilon-greedy", "topk/lucb", "topk/sar",
+    "outliers/wrr", "outliers/ib", "outliers/gold", "extraction/crux",
 ]  # fmt: skip
 """Policies that take all ways of accelerators between them: the others' bits are compared in the slow tests."""
 
