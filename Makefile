@@ -4,7 +4,9 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV ?= .venv
 BIN = $(VENV)/bin
 ACCELERATORS = .venv-accelerators
-NEWER ?= $(shell for p in python3.14 python3.13 python3.12; do $$p -c '' 2>/dev/null && { echo $$p; break; }; done)
+NEWER ?= $(shell for p in python3.14 python3.13 python3.12 \
+	$$(ls $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.1[2-9].*/bin/python 2>/dev/null | sort -rV); do \
+	$$p -c '' 2>/dev/null && { echo $$p; break; }; done)
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
 .PHONY: study test test-all plain lint bench accelerators notebooks docs dist clean

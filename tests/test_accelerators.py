@@ -130,7 +130,9 @@ def test_what_a_program_starts_is_counted() -> None:
         "argument_bytes": 0,
         "temporary_bytes": 0,
         "host_bytes": 0,
+        "cpu_s": 60,
     }
     assert complaints(full, [full]) == []
     assert complaints(full | {"kernels": 9}, [full]) == ["a for tpu: 9 kernels, and 2 before"]
+    assert complaints(full | {"cpu_s": 61}, []) == ["a for tpu: 61 CPU-seconds to compile, and at most 60 are allowed"]
     assert complaints(full | {"argument_bytes": 17 << 30}, []) == ["a for tpu: 17.0 GiB of the device's 16"]
