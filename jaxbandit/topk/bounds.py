@@ -48,9 +48,9 @@ def sample_size(arms: int, want: int, epsilon: float, delta: float, *, constant:
     """Returns pulls that suffice for a regret of at most ``epsilon`` with probability 1 - ``delta``, times
     ``constant``.
 
-    For K < n/2 it is n / epsilon^2 (1 + ln(1/delta) / K) (Corollary 4.4, equation 3). For larger K, where the n - K
-    worst arms are sought, it is (n - K) / K n / epsilon^2 ((n - K) / K + ln(1/delta) / K) (Theorem 4.5, equation 4),
-    with the same constant, and so 0 where all arms are chosen.
+    For K < n/2 it is n / epsilon^2 (1 + ln(1/delta) / K) (Corollary 4.4, equation 3). For larger K the n - K worst arms
+    are sought. Then it is (n - K) / K n / epsilon^2 ((n - K) / K + ln(1/delta) / K) (Theorem 4.5, equation 4). The
+    constant is the same, and the result is 0 where all arms are chosen.
 
     Args:
         arms, want: n, and K from 1 to n.
