@@ -18,7 +18,7 @@ def takes(domain: Domain) -> Callable[[Parser], Parser]:
         >>> @takes(Range(1, 64, log=True))
         ... def width(field, value):
         ...     return float(value)
-        >>> str(Parameter("width", width, "of the kernel").domain)
+        >>> str(Parameter("width", width, "of the window").domain)
         '1 to 64, in equal ratios'
     """
 

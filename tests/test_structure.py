@@ -1,6 +1,9 @@
 """The size of what a reader has to hold in mind at once: functions, modules, and files of rules."""
 
 import ast
+import io
+import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,3 +43,24 @@ def test_a_rule_is_short_or_says_why_not(path: Path) -> None:
     text = path.read_text()
     why = ast.get_docstring(ast.parse(text)) or ""
     assert len(text.splitlines()) <= 150 or "file is long because" in why or "above 150 lines because" in why
+
+
+def _prose(path: Path) -> Iterator[str]:
+    """The comments and docstrings of a module."""
+    text = path.read_text()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield ast.get_docstring(node) or ""
+    yield from (
+        token.string for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.COMMENT
+    )
+
+
+OUTSIDE = [path for path in MODULES if path.parent.name != "xla"]
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_one_package_speaks_of_the_compiler(path: Path) -> None:
+    """What XLA makes of a program is told in ``jaxbandit/xla`` and on docs/xla-cpu.md; users' XLA_FLAGS are theirs."""
+    words = re.compile(r"\bXLA\b(?!_)|\bfence[sd]?\b|\bfus(?:ed?|ion)\b|\bkernels?\b", re.IGNORECASE)
+    assert [word for text in _prose(path) for word in words.findall(text.replace("docs/xla-cpu.md", ""))] == []
