@@ -3,7 +3,8 @@
 Round r = 0, 1 ... has beta^r (1 - beta) Q pulls, shared equally by the active arms (Algorithm 1). While at least 4K
 arms are active, a round drops the quarter with the smallest means (QE, Algorithm 2). After that it takes out the
 quarter with the largest empirical gaps, and accepts or rejects each of them (AR, Algorithm 3). The numbers of active
-arms are known before the run, and so are all shares (``shares.py``).
+arms are known before the run, and so are all shares (``shares.py``). The file is long because ``optmai`` explains each
+option by which the paper can be read.
 """
 
 from __future__ import annotations
