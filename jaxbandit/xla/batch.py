@@ -8,8 +8,8 @@ from jax import Array
 
 
 def whole(size: int, batched: Any, tree: Any) -> Any:
-    """A tree whose leaves all have an axis of lanes in front, for the rule of a ``custom_vmap``: repeats those leaves
-    for ``size`` lanes that ``batched`` (a tree of bool) says to be the same in all of them."""
+    """Returns a tree of arrays, all with an axis of ``size`` lanes in front, for the rule of a ``custom_vmap``: repeats
+    those of which ``batched`` (a tree of bool) says that they are the same in all lanes."""
     return jax.tree.map(lambda own, x: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), batched, tree)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
+from jaxbandit.xla.batch import whole
 from jaxbandit.xla.prefix import marked, nth
 
 T = TypeVar("T")
@@ -37,11 +38,7 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
 
     @plain.def_vmap
     def batch(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
-        full = [
-            operand if has else jnp.broadcast_to(jnp.asarray(operand), (size, *jnp.shape(operand)))
-            for operand, has in zip(operands, batched, strict=True)
-        ]
-        return _in_a_branch(function, *full), True
+        return _in_a_branch(function, *whole(size, batched, list(operands))), True
 
     return plain
 
@@ -130,8 +127,8 @@ def as_one_kernel(function: Callable[[], T]) -> T:
         return [jnp.where(same, x, jnp.zeros_like(x)) if x.size <= max(least, 1 << 12) else x for x in found]
 
     found = lax.platform_dependent(*closed.consts, cpu=on_cpu, default=anywhere)
-    whole: T = jax.tree.unflatten(jax.tree.structure(shape), found)
-    return whole
+    after: T = jax.tree.unflatten(jax.tree.structure(shape), found)
+    return after
 
 
 def lane_by_lane(function: Callable[..., T]) -> Callable[..., T]:
@@ -149,8 +146,8 @@ def lane_by_lane(function: Callable[..., T]) -> Callable[..., T]:
 
         def explicit(state: T, around: list[Any], read: tuple[Any, ...]) -> T:
             leaves = jax.core.eval_jaxpr(closed.jaxpr, around, *jax.tree.leaves((state, *read)))
-            whole: T = jax.tree.unflatten(jax.tree.structure(shape), leaves)
-            return whole
+            after: T = jax.tree.unflatten(jax.tree.structure(shape), leaves)
+            return after
 
         found: T = _in_turn(explicit)(operands[0], closed.consts, operands[1:])
         return found
@@ -165,7 +162,7 @@ def _in_turn(function: Callable[..., T]) -> Callable[..., T]:
     @plain.def_vmap
     def batch(size: int, batched: list[Any], *operands: Any) -> tuple[T, Any]:
         state, *read = operands
-        state = jax.tree.map(lambda x, own: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), state, batched[0])
+        state = whole(size, batched[0], state)
         has = jax.tree.map(lambda _: True, state), *batched[1:]
 
         def in_turn(*operands: Any) -> T:
@@ -226,14 +223,11 @@ def rarely(function: Callable[..., Any]) -> Callable[..., Any]:
     def batch(size: int, batched: Any, needed: Array, otherwise: Any, *operands: Any) -> tuple[Any, Any]:
         has_needed, has_otherwise, *has = batched
 
-        def whole(tree: Any, flags: Any) -> Any:
-            return jax.tree.map(lambda x, own: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), tree, flags)
-
         def of(lane: Array, operands: Any) -> Any:
             return function(*jax.tree.map(lambda x, b: x[lane] if b else x, operands, tuple(has)))
 
         found = lax.platform_dependent(
-            whole(needed, has_needed), whole(otherwise, has_otherwise), *operands,
+            whole(size, has_needed, needed), whole(size, has_otherwise, otherwise), *operands,
             cpu=functools.partial(_one_by_one, of), default=functools.partial(_block_by_block, of),
         )  # fmt: skip
         return found, jax.tree.map(lambda _: True, found)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.xla.batch import whole
 from jaxbandit.xla.prefix import marked, nth
 
 
@@ -27,7 +28,7 @@ def in_turn(
         shared: a tree of arrays that are the same for all lanes.
     """
 
-    def whole(mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
+    def of_all(mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
         size = mask.shape[1]
         marks = marked(mask.reshape(-1))
         total = marks.total
@@ -44,16 +45,14 @@ def in_turn(
     @jax.custom_batching.custom_vmap
     def plain(mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
         mask, written, read = jax.tree.map(lambda x: x[None], (mask, written, read))
-        return [x[0] for x in whole(mask, written, read, shared)]
+        return [x[0] for x in of_all(mask, written, read, shared)]
 
     @plain.def_vmap
     def batch(size: int, batched: Any, *operands: Any) -> tuple[list[Array], list[bool]]:
         *rows, shared = operands
         assert not any(jax.tree.leaves(batched[-1])), "what is shared is the same for all lanes"
-        mask, written, read = jax.tree.map(
-            lambda x, own: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), tuple(rows), tuple(batched[:-1])
-        )
-        return whole(mask, written, read, shared), [True] * len(written)
+        mask, written, read = whole(size, list(batched[:-1]), rows)
+        return of_all(mask, written, read, shared), [True] * len(written)
 
     found: list[Array] = plain(mask, list(written), read, shared)
     return found

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.batch import over_lanes, whole
 
 BLOCK = 64
 """How many entries are drawn at once; widths of whole blocks are quick."""
@@ -83,9 +83,7 @@ def put(array: Array, part: Array, start: Array) -> Array:
 
 @put.def_vmap
 def _(size: int, batched: list[bool], array: Array, part: Array, start: Array) -> tuple[Array, bool]:
-    array, part = (
-        x if own else jnp.broadcast_to(x, (size, *x.shape)) for x, own in zip((array, part), batched, strict=False)
-    )
+    array, part = whole(size, batched[:2], [array, part])
     assert not batched[2], "the place is the same for all lanes"
     return lax.dynamic_update_slice_in_dim(array, part, start, 1), True
 

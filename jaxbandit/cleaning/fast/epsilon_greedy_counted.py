@@ -35,6 +35,7 @@ from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.random.draws import below
 from jaxbandit.random.stream import Stream
+from jaxbandit.xla.batch import whole
 
 TIE = 3
 
@@ -92,7 +93,7 @@ def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Arra
     @searched.def_vmap
     def of_all(lanes: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
         """Searches only if some lane needs it."""
-        full = [x if has else jnp.broadcast_to(x, (lanes, *x.shape)) for x, has in zip(operands, batched, strict=True)]
+        full = whole(lanes, batched, list(operands))
         return lax.cond(jnp.any(full[1]), jax.vmap(one), lambda *_: jnp.zeros(lanes, jnp.int32), *full), True
 
     found: Callable[..., Array] = searched

@@ -17,6 +17,7 @@ from jaxbandit.cleaning.epsilon_greedy import EXPLORE
 from jaxbandit.cleaning.fast.exchangeable import Chances
 from jaxbandit.random.draws import bernoulli, scale
 from jaxbandit.random.stream import Stream, words
+from jaxbandit.xla.batch import whole
 from jaxbandit.xla.fence import as_one_kernel, once_in_blocks
 
 ONE_BY_ONE = 15
@@ -99,10 +100,7 @@ def _make_sequence(table: Chances, key: Stream, pull: Sequence) -> SequenceOutco
 
 @_make_sequence.def_vmap
 def _(size: int, batched: Any, table: Chances, key: Stream, pull: Sequence) -> tuple[SequenceOutcome, Any]:
-    def whole(has: bool, x: Array) -> Array:
-        return x if has else jnp.broadcast_to(x, (size, *jnp.shape(x)))
-
-    given = jax.tree.map(whole, batched, [table, key, pull])
+    given = whole(size, batched, [table, key, pull])
     own = any(jax.tree.leaves(batched[0]))
     found = jax.vmap(_make_sequence.fun)(*given) if own else _of_all(table, *given[1:])
     return found, jax.tree.map(lambda _: True, found)
