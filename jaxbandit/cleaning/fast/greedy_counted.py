@@ -73,7 +73,7 @@ class CountedGreedy:
         return Operations(
             words=state.totals.spent,
             residual=state.at,
-            cleans=once(jnp.where(over, 0, cleans)),
+            cleans=jnp.where(over, 0, cleans),
             visits=jnp.where(over | (state.next >= AGAIN), 0, jnp.where(state.next == UNCOMMON, RARE, 1)),
         )
 
