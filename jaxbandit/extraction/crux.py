@@ -7,7 +7,7 @@ sqrt(v_q log(t) / n_q) with n_q the times q was asked and v_q the gain's varianc
 queries of its node's children become active, and those are removed whose r + sigma is below the largest r - sigma
 (Algorithm 2). A query never asked counts as asked once in sigma. Here r, v_q and sigma are computed anew in each
 round, at all nodes: see ``estimates.py``, and ``queries.py`` for sigma and the cost c. Where the text leaves something
-open, each way to read it is an option (``options.py``): the file is long because all of them stand in its signature.
+open, each way to read it is an option (``options.py``). The file is long because it has a branch for each of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class State(NamedTuple):
     """What the algorithm keeps from round to round.
 
     ``retrieved``: the entities U, and what was spent; ``active``: the set Q; ``entered``: the root and the children of
-    nodes asked; ``times_asked``: n_q; ``ended``: the nodes that gave an empty answer, where it means that nothing is
+    nodes asked; ``times_asked``: n_q; ``ended``: the nodes whose empty answer counts as a sign that nothing is
     left; ``samples``: the running sample of each node; ``r``, ``variance``: r(q) and v_q.
     """
 
@@ -53,7 +53,8 @@ class State(NamedTuple):
 class Crux:
     """CRUX (Rekatsinas, Deshpande and Parameswaran 2019, Algorithms 1 and 2); see ``crux``.
 
-    ``pools``: whether ``prior`` is above 0. All fields are static, except for ``variance_floor`` and ``prior``.
+    ``prior``: how many answers the root's estimate counts for at each node; ``pools``: whether that is above 0;
+    ``grow``: whether children become active. All fields are static, except for ``variance_floor`` and ``prior``.
 
     Example:
         >>> from jaxbandit import extraction

@@ -2,9 +2,9 @@
 Algorithm 2.
 
 All arms have their turns in order. Each turn adds rho to the arm's counter c_i, whether or not the arm is active. An
-arm that is not active gets one pull a turn. An active arm is pulled until it has c_i pulls in all, or is no longer
-active. An arm is active while its interval overlaps with that of the threshold (``intervals.py``). The file is long
-because rho is a fraction, and counters of it are kept as whole numbers.
+arm that is not active gets one pull a turn. An active arm is pulled at least once, and then until it has c_i pulls in
+all or is no longer active. An arm is active while its interval overlaps with that of the threshold (``intervals.py``).
+The file is long because rho is a fraction, and counters of it are kept as whole numbers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Counter(NamedTuple):
     part: Int32[Array, " arms"]
 
     def after(self, turns: int | Array, rho: Ratio) -> Counter:
-        """Returns c_i after further turns. They are at most 127, so that their product with ``part`` is below 2^31."""
+        """Returns c_i after further ``turns``, at most 127 of them: their product with ``part`` is below 2^31."""
         part = self.part + turns * rho.part
         over = part // rho.parts
         return Counter(self.units + turns * rho.units + over, part - over * rho.parts)
@@ -79,7 +79,7 @@ class Counter(NamedTuple):
 
 class State(NamedTuple):
     """Holds the record of all pulls (``seen``), the ``arm`` that is pulled next, the ``counters`` c_i, and whether any
-    arm is active."""
+    arm is active or has had no pull yet."""
 
     seen: Seen
     arm: Int32[Array, ""]
@@ -119,9 +119,9 @@ class WRR:
         arm's turn begins, which adds rho to its counter (lines 7 and 8)."""
         seen = state.seen.after(pull, outcome)
         active, opening = self.interval.active(seen, view.unit), seen.total < view.arms
-        below = seen.pulls < state.counters.ceiling()
+        short = seen.pulls < state.counters.ceiling()
         # At first each arm gets one pull, outside of any turn (lines 1 to 5).
-        stays = (active & below)[pull.arm] & (seen.total > view.arms)
+        stays = (active & short)[pull.arm] & (seen.total > view.arms)
         arm = jnp.where(stays, pull.arm, next_arm(seen, pull.arm))
         begins = (jnp.arange(view.arms, dtype=jnp.int32) == arm) & ~stays & ~opening
         counters = state.counters.after(begins.astype(jnp.int32), self.rho)
@@ -142,8 +142,8 @@ def wrr(interval: Interval, *, rho: given.PullRatio) -> WRR:
 
     Args:
         interval: the threshold and the intervals.
-        rho: pulls of an active arm for each of another (a study that leaves it out has that of equation 6);
-            ``rho_star`` has that one.
+        rho: pulls of an active arm for each of another. In a study the default is that of equation 6, which
+            ``rho_star`` computes.
 
     Raises:
         BadInput: for an argument out of range.

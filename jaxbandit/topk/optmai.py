@@ -2,9 +2,9 @@
 
 Round r = 0, 1 ... has beta^r (1 - beta) Q pulls, shared equally by the active arms (Algorithm 1). While at least 4K
 arms are active, a round drops the quarter with the smallest means (QE, Algorithm 2). After that it takes out the
-quarter with the largest empirical gaps, and accepts or rejects each of them (AR, Algorithm 3). The numbers of active
-arms are known before the run, and so are all shares (``shares.py``). The file is long because ``optmai`` explains each
-option by which the paper can be read.
+quarter with the largest empirical gaps, accepts those among the K' best and rejects the others (AR, Algorithm 3): K'
+arms are still to be accepted. The numbers of active arms are known before the run, and so are all shares
+(``shares.py``). The file is long because ``optmai`` has an option for each point that the paper leaves open.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class OptMAI:
         """Returns S and T after the quarter with the largest gaps went (Algorithm 3), or all of S by Remark 4.1."""
         need = self._need(state)  # K'; the K'-th largest mean has rank K' - 1, as ranks count from 0
         gap, rank = empirical_gaps(state.active, mean, need)
-        goes = jnp.sum(state.active) if self.last == "uniform" else _quarter(jnp.sum(state.active))
-        gone = state.active & (ranks(state.active, gap, tie_order(view, self.ties)) < goes)
+        leaving = jnp.sum(state.active) if self.last == "uniform" else _quarter(jnp.sum(state.active))
+        gone = state.active & (ranks(state.active, gap, tie_order(view, self.ties)) < leaving)
         if self.accept == "rank" or self.last == "uniform":
             accepted = gone & (rank < need)
         else:
