@@ -49,7 +49,8 @@ def conformance(
         problem: small enough that runs end within some thousand steps.
         policies: one or several; give two of a class that differ in the numbers that are swept.
         other: ``problem`` with another truth and the same public side. Each policy is shown what may be seen of
-            ``other`` and gets the outcomes of ``problem``: it has to do the same. Not checked where None.
+            ``other`` and gets the outcomes of ``problem``: it has to do the same. Not checked where None, nor for a
+            policy that is ``informed``.
         runs: how many runs are compared, 1 or more.
         seed: of these runs, 0 to 2^32 - 1.
         fast: whether a fast implementation has the bits of its policy, or its law alone: the means of answers and of
@@ -85,18 +86,19 @@ def conformance(
         count = law_runs if has_fast and fast == "law" else runs
         whole = _answers(problem, policy, count, seed)
         _same_however_cut(problem, policy, whole, seed)
-        if not has_fast and other is None:
+        seen = None if getattr(policy, "informed", False) else other
+        if not has_fast and seen is None:
             continue
         # What is shown as it is is disguised as well: so it shares a program with what is not.
         disguise = _Scored if hasattr(problem, "score") else _Disguised
-        itself = problem if other is None else disguise(problem, problem)
+        itself = problem if seen is None else disguise(problem, problem)
         plain = _answers(itself, policy, count, seed, implementation="reference") if has_fast else whole
         if has_fast and fast == "bits":
             same_bits(policy, plain, whole, "other values of its fast implementation", "the same bits")
         elif has_fast:
             _same_law(policy, plain, whole)
-        if other is not None:
-            shown = _answers(disguise(problem, other), policy, count, seed, implementation="reference")
+        if seen is not None:
+            shown = _answers(disguise(problem, seen), policy, count, seed, implementation="reference")
             allowed = "the same, as the outcomes are: a policy knows of the truth what it is told alone"
             same_bits(policy, plain, shown, "other values where the truth is another", allowed)
     return remarks

@@ -679,10 +679,10 @@ def test_results_say_which_implementation_made_them(tmp_path: Path, capsys: pyte
     study.write_text(arms + '[[policy]]\nkind = "uniform"\n')
     assert cli.main(["run", str(study), "--out", str(out)]) == 0
     assert json.loads((out / "study.json").read_text())["implementation"] == "fast"
-    assert "\njaxbandit: fast implementations: uniform as Once\n" in capsys.readouterr().err
-    assert open_results(out)["implemented_by"].values.tolist() == ["Once"]
+    assert "\njaxbandit: fast implementations: uniform as UniformInBatches\n" in capsys.readouterr().err
+    assert open_results(out)["implemented_by"].values.tolist() == ["UniformInBatches"]
     assert cli.main(["show", str(out)]) == 0
-    assert capsys.readouterr().err.endswith("jaxbandit: fast implementations: uniform as Once\n")
+    assert capsys.readouterr().err.endswith("jaxbandit: fast implementations: uniform as UniformInBatches\n")
     slowly = ["run", str(study), "--implementation", "reference", "--out"]
     assert cli.main([*slowly, str(out)]) == 2
     assert "this study or a part of it; implementation differs in the study it holds" in capsys.readouterr().err
