@@ -173,7 +173,9 @@ def test_a_cap_on_steps_does_not_depend_on_lanes_and_cuts(caplog: pytest.LogCapt
     assert not ends["endless"].any()
     assert (whole["heads"][0] == np.where(endless, 0, ends["heads"][0])).all()
     [said] = [record.getMessage() for record in caplog.records]
-    assert said.startswith(f"jaxbandit: policy Stuck: {endless.sum()} of 60 runs made as many steps as they may (max_steps)")
+    assert said.startswith(
+        f"jaxbandit: policy Stuck: {endless.sum()} of 60 runs made as many steps as they may (max_steps)"
+    )
     parts = [simulate(COINS, STUCK, runs=20, first_run=first, max_steps=999, lanes=7) for first in (0, 20, 40)]
     for name, values in whole.items():
         assert np.array_equal(values, np.concatenate([part[name] for part in parts], axis=1)), name
