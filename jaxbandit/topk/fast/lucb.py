@@ -171,10 +171,7 @@ class LucbByTurns:
             )
         )
         after = self._next(state._replace(slots=slots, place=place, blocks=blocks), pulls & ~over)
-        return State(
-            after.slots, after.place, after.blocks,
-            *(jnp.where(going, new, old) for new, old in zip(after[3:], before[3:], strict=True)),
-        )  # fmt: skip
+        return State(after.slots, after.place, after.blocks, *select(going, after[3:], before[3:]))
 
     def _acted(self, view: View, state: State, sample: _Sample) -> _Pair:
         """Returns the weak and the strong arm after the turn. All that is written depends on all that was read, or
