@@ -149,6 +149,8 @@ class PolicyKind:
     fingerprint: str = ""
     """The SHA-256 of the plugin's source, where it comes from one."""
     reference: bool = False
+    retired: Mapping[str, str] = field(default_factory=dict)
+    """Keys that study files of earlier versions may have, each with the reason why it is left aside."""
 
 
 def measured(metric: Metric, setting: Any, answers: Answers) -> np.ndarray:

@@ -56,6 +56,17 @@ def test_configurations_come_in_order() -> None:
     assert Study.of({**mapping(), "seed": np.uint32(7), "policy": tuple(mapping()["policy"])}) == Study.of(mapping())
 
 
+def test_a_key_of_an_earlier_version_is_left_aside_with_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    problem = {"kind": "extraction/people", "budget": 5}
+    earlier, later = (
+        Study.of({"runs": 2, "problem": problem, "policy": [{"kind": "crux", **more}]}) for more in ({"nodes": 64}, {})
+    )
+    assert earlier == later
+    assert [record.getMessage() for record in caplog.records] == [
+        "jaxbandit: policy.crux.nodes is left aside: the room for nodes that entered follows from the problem"
+    ]
+
+
 @pytest.mark.parametrize(
     ("changes", "line"),
     [

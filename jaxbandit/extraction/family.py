@@ -183,7 +183,7 @@ def _bfs(setting: Setting, configuration: tuple[int, int] | None, dear: str) -> 
 POLICIES = (
     PolicyKind(
         "crux", "Algorithm 1: the highest (gain + sigma) / cost, growing into the hierarchy",
-        parameters(crux), _crux,
+        parameters(crux), _crux, retired={"nodes": "the room for nodes that entered follows from the problem"},
     ),
     PolicyKind("root-chao", "the root's queries alone, by Chao92 and Shen", (), lambda _: (root_chao(), {})),
     PolicyKind("gs-exact", "crux with the true gain and no sigma: how well it could do",

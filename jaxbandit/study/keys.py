@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxbandit.errors import BadInput
-from jaxbandit.registry import Parameter, Required, parse
+from jaxbandit.registry import Family, Parameter, Required, parse
 from jaxbandit.study.folder import checksum
 from jaxbandit.study.plugins import OWN
 from jaxbandit.study.summary import identity, plain
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from jaxbandit.study.spec import Study
 
 MAX_CONFIGURATIONS = 2**16
+_log = logging.getLogger("jaxbandit")
 
 
 def check(study: Study) -> None:
@@ -66,6 +68,18 @@ def _check_checkpoints(study: Study, budget: Parameter | None) -> None:
         budget.parse("checkpoints", value)
         if earlier is not None and not earlier < value:
             raise BadInput("checkpoints", given, f"ascending budgets below {last}")
+
+
+def without_retired(policies: Sequence[Mapping[str, Any]], family: Family) -> list[dict[str, Any]]:
+    """Returns the tables of policies without keys of earlier versions, each of which is named with its reason."""
+    kept = []
+    for policy in policies:
+        kind = family.policies.get(str(policy.get("kind")))
+        retired = kind.retired if kind else {}
+        for key in [key for key in policy if key in retired]:
+            _log.warning("jaxbandit: policy.%s.%s is left aside: %s", policy["kind"], key, retired[key])
+        kept.append({key: value for key, value in policy.items() if key not in retired})
+    return kept
 
 
 def content(field: str, path: str) -> dict[str, str]:

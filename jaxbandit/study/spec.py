@@ -37,7 +37,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem
 from jaxbandit.registry import Family, ProblemKind, Question, one_of, parse, whole
 from jaxbandit.study.enough import StopWhen
-from jaxbandit.study.keys import check, content, declared, named, once, paths, reported, tail
+from jaxbandit.study.keys import check, content, declared, named, once, paths, reported, tail, without_retired
 from jaxbandit.study.plugins import lookup
 from jaxbandit.study.summary import exactly, identity, plain, show
 
@@ -180,6 +180,7 @@ class Study:
         if family is None:
             family, kind = lookup("problem.kind", problem.get("kind", "missing"))
             family = replace(family, metrics=(*family.metrics, *kind.metrics))
+        policies = without_retired(policies, family)
         study = cls(
             seed, runs, problem, policies, sweep, plain("labels", dict(labels or {})), given.get("checkpoints", []),
             None, family, given.get("tune", {}), implementation, given.get("train", {}),
