@@ -6,7 +6,7 @@
         other = Bandit(jnp.array([0.7, 0.4]), jnp.int32(200))
         conformance(Bandit(jnp.array([0.4, 0.7]), jnp.int32(200)), [UCB(jnp.float32(1)), UCB(jnp.float32(2))], other)
 
-This package's own policies pass it too (``tests/test_families.py``).
+This package's own policies pass it too (``tests/test_conformance.py``).
 """
 
 from collections.abc import Sequence
