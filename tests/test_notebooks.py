@@ -69,6 +69,7 @@ def test_outliers_batting(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "To be exactly right in nine runs of ten, buy " in printed
 
 
+@pytest.mark.slow
 def test_extraction_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAXBANDIT_FLIGHTS", raising=False)
     printed = execute(ROOT / "notebooks" / "extraction_table.ipynb")

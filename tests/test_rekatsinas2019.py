@@ -53,6 +53,7 @@ def test_published_numbers_stand_beside_the_rows() -> None:
         assert set(made.axes.published) == set(table)
 
 
+@pytest.mark.slow
 def test_skewed_answers_need_the_hierarchy(tmp_path: Path) -> None:
     """Budget 20, people: as published, GSChao is far above asking the root alone, which is at its end. Not so where
     answers are proportional to popularity."""

@@ -57,6 +57,7 @@ def cached(unset: None, tmp_path: Path) -> Path:  # noqa: F811
 
 
 @pytest.mark.smoke
+@pytest.mark.slow
 def test_another_process_does_not_trace_what_one_has_compiled(tmp_path: Path) -> None:
     study, cache = tmp_path / "study.toml", tmp_path / "cache"
     study.write_text(STUDY)
