@@ -28,10 +28,6 @@ CASES = [
     *(f"{family}/{name}" for family in FAMILIES for name in FAMILIES[family].policies),
     *(f"cleaning/counted {name}" for name in COUNTED),
 ]
-OWN_CLASS = [
-    case for case in CASES if case.partition("/")[2] not in ("root-chao", "rand-leaf", "optmai-printed", "lucb-stop")
-]
-"""Without those that are another policy's class with other parameters."""
 QUICK = [
     "cleaning/epsilon-greedy", "cleaning/index", "cleaning/counted epsilon-greedy", "topk/lucb", "topk/sar",
     "outliers/wrr", "outliers/ib", "outliers/gold", "extraction/crux",
@@ -93,7 +89,11 @@ def assert_same(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(x, marks=[] if x in QUICK else pytest.mark.slow) for x in OWN_CLASS],
+    [
+        pytest.param(x, marks=[] if x in QUICK else pytest.mark.slow)
+        for x in CASES
+        if x.partition("/")[2] not in ("root-chao", "rand-leaf", "optmai-printed", "lucb-stop")  # classes of others
+    ],
 )
 def test_the_ways_of_accelerators_have_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = own_answers(name)
@@ -103,7 +103,7 @@ def test_the_ways_of_accelerators_have_the_same_bits(name: str, monkeypatch: pyt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OWN_CLASS)
+@pytest.mark.parametrize("name", CASES)
 def test_programs_compiled_in_a_hurry_have_the_same_bits(name: str, request: pytest.FixtureRequest) -> None:
     """Little work is compiled so (``Jobs``), as all of the tests is (conftest.py): no user may see which it was."""
     quick = own_answers(name)

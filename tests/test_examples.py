@@ -32,11 +32,12 @@ def program(*argv: object) -> str:
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)
 def test_study_files(path: Path, tmp_path: Path) -> None:
     """A program of the same name has the rules of its own that a file names; what follows runs these as they are."""
-    if path.with_suffix(".py").exists():
-        plugins.load(str(path.with_suffix(".py")))
+    own = path.with_suffix(".py")
+    if own.exists():
+        plugins.load(str(own))
     mapping = tomllib.loads(path.read_text())
     Study.of(mapping, base=path.parent).configurations()
-    if path.with_suffix(".py").exists():
+    if own.exists():
         return
     mapping |= {"runs": 4, "sweep": {"budget": [200]}}
     rows = run(Study.of(mapping, base=path.parent), tmp_path / "out")

@@ -475,6 +475,15 @@ def test_the_estimator_decides_what_is_asked(answers):
             assert not np.array_equal(*asked), (one, other, number)
 
 
+def test_runs_do_not_depend_on_their_neighbours():
+    """However many lanes there are, some of which get empty answers when others do not."""
+    problem = extraction(Domain(0).domain, 14, configurations=CONFIGURATIONS)
+    policy = crux(exclude_draws=1)
+    few, many = (simulate(problem, policy, runs=24, seed=1, lanes=lanes) for lanes in (3, 24))
+    for name, values in few.items():
+        assert np.array_equal(values, many[name]), name
+
+
 def test_what_a_user_may_get_wrong():
     for wrong in (
         {"estimator": "chao"},

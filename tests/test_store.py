@@ -16,7 +16,7 @@ import jaxbandit
 from jaxbandit.engine import Batch
 from jaxbandit.programs import store
 from tests import toy
-from tests.test_accelerators import CASES, QUICK, built
+from tests.test_accelerators import CASES, built
 from tests.test_compilation import unset  # noqa: F401
 
 STUDY = """
@@ -109,7 +109,7 @@ def test_the_programs_of_every_policy_can_be_kept(case: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["cleaning/ee", "topk/uniform", *QUICK])
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("cached")
 def test_a_loaded_program_has_the_bits_of_the_one_that_was_compiled(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "_MADE_HERE", set())
