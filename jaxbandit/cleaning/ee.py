@@ -65,7 +65,7 @@ class EE:
     need: Int32[Array, ""]
     early_stopping: Bool[Array, ""]
 
-    execution = Execution(masked=True)
+    execution = Execution(masked=True, gain_ns=6)
 
     __repr__ = brief
 

@@ -55,7 +55,7 @@ class KnownSc:
 
     informed: ClassVar[Literal[True]] = True
 
-    execution = Execution(masked=True)
+    execution = Execution(masked=True, gain_ns=1)
 
     __repr__ = brief
 

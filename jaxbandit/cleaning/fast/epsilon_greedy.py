@@ -162,7 +162,7 @@ class EpsilonGreedyByParts:
     epsilon: Array
     memory: int = field(metadata={"static": True})
 
-    execution = Execution(most_lanes=16, scratch=("rows", "best", "many"), masked=True, in_turn=True)
+    execution = Execution(most_lanes=16, scratch=("rows", "best", "many"), masked=True, in_turn=True, gain_ns=4)
 
     __repr__ = brief
 

@@ -55,7 +55,7 @@ class CountedGreedy:
 
     memory: int = field(metadata={"static": True})
 
-    execution = Execution(stride=16, most_lanes=512, scratch=("rows",), masked=True)
+    execution = Execution(stride=16, most_lanes=512, scratch=("rows",), masked=True, gain_ns=3)
 
     __repr__ = brief
 

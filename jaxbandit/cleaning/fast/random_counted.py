@@ -29,7 +29,7 @@ class State(NamedTuple):
 class CountedRandom:
     """Random for problems that are not ``paired``, and for budgets that ``ticks.fits`` allows."""
 
-    execution = Execution(stride=1, most_lanes=512, masked=True)
+    execution = Execution(stride=1, most_lanes=512, masked=True, gain_ns=5)
 
     __repr__ = brief
 
