@@ -21,9 +21,8 @@ test: $(VENV)/test.stamp lint
 test-all: $(VENV)/test.stamp lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-# The oracles again, with programs as XLA would have them: without the fences of jaxbandit.xla. Of all families:
-# PLAIN="tests/test_xla.py tests/test_*_policies.py".
-PLAIN ?= tests/test_xla.py tests/test_outlier_policies.py
+# The oracles of all families again, with programs as XLA would have them: without what jaxbandit.xla does.
+PLAIN ?= tests/test_xla.py tests/test_*_policies.py
 plain: $(VENV)/test.stamp
 	JAXBANDIT_PLAIN=1 XLA_FLAGS= $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -k "oracle or xla" $(PLAIN)
 

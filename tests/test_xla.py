@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from jax import Array, lax
 
-from jaxbandit.xla.fence import PLAIN, as_one_kernel, computed_once, lane_by_lane, rarely
+from jaxbandit.xla.fence import as_one_kernel, computed_once, lane_by_lane, rarely
+from jaxbandit.xla.plain import PLAIN
 
 
 def test_what_is_computed_once_is_always_computed() -> None:

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxbandit.xla.plain import PLAIN
+
 
 def whole(size: int, batched: Any, tree: Any) -> Any:
     """Returns a tree of arrays, all with an axis of ``size`` lanes in front, for the rule of a ``custom_vmap``: repeats
@@ -13,26 +15,30 @@ def whole(size: int, batched: Any, tree: Any) -> Any:
     return jax.tree.map(lambda own, x: x if own else jnp.broadcast_to(x, (size, *jnp.shape(x))), batched, tree)
 
 
-@jax.custom_batching.custom_vmap
 def over_lanes(x: Array) -> Array:
     """``x``; under ``vmap``, the elementwise maximum over the batch, the same for all of it.
 
     For bounds on work (how wide, how often), whose value may not change what is computed.
     """
-    return x
+    return x if PLAIN else _most(x)
 
 
-@over_lanes.def_vmap
+_most = jax.custom_batching.custom_vmap(lambda x: x)
+
+
+@_most.def_vmap
 def _(size: int, batched: list[bool], x: Array) -> tuple[Array, bool]:
     return (jnp.max(x, axis=0) if batched[0] else x), False
 
 
-@jax.custom_batching.custom_vmap
 def sum_over_lanes(x: Array) -> Array:
     """The same, but the elementwise sum over the batch."""
-    return x
+    return x if PLAIN else _sum(x)
 
 
-@sum_over_lanes.def_vmap
+_sum = jax.custom_batching.custom_vmap(lambda x: x)
+
+
+@_sum.def_vmap
 def _(size: int, batched: list[bool], x: Array) -> tuple[Array, bool]:
     return (jnp.sum(x, axis=0, dtype=x.dtype) if batched[0] else x * size), False

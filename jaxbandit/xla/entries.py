@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.xla.batch import whole
+from jaxbandit.xla.plain import PLAIN
 
 S = TypeVar("S")
 
@@ -33,16 +34,25 @@ def gathered(x: Array, place: Array) -> Array:
     return x.at[place].get(mode="promise_in_bounds")
 
 
-@jax.custom_batching.custom_vmap
 def put_where(x: Array, values: tuple[Array, ...], places: tuple[Array, ...], where: Array) -> Array:
     """Returns ``x`` with ``values`` in as many ``places`` that there are; of lanes side by side, ``x`` itself in those
     where not ``where`` (bool). A lane alone makes no step when it is over, so it need not look."""
+    if PLAIN:
+        for value, place in zip(values, places, strict=True):
+            x = x.at[jnp.where(where, place, x.shape[0])].set(value, mode="drop")
+        return x
+    found: Array = _put_where(x, values, places, where)
+    return found
+
+
+@jax.custom_batching.custom_vmap
+def _put_where(x: Array, values: tuple[Array, ...], places: tuple[Array, ...], where: Array) -> Array:
     for value, place in zip(values, places, strict=True):
         x = put(x, value, place)
     return x
 
 
-@put_where.def_vmap
+@_put_where.def_vmap
 def _(size: int, batched: Any, *operands: Any) -> tuple[Array, bool]:
     """Makes one scatter, which leaves out the lanes that write nothing, so that nothing is read for them."""
     x, values, places, where = whole(size, batched, list(operands))

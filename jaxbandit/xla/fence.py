@@ -1,11 +1,8 @@
-"""What XLA computes once, and what it computes for few lanes alone.
-
-With the environment variable ``JAXBANDIT_PLAIN=1`` all of it but ``rarely`` does nothing: the same results, bit for bit
-where arithmetic is on integers, from programs that are as XLA would have them.
+"""What XLA computes once, and what it computes for few lanes alone. With ``plain.PLAIN`` none of it but
+``rarely``: what it spares all lanes would take minutes.
 """
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,11 +13,11 @@ from jax import Array, lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from jaxbandit.xla.batch import whole
+from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.prefix import marked, nth
 
 T = TypeVar("T")
 
-PLAIN = os.environ.get("JAXBANDIT_PLAIN", "0") not in ("", "0")
 _BLOCKS = 16
 """Accelerators take the lanes in need of what is ``rarely`` needed in blocks of this share of all lanes."""
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.xla.batch import whole
+from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.prefix import marked, nth
 
 
@@ -42,10 +43,13 @@ def in_turn(
 
         return lax.while_loop(lambda carry: carry[0] < total, more, (jnp.int32(0), written))[1]
 
-    @jax.custom_batching.custom_vmap
-    def plain(mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
+    def of_one(mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
         mask, written, read = jax.tree.map(lambda x: x[None], (mask, written, read))
         return [x[0] for x in of_all(mask, written, read, shared)]
+
+    if PLAIN:
+        return of_one(mask, list(written), read, shared)
+    plain = jax.custom_batching.custom_vmap(of_one)
 
     @plain.def_vmap
     def batch(size: int, batched: Any, *operands: Any) -> tuple[list[Array], list[bool]]:

@@ -13,10 +13,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.xla.batch import over_lanes, whole
+from jaxbandit.xla.plain import PLAIN
 
 BLOCK = 64
 """How many entries are drawn at once; widths of whole blocks are quick."""
 _PARTS = 8
+_BEYOND = 2**30 + 1
+"""Above all scores."""
 _QUICK = 32
 """Reductions of more values than this are windows of windows in XLA's CPU backend."""
 
@@ -74,14 +77,21 @@ def in_blocks(
     return arrays
 
 
-@jax.custom_batching.custom_vmap
 def put(array: Array, part: Array, start: Array) -> Array:
     """``array`` with ``part`` in the place of its entries from ``start`` on (int32 scalar, one for all lanes), where
     there is room. JAX makes a scatter of it under ``vmap``, and XLA reads what it overwrites."""
+    found: Array = _unbatched_put(array, part, start) if PLAIN else _put(array, part, start)
+    return found
+
+
+def _unbatched_put(array: Array, part: Array, start: Array) -> Array:
     return lax.dynamic_update_slice_in_dim(array, part, start, 0)
 
 
-@put.def_vmap
+_put = jax.custom_batching.custom_vmap(_unbatched_put)
+
+
+@_put.def_vmap
 def _(size: int, batched: list[bool], array: Array, part: Array, start: Array) -> tuple[Array, bool]:
     array, part = whole(size, batched[:2], [array, part])
     assert not batched[2], "the place is the same for all lanes"
@@ -91,6 +101,8 @@ def _(size: int, batched: list[bool], array: Array, part: Array, start: Array) -
 def _reduced(x: Array, pair: Callable[[Array, Array], Array], reduce: Callable[[Array], Array]) -> Array:
     """``reduce`` of ``x``, whose order does not matter. XLA's CPU backend reduces element after element, so there parts
     go side by side; for GPUs it would compute ``x`` anew for each part, and compile for minutes."""
+    if PLAIN:
+        return reduce(x)
     found: Array = lax.platform_dependent(x, cpu=lambda x: _folded(x, pair, reduce), default=reduce)
     return found
 
@@ -142,6 +154,8 @@ def places(mask: Array) -> Array:
 
     By the bits of words of 32: a prefix sum in XLA costs three times as much.
     """
+    if PLAIN:
+        return jnp.cumsum(mask, dtype=jnp.int32) - mask
     word, before, _ = marked(mask)
     lower = (jnp.uint32(1) << jnp.arange(32, dtype=jnp.uint32)) - jnp.uint32(1)
     within = lax.population_count(word[:, None] & lower).astype(jnp.int32)
@@ -180,6 +194,8 @@ def _bit(bits: Array, rank: Array) -> tuple[Array, Array]:
 
 
 def _sums_before(counts: Array) -> Array:
+    if PLAIN:
+        return jnp.cumsum(counts, dtype=jnp.int32) - counts
     size = counts.shape[0]
     width = min(size, 32)
     rows = jnp.pad(counts, (0, -size % width)).reshape(-1, width)
@@ -200,7 +216,12 @@ def best(score: Array, count: Array, eligible: Array) -> tuple[Array, Array]:
     Returns:
         Which they are (bool, shape (n,)), and the least score among them (int32; 2^30 + 1 where count is 0).
     """
-    top = jnp.int32(2**30 + 1)
+    if PLAIN:
+        order = jnp.argsort(jnp.where(eligible, -score, _BEYOND), stable=True)
+        rank = jnp.zeros_like(score).at[order].set(jnp.arange(score.shape[0], dtype=jnp.int32))
+        chosen = rank < count
+        return chosen, jnp.min(jnp.where(chosen, score, _BEYOND))
+    top = jnp.int32(_BEYOND)
     wanted, among = count > 0, jnp.where(eligible, score, -top)
     low = jnp.where(wanted, lowest(jnp.where(eligible, score, top)), top)
     high = jnp.where(wanted, highest(among) + 1, top)
