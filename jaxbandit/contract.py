@@ -22,7 +22,7 @@ from jax import Array
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution, execution_of
 
-PAGE = "see docs/own-policy.md"
+PAGE = "see docs/own-policy.md, for arms docs/own-arms.md"
 _METHODS = {"problem": ("draw", "view", "pull"), "policy": ("init", "ask", "tell", "done", "answer")}
 _OPTIONAL = {"problem": ("score", "used", "informed_view"), "policy": ("execution", "advance", "informed")}
 _TRACED: dict[Any, str] = {

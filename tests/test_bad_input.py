@@ -173,7 +173,7 @@ def replayed(path: str, more: str = "") -> str:
         (bernoulli(k="3", n="", more="means = { list = [0.5, 0.6] }"), "problem.K = 3: a whole number from 1 to 2"),
         (bernoulli(n=""), "problem.n = missing: how many arms, a whole number"),
         (bernoulli(n="n = 0\n"), "problem.n = 0: a whole number from 1 to 524288"),
-        (bernoulli("means = { list = [0.5, 0.6] }"), "problem.n = 5: 2, as many as there are means, or nothing"),
+        (bernoulli("means = { list = [0.5, 0.6] }"), "problem.n = 5: 2, as many as the list or table has arms"),
         (bernoulli("budget_ = 1"), "problem.budget_ = 1: no such key; there are K, budget, n, means"),
         (bernoulli(budget=-1), "problem.budget = -1: a whole number from 0 to 536870912"),
         (bernoulli("means = { list = [0.5, 1.2] }", n=""), "problem.means[1] = 1.2: a mean from 0 to 1"),

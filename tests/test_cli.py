@@ -57,7 +57,7 @@ def start(*argv: object, **environment: str) -> subprocess.Popen[str]:
 
 
 def test_records_are_fitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The line for the study file is one that a study file can have."""
+    """The lines for study files are such as study files can have."""
     (tmp_path / "past.csv").write_text(
         "right,asked\n" + "1,30\n0,30\n9,30\n4,30\n2,30\n26,30\n30,30\n29,30\n20,30\n28,30\n" * 16
     )
@@ -65,8 +65,10 @@ def test_records_are_fitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert cli.main([*command, "--components", "2"]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^component 2: weight 0\.\d+ \+- 0\.0\d+, alpha [\d.]+ \+- ", said, re.M)
-    law = tomllib.loads(said.splitlines()[-1].removeprefix("in a study file: "))
-    assert parse_law("sc_pdf", law["sc_pdf"]).mean() == pytest.approx(149 / 300, abs=0.01)
+    entities, _, *arms = said.splitlines()[-4:]
+    law = tomllib.loads(entities.removeprefix("in a study file: "))["sc_pdf"]
+    assert parse_law("sc_pdf", law).mean() == pytest.approx(149 / 300, abs=0.01)
+    assert tomllib.loads("\n".join(arms)) == {"n": 160, "means": law}
     assert cli.main([*command, "--components", "2", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["records"], len(facts["components"])) == (160, 2)

@@ -192,7 +192,7 @@ def test_a_breach_that_types_show(policy: Any, line: str) -> None:
         assert len(error.traceback) < 12
         said.add(str(error.value))
     assert len(said) == 1
-    assert said.pop().endswith(("; see docs/own-policy.md", "of 32 bits"))
+    assert said.pop().endswith(("; see docs/own-policy.md, for arms docs/own-arms.md", "of 32 bits"))
 
 
 def test_what_a_method_raised_is_kept() -> None:

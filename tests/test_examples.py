@@ -18,6 +18,7 @@ from jaxbandit.testing import conformance
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / "examples" / "own_policy.py"
 OWN_ARMS = ROOT / "examples" / "own_arms.py"
+OWN_ONE_ARM = ROOT / "examples" / "own_one_arm.py"
 OWN_PROBLEM = ROOT / "examples" / "own_problem.py"
 
 
@@ -60,8 +61,10 @@ def test_own_policy_prints_what_its_page_shows() -> None:
 
 def test_own_arms_does_what_its_page_shows(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "own-arms.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    block, one = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert OWN_ARMS.read_text().endswith(f"\n\n{block}")
+    assert OWN_ONE_ARM.read_text().endswith(f"\n\n{one}")
+    assert f"```\n{program(OWN_ONE_ARM)}```" in page
     study = tmp_path / "study.toml"
     file = OWN_ARMS.with_suffix(".toml").read_text()
     study.write_text(re.sub(r'\[\[policy\]\]\nkind = "(uniform|optmai)"\n\n', "", file))

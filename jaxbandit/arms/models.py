@@ -112,7 +112,7 @@ _SHUFFLED = Parameter(
 def _given(n: int | None, count: int | None, means: Any, low: float, width: float, shuffled: bool) -> Given | Drawn:
     if isinstance(means, np.ndarray):
         if n is not None and n != means.size:
-            raise BadInput("problem.n", n, f"{means.size}, as many as there are means, or nothing")
+            raise BadInput("problem.n", n, f"{means.size}, as many as the list or table has arms, or no n")
         with under("problem"):
             return given(means, low, width, shuffled=shuffled)
     if n is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fit:
-    """Fit an sc-pdf to an agent's records: a mixture of beta laws, with standard errors, a check and a study's line."""
+    """Fit an sc-pdf to an agent's records: a mixture of beta laws, with standard errors, a check, a study's lines."""
 
     records: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """A CSV file or an SQLite database with a row for each entity."""
@@ -32,11 +32,12 @@ class Fit:
     """Print one JSON object instead of lines."""
 
     def __call__(self) -> None:
-        """Prints a line for each component, what the fit is worth, and how a study file writes the law."""
+        """Prints a line for each component, what the fit is worth, and what a study file says for entities and arms."""
         from jaxbandit.cleaning.claims import read_records
         from jaxbandit.mixtures import fit
 
-        found = fit(*read_records(self.records, self.successes, self.attempts, self.table), self.components)
+        successes, attempts = read_records(self.records, self.successes, self.attempts, self.table)
+        found = fit(successes, attempts, self.components)
         if self.json:
             print(json.dumps(_facts(found), indent=2))
             return
@@ -49,7 +50,9 @@ class Fit:
         print(f"{found.records:,} records, log-likelihood {found.log_likelihood:.2f}, BIC {found.bic:.2f}")
         poor = "; the law describes these records poorly" if found.check < 0.05 else ""
         print(f"check: of records drawn from the law, {found.check:.1%} are further from it than these{poor}")
-        print(f"in a study file: sc_pdf = {_written(found.components)}")
+        written = _written(found.components)
+        print(f"in a study file: sc_pdf = {written}")
+        print(f"in a study file of arms:\nn = {successes.size}\nmeans = {written}")
 
 
 def _facts(found: "mixtures.Fit") -> dict[str, Any]:

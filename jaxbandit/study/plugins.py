@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from jaxbandit.contract import made
+from jaxbandit.contract import PAGE, made
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Family, Parameter, PolicyKind, ProblemKind, Required, flag, one_of, real, text, whole
 from jaxbandit.study.families import FAMILIES, register
@@ -28,7 +28,6 @@ _groups = [GROUP]
 """Entry points that are still to be searched: it takes a while, and they may ask for families themselves."""
 
 OWN = "one of your own comes from --plugin FILE.py"
-_PAGE = "see docs/own-policy.md"
 _log = logging.getLogger("jaxbandit")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -104,7 +103,7 @@ def _parameter(argument: inspect.Parameter) -> Parameter:
     if get_origin(annotation) is Literal:
         parse = one_of(*get_args(annotation))
     if parse is None:
-        allowed = f"annotated int, float, bool, str or a Literal of words; {_PAGE}"
+        allowed = f"annotated int, float, bool, str or a Literal of words; {PAGE}"
         shown = "nothing" if annotation is inspect.Parameter.empty else str(annotation)
         raise BadInput(f"register_policy, argument {argument.name}", shown, allowed)
     parse = next((each for each in more if callable(each)), parse)
@@ -163,7 +162,7 @@ def load(given: str) -> None:
         allowed = f"a Python file, or a module, that can be imported ({type(error).__name__}: {error})"
         raise BadInput("--plugin", given, " ".join(allowed.split())) from error
     if not _stamp(before, module) and module.__name__ not in _loaded:
-        raise BadInput("--plugin", given, f"a file that registers a policy or a family; {_PAGE}")
+        raise BadInput("--plugin", given, f"a file that registers a policy or a family; {PAGE}")
     _loaded.add(module.__name__)
 
 
