@@ -27,7 +27,9 @@ def main() -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="0.9")
     panels[0].set(ylabel="ns of CPU time a pull")
-    panels[2].legend(frameon=False, fontsize="small", loc="center right")
+    figure.legend(
+        *panels[2].get_legend_handles_labels(), frameon=False, fontsize="small", loc="outside upper center", ncols=3
+    )
     figure.savefig(ROOT / "docs" / "images" / "speed.png", dpi=120)
 
 
