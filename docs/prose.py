@@ -41,6 +41,8 @@ def complaints(name: str, text: str) -> list[str]:
     """What is wrong with a text, a line each."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("%"):
+            found.append(f"{name}:{number}: a line that begins with % is a comment to MyST: wrap it elsewhere")
         for pattern, better in WORDS.items():
             if word := re.search(rf"\b({pattern})\b", line, re.IGNORECASE):
                 found.append(f"{name}:{number}: {word[0]}: write {better}")
