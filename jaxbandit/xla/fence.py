@@ -1,5 +1,6 @@
-"""What XLA computes once, and what it computes for few lanes alone. With ``plain.PLAIN`` none of it but
-``rarely``: what it spares all lanes would take minutes.
+"""What XLA computes once, and what it computes for few lanes alone.
+
+With ``plain.PLAIN`` all of it but ``rarely`` does nothing: what that one spares all lanes would take minutes.
 """
 
 import functools
