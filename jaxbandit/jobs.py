@@ -164,8 +164,8 @@ class Jobs:
         carry = self._empty(size)()
         stride, hurried = self._way()
         chunk = chunk or compiled(self.partition, self.mesh, stride, hurried)
-        most_rounds = np.int32(min(-(-self.max_steps // stride), 2**31 - 1))
-        numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_rounds)
+        most_steps = np.int32(min(-(-self.max_steps // stride), (2**31 - 1) // stride - 1) * stride)
+        numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_steps)
         rounds, done, idle = 8, 0, 0
         while True:
             report(done, "running", idle)

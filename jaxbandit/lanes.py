@@ -6,7 +6,7 @@ place, so a study's results have the same bits however it is cut.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.contract import Contract
 from jaxbandit.grammar import Execution, Tree, execution_of
+from jaxbandit.one_kernel import WAYS, with_fields
 from jaxbandit.programs.store import traced_once
 from jaxbandit.random.stream import Stream, stream
 from jaxbandit.xla.fence import as_one_kernel, where_due
@@ -34,10 +35,10 @@ class _Curve(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """``rounds`` is how many rounds of steps the run has made; ``curve`` is None where there are no checkpoints."""
+    """``steps`` is how many steps the run has made; ``curve`` is None where there are no checkpoints."""
 
     job: Array
-    rounds: Array
+    steps: Array
     key: Stream
     varying: list[Array]
     instance: Tree
@@ -106,7 +107,7 @@ def _begin(
 
 @dataclass(frozen=True, eq=False)
 class _Chunk:
-    """Rounds of ``stride`` steps and a refill, on one device's lanes; a run may take ``most_rounds`` of them."""
+    """Rounds of ``stride`` steps and a refill, on one device's lanes; a run may make ``most_steps``."""
 
     partition: Partition
     devices: int
@@ -118,7 +119,7 @@ class _Chunk:
     first_run: Array
     runs: Array
     jobs: Array
-    most_rounds: Array
+    most_steps: Array
 
     def after(self, lanes: Lane, queue: Queue, rounds: Array) -> tuple[Lane, Queue]:
         """What there is after at most so many rounds."""
@@ -184,32 +185,45 @@ class _Chunk:
             curve = lax.cond(jnp.any(waiting), jax.vmap(self._record), lambda same: same.curve, lanes)
             lanes = lanes._replace(curve=curve)
             at_end = at_end & ~waiting
-        # It counts rounds behind which the run was not over, so the run's own end comes before the limit's, or never.
-        lanes = lanes._replace(rounds=lanes.rounds + (~at_end).astype(jnp.int32))
         at_end = at_end | self._is_endless(lanes)
         running = jnp.sum(~at_end & (lanes.job >= 0), dtype=jnp.int32)
         # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
         due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
         # Before the steps: those of lanes that never had a run may cost more than any run's.
         lanes, queue = where_due(due, lambda both: self._refill(*both), (lanes, queue))
-        if self._execution.in_turn:
-            lanes = lax.platform_dependent(lanes, cpu=self._in_turn, default=self._abreast)
+        if self._execution.one_kernel:
+            lanes = lax.platform_dependent(lanes, cpu=self._in_one_kernel, default=self._abreast)
         else:
             lanes = self._abreast(lanes)
         return number + 1, lanes, queue
 
+    def _going(self, lane: Lane) -> Array:
+        """Whether a lane has a step to make."""
+        return ~self._finish(lane)[0] & ~self._is_endless(lane) & (lane.job >= 0)
+
     def _abreast(self, lanes: Lane) -> Lane:
+        steps = lanes.steps + self.stride * jax.vmap(self._going)(lanes).astype(jnp.int32)
         after: Lane = lax.fori_loop(0, self.stride, lambda _, some: jax.vmap(self._step)(some), lanes)
-        return after
+        return after._replace(steps=steps)
 
-    def _in_turn(self, lanes: Lane) -> Lane:
-        def going(lane: Lane) -> Array:
-            return ~self._finish(lane)[0] & (lane.job >= 0)
+    def _in_one_kernel(self, lanes: Lane) -> Lane:
+        """Many steps of all lanes: see ``Execution.one_kernel``."""
+        way = WAYS[self._execution.one_kernel]
 
-        return _in_turn(self._step, going, self._execution.scratch, lanes)
+        def step(lane: Lane) -> Lane:
+            return self._step(lane)._replace(steps=lane.steps + self._going(lane).astype(jnp.int32))
+
+        names = self._execution.scratch
+        scratch = {name: getattr(lanes.state, name) for name in names}
+        flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in scratch.items()}
+        numbers = jnp.arange(lanes.job.shape[0], dtype=jnp.int32)
+        rest = with_fields(lanes, dict.fromkeys(names) | {"run": numbers})
+        flat, rest = as_one_kernel(lambda: way(step, self._going, flat, rest))
+        whole = {name: flat[name].reshape(array.shape) for name, array in scratch.items()}
+        return with_fields(rest, whole | {"run": jnp.zeros_like(numbers)})
 
     def _is_endless(self, lanes: Lane) -> Array:
-        return (lanes.rounds >= self.most_rounds) & (lanes.job >= 0)
+        return (lanes.steps >= self.most_steps) & (lanes.job >= 0)
 
     def _over(self, lanes: Lane) -> tuple[Array, dict[str, Array]]:
         """Which lanes are at the end of their run, and their answers there; at the checkpoints before it too."""
@@ -222,7 +236,7 @@ class _Chunk:
     def _refill(self, lanes: Lane, queue: Queue) -> tuple[Lane, Queue]:
         """Takes down what has ended, and gives those lanes the next jobs."""
         ended, answers = self._over(lanes)
-        endless = self._is_endless(lanes)
+        endless = self._is_endless(lanes) & ~ended
         # An endless run goes on until the refill, so its answers would depend on when that comes: they stay zeros.
         slot = jnp.where(ended & ~endless, lanes.job // self.devices, _NOWHERE)
         kept = {name: queue.answers[name].at[slot].set(value, mode="drop") for name, value in answers.items()}
@@ -241,36 +255,6 @@ class _Chunk:
         taken = jnp.sum(job >= 0, dtype=jnp.int32)
         open_ = jnp.sum(lanes.job >= 0, dtype=jnp.int32)
         return lanes, Queue(queue.next + taken * self.devices, open_, kept, marked)
-
-
-def _in_turn(step: Callable[[Lane], Lane], going: Callable[[Lane], Array], names: Sequence[str], lanes: Lane) -> Lane:
-    """All lanes after many steps, or the end of their runs, one lane after the other: see ``Execution.in_turn``."""
-    scratch = {name: getattr(lanes.state, name) for name in names}
-    # At least as many steps as the arrays have entries, because each call copies them.
-    steps = max(1 << 12, *(array.shape[1] for array in scratch.values()))
-
-    def without(lane: Lane) -> Lane:
-        return lane._replace(state=lane.state._replace(**dict.fromkeys(names)))
-
-    def one(number: Array, carry: tuple[Tree, Lane]) -> tuple[Tree, Lane]:
-        whole, rest = carry
-        own = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, number, keepdims=False), rest)
-        lane = own._replace(state=own.state._replace(run=number, **whole))
-        _, lane = lax.while_loop(
-            lambda state: (state[0] < steps) & going(state[1]),
-            lambda state: (state[0] + 1, step(state[1])),
-            (jnp.int32(0), lane),
-        )
-        whole = {name: getattr(lane.state, name) for name in names}
-        lane = without(lane._replace(state=lane.state._replace(run=jnp.int32(0))))
-        return whole, jax.tree.map(lambda all_, x: lax.dynamic_update_index_in_dim(all_, x, number, 0), rest, lane)
-
-    flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in scratch.items()}
-    ends = jnp.int32(0), jnp.int32(lanes.job.shape[0])
-    flat, rest = as_one_kernel(lambda: lax.fori_loop(*ends, one, (flat, without(lanes))))
-    state = rest.state._replace(**{name: flat[name].reshape(array.shape) for name, array in scratch.items()})
-    after: Lane = rest._replace(state=state)
-    return after
 
 
 def _but_scratch(names: tuple[str, ...], fresh: Any, old: Any) -> Any:

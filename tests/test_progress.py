@@ -3,7 +3,7 @@
 import io
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,14 @@ import pytest
 from jax import Array
 
 from jaxbandit import BadInput, experiment, open_results, progress, run_study, simulate
+from jaxbandit.cleaning import EpsilonGreedy, Uniform, epsilon_greedy, uniform_false_values
+from jaxbandit.cleaning.family import FAMILY, Setting
 from jaxbandit.progress import Clock, Display, Status
 from tests import toy
 
 COINS = toy.Coins(np.int32(40), np.float32(0.2), np.float32(0.8))
 COIN = toy.Coin(np.float32(0.5))
+SETTING = Setting(100, 1_000, uniform_false_values(0, 19), Uniform())
 
 
 @jax.tree_util.register_dataclass
@@ -190,6 +193,21 @@ def test_a_cap_on_steps_ends_no_run_before_it() -> None:
     assert not simulate(COINS, COIN, runs=9, max_steps=33)["endless"].any()
     with pytest.raises(BadInput, match="max_steps = 0: a whole number from 1 to"):
         simulate(COINS, COIN, runs=9, max_steps=0)
+
+
+@pytest.mark.parametrize(
+    "policy", [epsilon_greedy(0.3), FAMILY.policies["index"].build(SETTING)[0]], ids=["abreast", "in turn"]
+)
+def test_a_cap_on_steps_in_one_kernel_counts_those_of_the_run(policy: Any) -> None:
+    """Whatever other lanes do: short runs beside long ones end many a kernel early."""
+    budgets = [5, 320, 321, 5, 2000]
+    problems = [replace(SETTING, budget=budget).problem() for budget in budgets]
+    found = simulate(problems, [policy] * len(budgets), runs=40, max_steps=320)
+    alone = [simulate(problem, policy, runs=40, max_steps=320) for problem in problems]
+    for name, values in found.items():
+        assert np.array_equal(values, np.concatenate([one[name] for one in alone])), name
+    if isinstance(policy, EpsilonGreedy):  # which makes an operation a step
+        assert found["endless"].sum(1).tolist() == [0, 0, 40, 0, 40]
 
 
 def test_a_study_of_runs_that_do_not_end_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

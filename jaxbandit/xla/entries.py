@@ -1,5 +1,6 @@
 """Single entries of arrays, and the choice between two states: what loops of fast policies read and write."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -58,3 +59,28 @@ def _(size: int, batched: Any, *operands: Any) -> tuple[Array, bool]:
     x, values, places, where = whole(size, batched, list(operands))
     place = jnp.where(where[:, None], jnp.stack(places, 1), x.shape[1])
     return x.at[jnp.arange(size)[:, None], place].set(jnp.stack(values, 1), mode="drop"), True
+
+
+def in_shared(function: Callable[..., S]) -> Callable[..., S]:
+    """``f(arrays, *operands)``: ``function``, which returns the arrays with other entries.
+
+    Of lanes under ``vmap`` that share the arrays, one lane after the other; each writes in a part of its own. Of lanes
+    that have arrays of their own, side by side.
+    """
+    plain = jax.custom_batching.custom_vmap(function)
+
+    @plain.def_vmap
+    def batch(size: int, batched: list[Any], arrays: S, *operands: Any) -> tuple[S, Any]:
+        shared = not any(jax.tree.leaves(batched[0]))
+        operands = tuple(whole(size, batched[1:], list(operands)))
+        if not shared:
+            arrays = whole(size, batched[0], arrays)
+            return jax.vmap(function)(arrays, *operands), jax.tree.map(lambda _: True, arrays)
+
+        def one(lane: Array, arrays: S) -> S:
+            return function(arrays, *jax.tree.map(lambda x: at(x, lane), operands))
+
+        return lax.fori_loop(0, size, one, arrays), batched[0]
+
+    found: Callable[..., S] = plain
+    return found

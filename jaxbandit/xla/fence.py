@@ -19,6 +19,9 @@ from jaxbandit.xla.prefix import marked, nth
 
 T = TypeVar("T")
 
+_LARGE = 1 << 12
+"""Entries of an array from which on a copy of it costs."""
+
 _BLOCKS = 16
 """Accelerators take the lanes in need of what is ``rarely`` needed in blocks of this share of all lanes."""
 
@@ -119,10 +122,10 @@ def as_one_kernel(function: Callable[[], T]) -> T:
         called = jax.jit(marked, inline=False)(*operands)
         found, mark = set_xla_metadata(called, inlineable="false", xla_cpu_small_call="true")
         # The backend fails on operands that nothing uses. The mark uses all, and XLA does not see that it is the same.
-        # Large results are left as they are, if there is a small one: else they would be copied.
+        # Large operands and results are left as they are: what is used twice would be copied.
         same = once((mark == _mark(operands)).astype(jnp.int32)) > 0  # once: XLA would repeat it for each result
         least = min(x.size for x in found)
-        return [jnp.where(same, x, jnp.zeros_like(x)) if x.size <= max(least, 1 << 12) else x for x in found]
+        return [jnp.where(same, x, jnp.zeros_like(x)) if x.size <= max(least, _LARGE) else x for x in found]
 
     found = lax.platform_dependent(*closed.consts, cpu=on_cpu, default=anywhere)
     after: T = jax.tree.unflatten(jax.tree.structure(shape), found)
@@ -185,9 +188,9 @@ def _in_turn(function: Callable[..., T]) -> Callable[..., T]:
 
 
 def _mark(operands: tuple[Array, ...]) -> Array:
-    """Something of each of some arrays: int32."""
+    """Something of each of some arrays that are not large: int32."""
     mark: Array = jnp.int32(0)
-    for operand in operands:
+    for operand in (x for x in operands if jnp.size(x) <= _LARGE):
         one = jnp.asarray(operand).reshape(-1)[0]
         bits = lax.bitcast_convert_type(one, jnp.int32) if one.dtype == jnp.float32 else one.astype(jnp.int32)
         mark = mark ^ bits

@@ -76,7 +76,7 @@ def _(rule: EpsilonGreedy, problem: Any) -> Any:
         return rule
     if (tables := _tables(problem)) and _fits(problem) and _explores_enough(float(rule.epsilon), tables):
         return CountedEpsilonGreedy(rule.epsilon, _ample(problem), tables.chances.width)
-    return EpsilonGreedyByParts(rule.epsilon, room(problem))
+    return EpsilonGreedyByParts(rule.epsilon, _ample(problem))
 
 
 @accelerated.register
