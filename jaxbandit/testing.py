@@ -21,6 +21,7 @@ from jaxbandit.contract import PAGE, briefly
 from jaxbandit.engine import count_programs, simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem, Tree, accelerated
+from jaxbandit.pytree import pytree
 from jaxbandit.random.stream import Stream
 
 _OTHERWISE = "other values where runs share lanes otherwise"
@@ -146,7 +147,7 @@ def _same_law(policy: Policy, slow: dict[str, np.ndarray], quick: dict[str, np.n
                 raise BadInput(field, found, f"about {one.mean():.6g}, that of the policy as it is written; {PAGE}")
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class _Disguised:
     """``problem``, of which a policy is shown what may be seen of ``other``."""

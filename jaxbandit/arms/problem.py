@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -21,6 +20,7 @@ from jaxbandit.arms.rewards import Rewards, Scale
 from jaxbandit.contract import Used, brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
+from jaxbandit.pytree import pytree
 from jaxbandit.random import permuted, words
 from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.stream import Stream, substream
@@ -134,7 +134,7 @@ class View:
         return self.scale.units(total, count, equal_counts)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Given:
     """Holds means that are the same in each run, in units of 2^-24 of the scale.
@@ -156,7 +156,7 @@ class Given:
         return self.means[rows], rows
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Drawn:
     """Draws means afresh in each run, independently, from the law ``quantiles`` on [0, 1]; ``arms``: static."""
@@ -171,7 +171,7 @@ class Drawn:
         return (fine >> jnp.uint32(8)).astype(jnp.int32), arms
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Arms:
     """Draws arms and their rewards, and scores a choice of arms. A pytree, whose ``budget`` may differ between

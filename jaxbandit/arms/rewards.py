@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import erf, erfinv
 
+from jaxbandit.pytree import pytree
 from jaxbandit.random.counts import _until_accepted, pinned
 from jaxbandit.random.draws import exponential, scale, uniform
 from jaxbandit.random.permutation import position
@@ -117,7 +117,7 @@ def _unit(mean: Array) -> Array:
     return exact
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Bernoulli(Rewards):
     """Draws rewards that are 1 with probability ``mean``, else 0. A sum is binomial."""
@@ -146,7 +146,7 @@ class Bernoulli(Rewards):
         return many_successes(key, arm, first, count, mean)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Gaussian(Rewards):
     """Draws normal rewards with standard deviation ``sd``, the same for all arms; means lie on the scale [low, low +
@@ -181,7 +181,7 @@ class Gaussian(Rewards):
         return Scale(self.low, self.width, self.whole)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Bounded(Rewards):
     """Draws rewards in [0, 1] with the arm's mean, by a law of a ``shape`` (static) with a ``spread`` above 0.
@@ -244,7 +244,7 @@ def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
     return log - jnp.where(low, exponential(words(own, 3, 0)[0]) / shape, 0)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Replay(Rewards):
     """Draws rewards from a record of each row: ``values`` (int32 where all are 0 or 1, else float32), of which row i

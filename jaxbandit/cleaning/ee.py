@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -21,6 +20,7 @@ from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import flag, real, whole
+from jaxbandit.pytree import pytree
 from jaxbandit.random.race import UNLIMITED
 from jaxbandit.space import Range
 
@@ -42,7 +42,7 @@ class State(NamedTuple):
     totals: Totals
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class EE:
     """The policy EE: Cheng et al. 2010, Algorithm 2 and section 5.5. ``t``: operations to explore an entity with (at

@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -17,6 +16,7 @@ from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import real
+from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import uniform
 from jaxbandit.random.stream import words
 from jaxbandit.space import Range
@@ -28,7 +28,7 @@ EXPLORE = 2
 """What a word of the policy's stream is for: the coin of an operation."""
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class EpsilonGreedy:
     """The policy epsilon-Greedy: Cheng et al. 2010, section 4.3 and Algorithm 5.

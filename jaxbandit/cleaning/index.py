@@ -22,6 +22,7 @@ from jaxbandit.cleaning.stopping import allowed_at_levels
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.laws import Law
+from jaxbandit.pytree import pytree
 from jaxbandit.random.race import UNLIMITED
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class State(NamedTuple):
     totals: Totals
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Index:
     """The policy index, which is beyond the paper: see ``index``.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -18,6 +17,7 @@ from jaxbandit.cleaning.pulls import RankedPull, Told, Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
+from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
@@ -34,7 +34,7 @@ class State(NamedTuple):
     totals: Totals
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class KnownSc:
     """The policy known-sc, the reference that knows every sc-probability: Cheng et al. 2010, section 3.3. It has no

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -23,6 +22,7 @@ from jaxbandit.contract import Used, brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Uniform
+from jaxbandit.pytree import pytree
 from jaxbandit.random import binomial, exponential, thresholds
 from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.race import UNLIMITED, concealed, race_at, race_on_tape
@@ -152,7 +152,7 @@ class Cleaning:
         return self.sc.draw(word)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Synthetic(Cleaning):
     """A problem whose entities are drawn afresh in each run (section 6): see ``synthetic``. Its memory does not grow
@@ -179,7 +179,7 @@ class Synthetic(Cleaning):
         return Drawn(instance.public, self.thresholds)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Table(Cleaning):
     """A problem whose entities are those of a user's table: see ``of_table``.
@@ -200,7 +200,7 @@ class Table(Cleaning):
         return Listed(instance.public, self.counts)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class KnownTable(Table):
     """A problem of a table whose sc-probabilities are fixed: see ``of_table``.

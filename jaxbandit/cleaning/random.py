@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import jax
 from jax import Array
 
 from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.records import State
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
+from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Random:
     """The policy Random: Cheng et al. 2010, section 4.1 and Algorithm 3. It has no parameters.

@@ -16,13 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Domain
+from jaxbandit.pytree import pytree
 from jaxbandit.random import exponential, scale
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.fence import rarely
@@ -36,7 +36,7 @@ _DRAW, _CLOCK = range(2)
 """Purposes: the draws of a query, by number; and the clocks, by entity."""
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Crowd:
     """The hidden truth that answers come from. Entities of popularity 0 are never returned, and are not in it.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -21,6 +20,7 @@ from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.extraction.retrieved import PICK, Retrieved, add, exclude_list
 from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import one_of
+from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import integers
 from jaxbandit.space import Choice
 
@@ -45,7 +45,7 @@ class State(NamedTuple):
     pruned: Bool[Array, " nodes"]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Bfs:
     """BFS, a baseline of Rekatsinas, Deshpande and Parameswaran 2019: see ``bfs``. All fields are static.

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -25,6 +24,7 @@ from jaxbandit.extraction.estimates import GainEstimates, Samples
 from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.extraction.readings import Readings
 from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, exclude_list
+from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
@@ -48,7 +48,7 @@ class State(NamedTuple):
     variance: Float32[Array, "configurations nodes"]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Crux:
     """CRUX (Rekatsinas, Deshpande and Parameswaran 2019, Algorithms 1 and 2); see ``crux``.

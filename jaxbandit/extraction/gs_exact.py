@@ -19,6 +19,7 @@ from jaxbandit.extraction.problem import InformedView, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import Retrieved, add, ancestors, exclude_lists
 from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import one_of
+from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
@@ -38,7 +39,7 @@ class State(NamedTuple):
     pruned: Bool[Array, " nodes"]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class GsExact:
     """GSExact, a reference of Rekatsinas, Deshpande and Parameswaran 2019: see ``gs_exact``. All fields are static.

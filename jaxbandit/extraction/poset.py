@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -18,6 +17,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from jaxbandit.errors import BadInput
+from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64, Int32, Int64
@@ -67,7 +67,7 @@ class Tree:
         return np.stack([place, size], axis=1)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Poset:
     """What an algorithm knows of the domain, all of whose nodes hold an entity.

@@ -24,6 +24,7 @@ from jaxbandit.extraction import gain
 from jaxbandit.extraction.answers import Crowd, answer, crowd
 from jaxbandit.extraction.costs import CONFIGURATIONS, Configurations, checked, table
 from jaxbandit.extraction.poset import Domain, Poset
+from jaxbandit.pytree import pytree
 from jaxbandit.random.stream import Stream, substream
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def rounded(most: int) -> int:
     return size
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Extraction:
     """A problem of extraction, as a pytree; ``budget`` (in units) may differ between configurations of a study.

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -15,6 +14,7 @@ from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.extraction.retrieved import PICK, Retrieved, add, exclude_list
 from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import one_of
+from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import integers
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class State(NamedTuple):
     retrieved: Retrieved
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Rand:
     """Rand and RandL, baselines of Rekatsinas, Deshpande and Parameswaran 2019: see ``rand``. All fields are static.

@@ -25,6 +25,7 @@ from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Answers
 from jaxbandit.live.rest import Continued, Rest, bought
 from jaxbandit.mixtures import fit_beta
+from jaxbandit.pytree import pytree
 from jaxbandit.random import categorical, thresholds
 from jaxbandit.random.race import UNLIMITED, concealed
 from jaxbandit.random.stream import Stream, stream, substream, words
@@ -63,7 +64,7 @@ class Known(NamedTuple):
         return jnp.sum(taken, dtype=jnp.int32), jnp.sum(taken & hit, dtype=jnp.int32)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class CleaningRest(Rest):
     """Draws the outcomes of the rest of a session. ``posterior``: uint32, the laws of ``Known.law`` as thresholds of
@@ -97,7 +98,7 @@ class PaidState(NamedTuple):
     gained: Array
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Paying(Continued):
     """Runs a policy on from a state until the money that is ``left`` (int32) is spent."""

@@ -7,7 +7,6 @@ The mean of an arm is drawn from what is known of it by then: a law of means, we
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -20,6 +19,7 @@ from jaxbandit.live.play import Play
 from jaxbandit.live.posterior import posterior, simulated
 from jaxbandit.live.rest import Continued, Rest, interval
 from jaxbandit.outliers.truth import source
+from jaxbandit.pytree import pytree
 from jaxbandit.random.stream import Stream
 from jaxbandit.random.trials import UNITS
 from jaxbandit.study.spec import Configuration
@@ -28,7 +28,7 @@ RUNS, FEWEST_RUNS = 400, 40
 _MOST_DRAWS = 2e7
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Begun:
     """Holds the pull that the answers are in the middle of: ``arm`` and ``first`` as in ``Pull``; of each arm, how many
@@ -40,7 +40,7 @@ class Begun:
     total: Array
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class TopRest(Rest):
     """Draws the rewards of the rest of a session of top-K. ``chosen``: the arms that the rule would choose now (bool,
@@ -68,7 +68,7 @@ class TopRest(Rest):
         return {name: (best - jnp.sum(jnp.where(chosen, means, 0))) / wanted for name, chosen in lost.items()}
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class OutlierRest(Rest):
     """Draws the rewards of the rest of a session of outlier arms. ``said``: the arms that the rule would call outliers

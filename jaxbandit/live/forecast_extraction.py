@@ -7,7 +7,6 @@ place at which it came first, so that the others are numbered after those that a
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -17,13 +16,14 @@ from jaxbandit.extraction.problem import Outcome, Pull
 from jaxbandit.live.extraction import ExtractionQuestions
 from jaxbandit.live.play import Play
 from jaxbandit.live.rest import Continued, Rest, bought
+from jaxbandit.pytree import pytree
 from jaxbandit.random.stream import Stream
 from jaxbandit.study.spec import Configuration
 
 RUNS = 100
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class ExtractionRest(Rest):
     """Answers the queries of the rest of a session. ``row``: int32, (entities,), which of the domain's entities has a

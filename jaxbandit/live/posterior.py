@@ -14,6 +14,7 @@ from jaxbandit.arms.rewards import Bernoulli, Bounded, Gaussian, Replay, Rewards
 from jaxbandit.live.forecast import ENOUGH
 from jaxbandit.live.questions import Answers
 from jaxbandit.mixtures import fit_beta
+from jaxbandit.pytree import pytree
 from jaxbandit.random import categorical, thresholds, words
 from jaxbandit.random.stream import Stream, stream
 from jaxbandit.random.trials import UNITS
@@ -23,7 +24,7 @@ _DRAWS = 1 << 16
 _IMPOSSIBLE, _EDGE = 1e3, 2.0**-24
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Posterior:
     """Means drawn afresh in each run, of each arm from its own law: ``laws`` are thresholds of ``CELLS`` cells of the

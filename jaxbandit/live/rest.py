@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxbandit.grammar import Execution, Policy, Problem, Tree, execution_of
+from jaxbandit.pytree import pytree
 
 
 def _forwarding(grammar: type, field: str) -> Any:
@@ -25,7 +25,7 @@ _OfProblem: Any = _forwarding(Problem, "problem")
 _OfPolicy: Any = _forwarding(Policy, "policy")
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Rest(_OfProblem):  # type: ignore[misc]
     """Stands for the session's problem, as far as a family's subclass does not override it."""
@@ -33,7 +33,7 @@ class Rest(_OfProblem):  # type: ignore[misc]
     problem: Any
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Continued(_OfPolicy):  # type: ignore[misc]
     """Runs the session's policy on, beginning with the state that it has reached in the session."""

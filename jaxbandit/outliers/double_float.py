@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array
 
 from jaxbandit.contract import brief
+from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Float64
@@ -36,7 +37,7 @@ def in_float64(function: Callable[P, R]) -> Callable[P, R]:
     return inside
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class DoubleFloat:
     """Holds a number as the sum of ``hi`` and ``lo``, where ``lo`` is what rounding to ``hi`` left over."""

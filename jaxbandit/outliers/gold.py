@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -26,6 +25,7 @@ from jaxbandit.outliers.intervals import Interval
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.parameters import checked
+from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -65,7 +65,7 @@ class State(NamedTuple):
     ended: Bool[Array, ""]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class GOLD:
     """Ranks arms by GOLD (Ban and He 2020, Algorithm 1), with the intervals that ``interval`` describes (without k).

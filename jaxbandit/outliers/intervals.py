@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import ndtri
@@ -21,6 +20,7 @@ from jaxbandit.outliers.double_float import DoubleFloat, in_float64
 from jaxbandit.outliers.record import Seen, all_equal, means_of
 from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import between, one_of
+from jaxbandit.pytree import pytree
 from jaxbandit.space import Range
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Estimates(NamedTuple):
     excess: Float[Array, " arms"]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Interval:
     """Describes the threshold between normal arms and outliers, and the confidence intervals; ``interval`` makes it and

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -19,6 +18,7 @@ from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.rr import next_arm
 from jaxbandit.parameters import checked
+from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -39,7 +39,7 @@ class State(NamedTuple):
     same: Int32[Array, ""]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class NRR:
     """Finds outliers by naive round-robin, which ends after ``need`` pulls without a change (see ``patience``). It uses

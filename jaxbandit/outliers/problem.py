@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -14,6 +13,7 @@ from jaxbandit.arms.pulls import percentiles
 from jaxbandit.arms.rewards import Bernoulli, Rewards
 from jaxbandit.contract import brief
 from jaxbandit.outliers.truth import OUTLYING, DrawnArms, Source
+from jaxbandit.pytree import pytree
 from jaxbandit.random import Stream, substream, uniform, words
 from jaxbandit.random.trials import UNITS
 from jaxbandit.xla.batch import over_lanes
@@ -155,7 +155,7 @@ def _once(high: Array, low: Array, mean: Array, arm: Array, attempt: Array) -> A
     return ZERO_ONE.one(Stream(high, low), arm, None, attempt, mean)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class OutlierArms:
     """Draws arms from a ``source`` and their rewards, and scores a rule's answer. ``budget``: the pulls it may make.

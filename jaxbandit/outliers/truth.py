@@ -15,7 +15,6 @@ from fractions import Fraction
 from math import exp
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -26,6 +25,7 @@ from jaxbandit.outliers.definitions import Sizes, k_sigma_outliers, outlier_grou
 from jaxbandit.outliers.double_float import DoubleFloat, in_float64
 from jaxbandit.parameters import Key
 from jaxbandit.parsers import between, flag, one_of
+from jaxbandit.pytree import pytree
 from jaxbandit.random import permuted, words
 from jaxbandit.random.draws import wide_product
 from jaxbandit.random.quantiles import Quantiles
@@ -105,7 +105,7 @@ class Definition:
         return levels
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Labelled:
     """Holds arms that are the same in each run, with the level of each of the user's rows."""
@@ -124,7 +124,7 @@ class Labelled:
         return DrawnArms(means, self.levels[rows], rows)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Judged:
     """Draws arms afresh in each run, and judges them there by k-sigma or its robust form.
@@ -174,7 +174,7 @@ def _twice_median(values: Array) -> Array:
     return middle
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class SyntheticMeans:
     """Draws means for k-sigma: of most arms from normal(0.3, 0.075), of ``outlying`` arms uniformly from [0.8, 1].
@@ -206,7 +206,7 @@ class SyntheticMeans:
         return jnp.where(permuted(key, OUTLYING, self.arms) < self.outlying, high, low), arm
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Injected:
     """Draws arms with one (eps, rho)-outlier group (Ban and He, section 6.1), afresh in each run.

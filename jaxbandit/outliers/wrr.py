@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -25,6 +24,7 @@ from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.rr import next_arm
 from jaxbandit.parameters import checked
+from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -43,7 +43,7 @@ def rho_star(n: int, k: float, delta: float) -> float:
     return max(1.0, math.cbrt((n - 1) ** 2 / width_of_threshold(n, k, delta)))
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Ratio:
     """Holds a number exactly, as ``units`` + ``part`` / ``parts`` with ``part`` < ``parts`` < 2^24."""
@@ -87,7 +87,7 @@ class State(NamedTuple):
     any_active: Bool[Array, ""]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class WRR:
     """Finds outliers by weighted round-robin, with the threshold and the intervals that ``interval`` describes, and

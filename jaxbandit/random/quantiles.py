@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike as Leaf
 from numpy.typing import ArrayLike, NDArray
+
+from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, UInt32
@@ -38,7 +39,7 @@ class Tabulated(Protocol):
         """Returns the law of 1 - p, whose tails change places."""
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Quantiles:
     """The quantile function of a law, for use under ``jit`` and ``vmap``. A pytree, made by ``Law.quantiles``.

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.parameters import checked
+from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import ArmSamples, no_samples, pull_of_active, ranks
 from jaxbandit.topk.given import Arms, Budget, Flag, Want, fitting
 
@@ -31,7 +31,7 @@ class State(NamedTuple):
     round: Int32[Array, ""]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class SequentialHalving:
     """Selects arms by sequential halving (Karnin, Koren and Somekh 2013); ``sequential_halving`` makes it. ``want``: K;

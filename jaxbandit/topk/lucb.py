@@ -15,13 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.parameters import checked
+from jaxbandit.pytree import pytree
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import RATES, exploration, lower_bound, stops, width
 from jaxbandit.topk.empirical import largest
@@ -53,7 +53,7 @@ class State(NamedTuple):
     stuck: Bool[Array, ""]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Lucb:
     """Selects arms by LUCB (Kalyanakrishnan et al. 2012) or KL-LUCB (Kaufmann and Kalyanakrishnan 2013); ``lucb`` makes

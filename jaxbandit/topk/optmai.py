@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.parameters import checked
+from jaxbandit.pytree import pytree
 from jaxbandit.topk import given
 from jaxbandit.topk.empirical import ArmSamples, empirical_gaps, mean_at, no_samples, pull_of_active, ranks, tie_order
 from jaxbandit.topk.shares import exact_beta, optmai_shares
@@ -36,7 +36,7 @@ class State(NamedTuple):
     round: Int32[Array, ""]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class OptMAI:
     """Selects arms by OptMAI (Zhou, Chen and Li 2014, Algorithms 1 to 3); ``optmai`` makes it.

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -19,6 +18,7 @@ from jax import Array
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.parameters import checked
+from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import ArmSamples, empirical_gaps, no_samples, pull_of_active, ranks, tie_order
 from jaxbandit.topk.given import Arms, Budget, Ties, Want, fitting
 
@@ -37,7 +37,7 @@ class State(NamedTuple):
     phase: Int32[Array, ""]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Sar:
     """Selects arms by SAR (Bubeck, Wang and Viswanathan 2013); ``sar`` makes it. ``want``: K; ``share``: the pulls of

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -21,6 +20,7 @@ from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
+from jaxbandit.pytree import pytree
 from jaxbandit.random.trials import UNITS
 from jaxbandit.scores import Score, read, stacked, value
 from jaxbandit.topk.empirical import largest
@@ -54,7 +54,7 @@ class State(NamedTuple):
     round: Int32[Array, ""]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Trained:
     """Selects arms by a score that was found by simulation and is not from a paper; ``trained`` makes it.

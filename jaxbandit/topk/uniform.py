@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
 from jaxbandit.parameters import checked
+from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import largest
 from jaxbandit.topk.given import Remainder, Want
 
@@ -32,7 +32,7 @@ class State(NamedTuple):
     spent: Int32[Array, ""]
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Uniform:
     """Selects arms by uniform sampling (Zhou, Chen and Li 2014, section 6). ``want``: K; ``spread``: whether the Q mod

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -27,6 +26,7 @@ from jaxbandit.cleaning.pulls import Outcome, Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
+from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import scale, uniform
 from jaxbandit.random.stream import words
 from jaxbandit.xla.entries import at, in_shared, put_where
@@ -140,7 +140,7 @@ class State(NamedTuple):
     totals: Totals
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class EpsilonGreedyByParts:
     """Epsilon-greedy on entities that are held, in three parts by their estimates. ``epsilon``: as in

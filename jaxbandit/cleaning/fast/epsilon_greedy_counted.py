@@ -33,6 +33,7 @@ from jaxbandit.cleaning.pulls import Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
+from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import below
 from jaxbandit.random.stream import Stream
 from jaxbandit.xla.batch import whole
@@ -119,7 +120,7 @@ class State(NamedTuple):
     totals: Totals
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class CountedEpsilonGreedy:
     """Epsilon-greedy for problems that are not ``paired``. ``epsilon``: as in ``EpsilonGreedy``; ``memory`` (static):

@@ -8,7 +8,6 @@ Until it is clean nothing else is chosen; then an entity is drawn from all other
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -19,6 +18,7 @@ from jaxbandit.cleaning.records import PICK
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
+from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import below
 from jaxbandit.xla.entries import select
 from jaxbandit.xla.fence import once
@@ -38,7 +38,7 @@ class State(NamedTuple):
     totals: Totals
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class GreedyByVisits:
     """Greedy on entities that are held, a visit in a step or a few. ``memory`` (static): the most entities that a run

@@ -23,6 +23,7 @@ from jaxbandit.cleaning.records import PICK
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
+from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import below, uniform
 from jaxbandit.random.stream import words
 from jaxbandit.xla.fence import once
@@ -47,7 +48,7 @@ class State(NamedTuple):
     totals: Totals
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class CountedGreedy:
     """Greedy for problems that are not ``paired``. ``memory`` (static): the most entities that a run can visit

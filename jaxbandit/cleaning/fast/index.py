@@ -8,7 +8,6 @@ of that level, from whose end it is taken. Fresh entities are searched for many 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -19,6 +18,7 @@ from jaxbandit.cleaning.search import Known
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
+from jaxbandit.pytree import pytree
 from jaxbandit.random.race import UNLIMITED
 
 _NONE = 2**31 - 1
@@ -56,7 +56,7 @@ class State(NamedTuple):
     totals: Totals
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class IndexByLists:
     """The policy index by lists of entities given up. ``allowed`` and ``first``: as in ``Index``; ``memory`` (static):

@@ -9,7 +9,6 @@ entity clean: up to there the entities drawn from stay the same, so a run's chan
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -21,6 +20,7 @@ from jaxbandit.cleaning.records import PICK
 from jaxbandit.cleaning.view import View
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
+from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import below, uniform
 from jaxbandit.random.stream import words
 
@@ -64,7 +64,7 @@ class State(NamedTuple):
     totals: Totals
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class RandomInRuns:
     """Random on entities that are held, a run of operations a step. ``memory`` (static): the most entities that a run

@@ -6,7 +6,6 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -16,6 +15,7 @@ from jaxbandit.extraction.fast.tables import Frontier, rows_for
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, exclude_list
 from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.pytree import pytree
 
 
 class State(NamedTuple):
@@ -26,7 +26,7 @@ class State(NamedTuple):
     next: Array
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class ShortQueue:
     """Runs a ``rule`` of BFS with room for ``rows`` entities, and ``nodes`` in the queue (static)."""

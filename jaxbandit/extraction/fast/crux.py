@@ -11,7 +11,6 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -26,6 +25,7 @@ from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
 from jaxbandit.extraction.readings import Readings
 from jaxbandit.extraction.retrieved import OVERFLOW, add, exclude_list
 from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.pytree import pytree
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.fence import once_in_blocks as once
 from jaxbandit.xla.packed import packed
@@ -39,7 +39,7 @@ _COLUMNS, _ROOT_COLUMNS = 48, 128
 """Columns of frequency counts. The root alone is asked so often that more different frequencies come up."""
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class SlottedCrux:
     """Runs a ``rule`` of CRUX by slots. ``parents``: int32 (N, P), the nodes right above each node, ``FREE`` where

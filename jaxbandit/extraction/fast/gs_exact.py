@@ -18,6 +18,7 @@ from jaxbandit.extraction.gs_exact import GsExact, gains
 from jaxbandit.extraction.problem import Extraction, InformedView, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, ancestors, exclude_lists
 from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.pytree import pytree
 
 
 class State(NamedTuple):
@@ -30,7 +31,7 @@ class State(NamedTuple):
     known: Array
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class SlottedGsExact:
     """Runs a ``rule`` of GSExact with room for ``rows`` entities and ``nodes`` (static)."""

@@ -6,7 +6,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -16,10 +15,11 @@ from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
 from jaxbandit.extraction.rand import Rand, State
 from jaxbandit.extraction.retrieved import PICK, Retrieved, exclude_list
 from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import integers
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class TabledRand:
     """Runs a ``rule`` of Rand. ``node``: int32, (nodes,), those that may be asked, by specificity; ``start``: int32,

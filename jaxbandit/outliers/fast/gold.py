@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -37,6 +36,7 @@ from jaxbandit.outliers.fast.sweeps import (
 from jaxbandit.outliers.gold import GOLD, NEVER
 from jaxbandit.outliers.problem import OutlierArms, Singles, View
 from jaxbandit.outliers.record import Seen, answer, means_of
+from jaxbandit.pytree import pytree
 from jaxbandit.xla.entries import select
 
 _SAFE = 5.0
@@ -44,7 +44,7 @@ _SAFE = 5.0
 not checked then matters later with a probability of about exp(-2 * _SAFE)."""
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class GOLDInBatches:
     """Runs a ``rule`` of GOLD in batches, with a table of its ``log_terms``; ``n`` (static): how many arms."""

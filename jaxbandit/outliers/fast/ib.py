@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -22,6 +21,7 @@ from jaxbandit.outliers.fast.log_terms import LogTerms, tabulated
 from jaxbandit.outliers.ib import IB, Move
 from jaxbandit.outliers.problem import MOST, Chosen, OutlierArms, View
 from jaxbandit.outliers.record import Seen, answer, means_of
+from jaxbandit.pytree import pytree
 from jaxbandit.random.counts import pinned
 from jaxbandit.xla.entries import select
 from jaxbandit.xla.fence import computed_once, rarely
@@ -63,7 +63,7 @@ class State(NamedTuple):
     ended: Array
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class IBInBatches:
     """Runs a ``rule`` of IB in batches, with a table of its ``log_terms``; ``n`` (static): how many arms."""

@@ -14,10 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxbandit.pytree import pytree
+
 _DEGREE, _OCTAVES = 14, 31
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class LogTerms:
     """Holds a series for each octave of T: ``coefficients``, float32 of shape (octaves, degree + 1)."""

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -20,10 +19,11 @@ from jaxbandit.outliers.intervals import mean
 from jaxbandit.outliers.nrr import NRR, State
 from jaxbandit.outliers.problem import Once, OutlierArms, Pull, View
 from jaxbandit.outliers.record import means_of
+from jaxbandit.pytree import pytree
 from jaxbandit.xla.entries import select
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class NRRInBatches(NRR):
     """Runs NRR in batches; its state is that of the rule. ``n`` (static): how many arms."""

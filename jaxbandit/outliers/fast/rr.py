@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -18,6 +17,7 @@ from jaxbandit.outliers.fast.log_terms import LogTerms, tabulated
 from jaxbandit.outliers.problem import MOST, OutlierArms, Sums, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.rr import RR
+from jaxbandit.pytree import pytree
 from jaxbandit.xla.entries import select
 
 
@@ -32,7 +32,7 @@ class State(NamedTuple):
     any_active: Array
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class RRInBatches:
     """Runs a ``rule`` of RR in batches, with a table of its ``log_terms``; ``n`` (static): how many arms."""

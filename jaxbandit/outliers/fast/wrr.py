@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -28,6 +27,7 @@ from jaxbandit.outliers.intervals import width_of_threshold
 from jaxbandit.outliers.problem import Once, OutlierArms, Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.wrr import WRR, Counter
+from jaxbandit.pytree import pytree
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.entries import gathered, select
 from jaxbandit.xla.fence import as_one_kernel, computed_once
@@ -73,7 +73,7 @@ class _Progress(NamedTuple):
     mode: Array
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class WRRInBatches:
     """Runs a ``rule`` of WRR in batches, with a table of its ``log_terms``; ``n`` (static): how many arms."""

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.arms.problem import Arms, Outcome, Single, View
 from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.pytree import pytree
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import exploration, stops, width
 from jaxbandit.topk.fast.blocks import EMPTY, NONE, ROW, Blocks, Slots, compared, empty, evaluated
@@ -55,7 +55,7 @@ class State(NamedTuple):
     stuck: Array
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class LucbByTurns:
     """Runs a rule of LUCB by turns. ``block`` (static): arms in a block, a power of two; ``turns`` (static): the most

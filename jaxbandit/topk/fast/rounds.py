@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -21,6 +20,7 @@ from jaxbandit.arms.pulls import percentiles
 from jaxbandit.arms.rewards import Rewards
 from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
+from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import random_numbers
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.prefix import BLOCK, added, over_blocks, places
@@ -34,7 +34,7 @@ _PADDING = 16
 """Entries behind the blocks, so that rows are not a power of two long (docs/xla-cpu.md)."""
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Schedule:
     """Holds the rounds of a run, int32 of shape (rounds,): how many arms are active (``size``), the pulls of each
@@ -77,7 +77,7 @@ class State(NamedTuple):
     need: Array
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class Rounds:
     """Runs a rule that has a schedule. ``want``: how many arms are sought; ``sign``: -1 to seek the worst arms and

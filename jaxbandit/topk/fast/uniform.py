@@ -6,18 +6,18 @@
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.problem import Arms, View
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.pytree import pytree
 from jaxbandit.topk.uniform import State, Uniform
 from jaxbandit.xla.prefix import added, best
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclass(frozen=True)
 class UniformInBatches(Uniform):
     """Makes all pulls of uniform sampling in one step, and finds its choice without a sort."""
