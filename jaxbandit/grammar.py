@@ -110,12 +110,12 @@ class Execution:
             lane's last run there.
         masked: whether ``tell`` and ``advance`` leave the state of a run that is over bit for bit as it is. Where they
             do not say so, the engine sees to it, at the cost of a selection of the whole state in each step.
-        one_kernel: whether a CPU makes many steps in one kernel, for rules whose steps are a few operations on scalars
-            and on single rows of ``scratch``. ``in turn``: many steps of one lane before the next one's, for steps of
-            very different length; ``abreast``: each step of all lanes before the next step, with all writes to
-            ``scratch`` by ``entries.in_shared``. The scratch arrays of all lanes are one array then, lane after lane;
-            the field ``run`` of the state (int32, 0 from ``init``) is the number of the lane whose part of them the
-            state means. ``stride`` counts rounds of many steps.
+        many_steps: whether a CPU makes many steps before the engine looks which lanes are over, for rules whose steps
+            are a few operations on scalars and on single rows of ``scratch``. ``in turn``: those of one lane before the
+            next one's, for steps of very different length; ``abreast``: each step of all lanes before the next step,
+            with all writes to ``scratch`` by ``entries.in_shared``. The scratch arrays of all lanes are one array then,
+            lane after lane; the field ``run`` of the state (int32, 0 from ``init``) is the number of the lane whose
+            part of them the state means. ``stride`` counts such rounds.
         gain_ns: nanoseconds for a unit of the problem's ``budget`` that a CPU's program gains when it is compiled with
             full effort (``benchmarks/hurry.py``). What gains less than 0.5 s in all its runs is compiled in a hurry.
 
@@ -131,7 +131,7 @@ class Execution:
     most_lanes: int = 4096
     scratch: tuple[str, ...] = ()
     masked: bool = False
-    one_kernel: Literal["", "in turn", "abreast"] = ""
+    many_steps: Literal["", "in turn", "abreast"] = ""
     gain_ns: float = 30
 
 

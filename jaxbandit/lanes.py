@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.contract import Contract
 from jaxbandit.grammar import Execution, Tree, execution_of
-from jaxbandit.one_kernel import WAYS, with_fields
+from jaxbandit.many_steps import WAYS, with_fields
 from jaxbandit.programs.store import traced_once
 from jaxbandit.random.stream import Stream, stream
 from jaxbandit.xla.fence import as_one_kernel, where_due
@@ -185,14 +185,17 @@ class _Chunk:
             curve = lax.cond(jnp.any(waiting), jax.vmap(self._record), lambda same: same.curve, lanes)
             lanes = lanes._replace(curve=curve)
             at_end = at_end & ~waiting
+        if not self._execution.many_steps:
+            # Behind each round after which the run was not over: so its own end comes before the limit's, or never.
+            lanes = lanes._replace(steps=lanes.steps + self.stride * (~at_end).astype(jnp.int32))
         at_end = at_end | self._is_endless(lanes)
         running = jnp.sum(~at_end & (lanes.job >= 0), dtype=jnp.int32)
         # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
         due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
         # Before the steps: those of lanes that never had a run may cost more than any run's.
         lanes, queue = where_due(due, lambda both: self._refill(*both), (lanes, queue))
-        if self._execution.one_kernel:
-            lanes = lax.platform_dependent(lanes, cpu=self._in_one_kernel, default=self._abreast)
+        if self._execution.many_steps:
+            lanes = lax.platform_dependent(lanes, cpu=self._many_steps, default=self._counted)
         else:
             lanes = self._abreast(lanes)
         return number + 1, lanes, queue
@@ -202,13 +205,17 @@ class _Chunk:
         return ~self._finish(lane)[0] & ~self._is_endless(lane) & (lane.job >= 0)
 
     def _abreast(self, lanes: Lane) -> Lane:
-        steps = lanes.steps + self.stride * jax.vmap(self._going)(lanes).astype(jnp.int32)
         after: Lane = lax.fori_loop(0, self.stride, lambda _, some: jax.vmap(self._step)(some), lanes)
-        return after._replace(steps=steps)
+        return after
 
-    def _in_one_kernel(self, lanes: Lane) -> Lane:
-        """Many steps of all lanes: see ``Execution.one_kernel``."""
-        way = WAYS[self._execution.one_kernel]
+    def _counted(self, lanes: Lane) -> Lane:
+        """The same, with steps counted: ``_many_steps`` counts them itself."""
+        made = self.stride * jax.vmap(self._going)(lanes).astype(jnp.int32)
+        return self._abreast(lanes._replace(steps=lanes.steps + made))
+
+    def _many_steps(self, lanes: Lane) -> Lane:
+        """Makes many steps of all lanes: see ``Execution.many_steps``."""
+        way = WAYS[self._execution.many_steps]
 
         def step(lane: Lane) -> Lane:
             return self._step(lane)._replace(steps=lane.steps + self._going(lane).astype(jnp.int32))
@@ -218,7 +225,7 @@ class _Chunk:
         flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in scratch.items()}
         numbers = jnp.arange(lanes.job.shape[0], dtype=jnp.int32)
         rest = with_fields(lanes, dict.fromkeys(names) | {"run": numbers})
-        flat, rest = as_one_kernel(lambda: way(step, self._going, flat, rest))
+        flat, rest = as_one_kernel(lambda: way(step, self._going, flat, rest), in_place=True)
         whole = {name: flat[name].reshape(array.shape) for name, array in scratch.items()}
         return with_fields(rest, whole | {"run": jnp.zeros_like(numbers)})
 

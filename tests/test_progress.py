@@ -198,7 +198,7 @@ def test_a_cap_on_steps_ends_no_run_before_it() -> None:
 @pytest.mark.parametrize(
     "policy", [epsilon_greedy(0.3), FAMILY.policies["index"].build(SETTING)[0]], ids=["abreast", "in turn"]
 )
-def test_a_cap_on_steps_in_one_kernel_counts_those_of_the_run(policy: Any) -> None:
+def test_a_cap_on_steps_of_many_steps_counts_those_of_the_run(policy: Any) -> None:
     """Whatever other lanes do: short runs beside long ones end many a kernel early."""
     budgets = [5, 320, 321, 5, 2000]
     problems = [replace(SETTING, budget=budget).problem() for budget in budgets]

@@ -1,9 +1,8 @@
 """index: beyond the paper, the best use of a budget when no sc-probability is known but every r is.
 
 Each entity is an optimal stopping problem (``stopping.py``). At a level, the price of an operation, an entity is worked
-on while its index is above the level. Levels go down: at each, first the entities given up before whose index is above
-it, the last one first; then those not tried before, with the most false values first. The ladder of levels is finest
-where the budget ends: just below the level at which the expected cost of all entities meets it.
+on while its index is above it. Levels go down: at each, first come entities given up whose index is above it, the last
+one first; then those not tried, with the most false values first. Levels are finest near the end.
 """
 
 from __future__ import annotations

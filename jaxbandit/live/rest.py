@@ -44,7 +44,7 @@ class Continued(_OfPolicy):  # type: ignore[misc]
     @property
     def execution(self) -> Execution:
         """Returns the policy's hints for the engine, without scratch fields: here a run begins with their contents."""
-        return replace(execution_of(self.policy), scratch=(), one_kernel="")
+        return replace(execution_of(self.policy), scratch=(), many_steps="")
 
     def init(self, view: Any) -> Tree:
         """Returns the state that the policy has reached in the session."""

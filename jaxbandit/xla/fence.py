@@ -4,7 +4,7 @@ With ``plain.PLAIN`` all of it but ``rarely`` does nothing: what that one spares
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -100,30 +100,35 @@ once_in_blocks = jax.vmap(once)
 """The same for what is not under ``vmap``, such as the functions of ``packed``: of arrays with a first axis."""
 
 
-def as_one_kernel(function: Callable[[], T]) -> T:
+def as_one_kernel(function: Callable[[], T], in_place: bool = False) -> T:
     """``function()``, which XLA's CPU backend makes one kernel of, loops and all.
 
     Else it has a kernel for each array that a loop changes, spreads them over threads, and takes longer to start them
     than most of them run. For loops of few operations on small arrays: it uses no threads in them, and they may have
     neither ``lax.sort`` nor scatters nor products of matrices, nor use large arrays that are constants of the program.
+    ``in_place``: no copies are made of large arrays that the function changes. It has to use all large ones, or XLA
+    fails.
     """
     if PLAIN:
         return function()
     closed, shape = jax.make_jaxpr(function, return_shape=True)()
+
+    def mark_of(operands: tuple[Array, ...]) -> Array:
+        return _mark([x for x in operands if not in_place or jnp.size(x) <= _LARGE])
 
     def anywhere(*operands: Array) -> list[Array]:
         found: list[Array] = jax.core.eval_jaxpr(closed.jaxpr, operands)
         return found
 
     def marked(*operands: Array) -> tuple[list[Array], Array]:
-        return anywhere(*operands), _mark(operands)
+        return anywhere(*operands), mark_of(operands)
 
     def on_cpu(*operands: Array) -> list[Array]:
         called = jax.jit(marked, inline=False)(*operands)
         found, mark = set_xla_metadata(called, inlineable="false", xla_cpu_small_call="true")
         # The backend fails on operands that nothing uses. The mark uses all, and XLA does not see that it is the same.
-        # Large operands and results are left as they are: what is used twice would be copied.
-        same = once((mark == _mark(operands)).astype(jnp.int32)) > 0  # once: XLA would repeat it for each result
+        # Large results are left as they are, if there is a small one: else they would be copied.
+        same = once((mark == mark_of(operands)).astype(jnp.int32)) > 0  # once: XLA would repeat it for each result
         least = min(x.size for x in found)
         return [jnp.where(same, x, jnp.zeros_like(x)) if x.size <= max(least, _LARGE) else x for x in found]
 
@@ -187,10 +192,10 @@ def _in_turn(function: Callable[..., T]) -> Callable[..., T]:
     return alone
 
 
-def _mark(operands: tuple[Array, ...]) -> Array:
-    """Something of each of some arrays that are not large: int32."""
+def _mark(operands: Sequence[Array]) -> Array:
+    """Something of each of some arrays: int32."""
     mark: Array = jnp.int32(0)
-    for operand in (x for x in operands if jnp.size(x) <= _LARGE):
+    for operand in operands:
         one = jnp.asarray(operand).reshape(-1)[0]
         bits = lax.bitcast_convert_type(one, jnp.int32) if one.dtype == jnp.float32 else one.astype(jnp.int32)
         mark = mark ^ bits

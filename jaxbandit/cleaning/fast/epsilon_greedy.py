@@ -125,7 +125,7 @@ class State(NamedTuple):
     part ``CERTAIN``, from row memory - 1 downward those of ``ZERO``, from row memory upward those of ``BETWEEN``;
     ``best``, ``many``: see ``Ties``, which knows the first ``known`` slots of the part between; ``sizes``: how many a
     part has; ``met``: how many were met. ``part`` and ``slot``: the place of the entity that is next, and ``at``
-    itself. ``run``: see ``Execution.one_kernel``."""
+    itself. ``run``: see ``Execution.many_steps``."""
 
     rows: Array
     best: Array
@@ -151,7 +151,7 @@ class EpsilonGreedyByParts:
     epsilon: Array
     memory: int = field(metadata={"static": True})
 
-    execution = Execution(most_lanes=16, scratch=("rows", "best", "many"), masked=True, one_kernel="abreast", gain_ns=4)
+    execution = Execution(most_lanes=16, scratch=("rows", "best", "many"), masked=True, many_steps="abreast", gain_ns=4)
 
     __repr__ = brief
 
@@ -224,7 +224,9 @@ class EpsilonGreedyByParts:
         # What leaves the last slot leaves the nodes above it, too, as the slot before it is made known again.
         known = jnp.where((state.part == BETWEEN) & ~stays, jnp.minimum(state.known, between - 1), state.known)
         known = jnp.maximum(known, 0)
-        end = jnp.where(~explore & (certain == 0), between, known)
+        # Where all lanes wait for the longest loop, a slot a step is less than many when they are needed.
+        always = lax.platform_dependent(cpu=lambda: jnp.bool_(False), default=lambda: jnp.bool_(True))
+        end = jnp.where(always | (~explore & (certain == 0)), between, known)
         filled = moved & (state.part == BETWEEN) & (state.slot < between)
         change = _Change(
             row=jnp.where(part != NOWHERE, jnp.stack(after), 0),

@@ -44,7 +44,7 @@ class State(NamedTuple):
     """The state of a run. ``at``: the entity at hand, and ``slot`` its row. ``rows``: int32, (5 (memory + PADDING),),
     five words for each entity met: a ``Known``, and 1 + the row before it in its list, 0 for none; ``met``: how many
     they are. ``ends``: int32, (levels,), 1 + the row at the end of each level's list. ``run``: see
-    ``Execution.one_kernel``."""
+    ``Execution.many_steps``."""
 
     search: Search
     at: Known
@@ -66,7 +66,7 @@ class IndexByLists:
     first: Array | np.int32
     memory: int = field(metadata={"static": True})
 
-    execution = Execution(most_lanes=64, scratch=("rows",), masked=True, one_kernel="in turn", gain_ns=4)
+    execution = Execution(most_lanes=64, scratch=("rows",), masked=True, many_steps="in turn", gain_ns=4)
 
     __repr__ = brief
 

@@ -1,4 +1,4 @@
-"""Many steps of all lanes in one kernel of a CPU: see ``Execution.one_kernel``.
+"""Many steps of all lanes, without a look at what is over in between: see ``Execution.many_steps``.
 
 Of the arguments that both ways have, ``step`` makes a step of a lane and ``going`` tells whether its run goes on. The
 arrays in ``scratch`` are those of all lanes, one after the other; ``lanes`` have all else, and the number of a lane as
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Tree = Any
 
 _MANY = 1 << 12
-"""The most steps of a lane in one kernel, which nothing interrupts."""
+"""The most steps of a lane, which nothing interrupts."""
 
 
 def with_fields(lane: Lane, fields: dict[str, Any]) -> Lane:
@@ -79,4 +79,4 @@ def abreast(
 
 
 WAYS = {"in turn": in_turn, "abreast": abreast}
-"""By the name in ``Execution.one_kernel``."""
+"""By the name in ``Execution.many_steps``."""
