@@ -117,7 +117,8 @@ class Execution:
             lane after lane; the field ``run`` of the state (int32, 0 from ``init``) is the number of the lane whose
             part of them the state means. ``stride`` counts such rounds.
         gain_ns: nanoseconds for a unit of the problem's ``budget`` that a CPU's program gains when it is compiled with
-            full effort (``benchmarks/hurry.py``). What gains less than 0.5 s in all its runs is compiled in a hurry.
+            full effort (``benchmarks/hurry.py``). What gains less than 0.5 s in all its runs is compiled in a hurry. A
+            problem may have such a number too, of what it draws itself; both are added.
 
     Example:
         >>> from jaxbandit import Execution

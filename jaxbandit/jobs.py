@@ -133,7 +133,8 @@ class Jobs:
         execution, budget = execution_of(policy), getattr(problem, "budget", None)
         jobs = max(self.configurations * self.runs, self.room)
         most = np.inf if budget is None else jobs * float(np.mean(budget))
-        return execution.stride, self.hurry and most * execution.gain_ns < WORTH_COMPILING
+        gain = execution.gain_ns + getattr(problem, "gain_ns", 0)
+        return execution.stride, self.hurry and most * gain < WORTH_COMPILING
 
     def _program(self, size: _Size) -> Program:
         way = self._way()
