@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 
 def pytree(cls: type[T]) -> type[T]:
@@ -16,8 +19,8 @@ def pytree(cls: type[T]) -> type[T]:
     classes that it registers for equal if their static fields are. In rare processes, where their hashes meet in its
     cache, a jitted function that is given one policy then runs the program of another.
     """
-    static = tuple(field.name for field in fields(cls) if field.metadata.get("static"))  # type: ignore[arg-type]
-    names = tuple(field.name for field in fields(cls) if field.name not in static)  # type: ignore[arg-type]
+    static = tuple(field.name for field in fields(cls) if field.metadata.get("static"))
+    names = tuple(field.name for field in fields(cls) if field.name not in static)
     keys = tuple(map(jax.tree_util.GetAttrKey, names))
 
     def flatten(tree: T) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

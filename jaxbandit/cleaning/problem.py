@@ -185,7 +185,7 @@ class Table(Cleaning):
     """A problem whose entities are those of a user's table: see ``of_table``.
 
     ``counts``: the false values of each ambiguous entity. ``gain_ns``: see ``Execution``; a permutation of the rows
-    takes most of a hurried program's time, 15 to 600 ns an operation by policy.
+    takes most of a hurried program's time (``benchmarks/scaling.py --axis rows``, by ``--pulls``).
     """
 
     counts: Int32[Array, " entities"]
