@@ -20,7 +20,7 @@ from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem, Tree, accelerated, execution_of
 from jaxbandit.random.stream import stream
-from jaxbandit.stepping import INFINITE, NAN, Programs
+from jaxbandit.stepping import INFINITE, NAN, SteppingPrograms
 
 _log = logging.getLogger("jaxbandit")
 
@@ -130,7 +130,7 @@ class _Trial:
         self._problem = f"problem {type(self.problem).__name__}"
         keys = stream(self.seed, np.arange(LANES, dtype=np.uint32))
         self._leaves = jax.tree.leaves((self.problem, self.policy))
-        self._programs = Programs((self.problem, self.policy), keys, self.advancing)
+        self._programs = SteppingPrograms((self.problem, self.policy), keys, self.advancing)
         instance, state = self._programs.begin(self._leaves, keys)
         blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._programs.shapes)
         self._lanes = blank._replace(key=keys, instance=instance, state=state)

@@ -86,7 +86,7 @@ def _init(run: Contract, key: Stream) -> tuple[Tree, Tree]:
     return instance, jax.tree.map(jnp.asarray, run.init(run.view(key, instance)))
 
 
-class Programs:
+class SteppingPrograms:
     """What is compiled for one structure of (problem, policy), whose leaves are the first argument of all.
 
     The structure is kept here and no argument: JAX takes two classes of the same fields for one structure.

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from jaxbandit.cleaning.pulls import Outcome, Pull, RankedPull, Told
-from jaxbandit.cleaning.view import Drawn, Listed, View
+from jaxbandit.cleaning.view import DrawnEntities, Listed, View
 from jaxbandit.contract import Used, brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
@@ -143,7 +143,7 @@ class Cleaning:
         """Draws how many entities have a false value in this run."""
         raise NotImplementedError
 
-    def public(self, instance: Instance) -> Drawn | Listed:
+    def public(self, instance: Instance) -> DrawnEntities | Listed:
         """Returns what an algorithm may know of the entities."""
         raise NotImplementedError
 
@@ -174,9 +174,9 @@ class Synthetic(Cleaning):
         """Draws a binomial number, as each entity has a false value or not."""
         return binomial(key, COUNT, 0, self.size, self.ambiguous)
 
-    def public(self, instance: Instance) -> Drawn:
+    def public(self, instance: Instance) -> DrawnEntities:
         """Returns entities whose false values are drawn independently."""
-        return Drawn(instance.public, self.thresholds)
+        return DrawnEntities(instance.public, self.thresholds)
 
 
 @pytree

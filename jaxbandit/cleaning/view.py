@@ -18,7 +18,7 @@ FALSE_VALUES, ORDER = 1, 2
 """What a word is for: the first half of its counter, under the key of what is public."""
 
 
-class Drawn(NamedTuple):
+class DrawnEntities(NamedTuple):
     """The public side of entities that are drawn afresh in each run, independent and of one law."""
 
     key: Stream
@@ -80,7 +80,7 @@ class View:
     entities: Int32[Array, ""]
     choices: Stream
     capacity: int
-    _public: Drawn | Listed
+    _public: DrawnEntities | Listed
 
     def false_values(self, entity: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
         """Returns how many false values an entity begins with: at least 1."""

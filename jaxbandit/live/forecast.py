@@ -37,7 +37,7 @@ MOST_ENTITIES = 1 << 20
 _MOST_WORK = 2e10
 
 
-class Known(NamedTuple):
+class AnsweredEntities(NamedTuple):
     """Holds what was answered, in rows of one entity each; the first row stands for all entities without answers.
 
     ``row``: int32, by entity, entities beyond it having the first row; ``succeeded``: bool, (rows, the most answers);
@@ -67,11 +67,11 @@ class Known(NamedTuple):
 @pytree
 @dataclass(frozen=True)
 class CleaningRest(Rest):
-    """Draws the outcomes of the rest of a session. ``posterior``: uint32, the laws of ``Known.law`` as thresholds of
-    the ``CELLS`` cells of [0, 1]."""
+    """Draws the outcomes of the rest of a session. ``posterior``: uint32, the laws of ``AnsweredEntities.law`` as
+    thresholds of the ``CELLS`` cells of [0, 1]."""
 
     session: Instance
-    known: Known
+    known: AnsweredEntities
     posterior: Array
 
     def draw(self, key: Stream) -> Instance:
@@ -103,7 +103,7 @@ class PaidState(NamedTuple):
 class Paying(Continued):
     """Runs a policy on from a state until the money that is ``left`` (int32) is spent."""
 
-    known: Known
+    known: AnsweredEntities
     left: Array
 
     @property
@@ -160,7 +160,7 @@ def fitted(records: Mapping[int, tuple[int, int]]) -> Beta | None:
     return fit_beta(gained, gained + failed)
 
 
-def known(asks: CleaningQuestions, answers: Answers) -> tuple[Known, list[tuple[int, int]]]:
+def known(asks: CleaningQuestions, answers: Answers) -> tuple[AnsweredEntities, list[tuple[int, int]]]:
     """Returns the answers as arrays, and the record that each posterior is of. Sizes are powers of two, so that few of
     them are compiled for."""
     records = records_of(asks, answers)
@@ -172,7 +172,7 @@ def known(asks: CleaningQuestions, answers: Answers) -> tuple[Known, list[tuple[
         row[entity], count[place], law[place] = place, sum(record), kinds.setdefault(record, len(kinds))
     for (entity, attempt), answer in answers.items():
         succeeded[row[entity], attempt] = answer != asks.unknown(entity)
-    return Known(*map(jnp.asarray, (row, succeeded, count, law))), list(kinds)
+    return AnsweredEntities(*map(jnp.asarray, (row, succeeded, count, law))), list(kinds)
 
 
 def _power(most: int, least: int) -> int:

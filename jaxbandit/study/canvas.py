@@ -28,7 +28,7 @@ _MANY = 25
 """Points of a curve from which on they are too near to each other for marks at all of them."""
 
 
-class Drawn(Figure):
+class ShownFigure(Figure):
     """Has notebooks show a figure, though ``pyplot`` does not know it."""
 
     def _repr_png_(self) -> bytes:
@@ -48,7 +48,7 @@ def draw(
     marks: bool = True,
     bars: bool = False,
     narrow: bool = False,
-) -> Drawn:
+) -> ShownFigure:
     """Returns a picture of 150 dots an inch.
 
     Args:
@@ -72,7 +72,7 @@ def draw(
     height = 1.6 + 0.32 * len(series) if not xs else (3.4 if narrow else 4.5)
     if xs and not beside:
         height += 0.2 * math.ceil(keys / columns)
-    figure = Drawn(figsize=(width, height), dpi=150, layout="constrained")
+    figure = ShownFigure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     if title:

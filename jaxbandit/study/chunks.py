@@ -65,7 +65,7 @@ class Pile:
 
 
 @dataclass
-class Spread:
+class WidthEstimate:
     """Estimates roughly how wide an interval is, as runs come in whatever order."""
 
     runs: int = 0

@@ -195,7 +195,7 @@ def by_rank(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=key)
 
 
-class Standing(NamedTuple):
+class Contender(NamedTuple):
     """Holds a policy that is the best, or that the runs cannot tell from it: its mean, and how far that is from the
     best one's, plus and minus ``half`` (None of the best itself, and where there is no interval)."""
 
@@ -217,7 +217,7 @@ def besides(data: "xr.Dataset") -> str:
     return f", besides the reference{'s' * (len(known) > 1)} {' and '.join(known)}," if known else ""
 
 
-def leading(data: "xr.Dataset", metric: str | None = None) -> Iterator[tuple[dict[str, Any], list[Standing]]]:
+def leading(data: "xr.Dataset", metric: str | None = None) -> Iterator[tuple[dict[str, Any], list[Contender]]]:
     """Returns under each setting the policy with the best mean, and those that the runs cannot tell from it.
 
     These are the policies whose difference from the best one has an interval with 0 in it, one of those intervals by
@@ -239,14 +239,14 @@ def leading(data: "xr.Dataset", metric: str | None = None) -> Iterator[tuple[dic
         order = sorted(
             (number for number in real if np.isfinite(means[number])), key=lambda number: -sign * means[number]
         )
-        standings = []
+        contenders = []
         for number in order:
             difference = values[number] - values[order[0]]
             half = _half_width(difference, level, planned) if number != order[0] else None
             away = float(difference.mean())
             if half is None or abs(away) <= half:
-                standings.append(Standing(labels[number], float(means[number]), away, half))
-        yield params, standings
+                contenders.append(Contender(labels[number], float(means[number]), away, half))
+        yield params, contenders
 
 
 def leaders(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
@@ -260,8 +260,8 @@ def leaders(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
     """
     metric = _checked(data, metric)
     rows, runs = [], data.sizes["run"]
-    for params, standings in leading(data, metric):
-        for label, mean, away, half in standings:
+    for params, contenders in leading(data, metric):
+        for label, mean, away, half in contenders:
             ends = (None, None) if half is None else (away - half, away + half)
             for name, value, low, high in ((metric, mean, None, None), ("difference from the best", away, *ends)):
                 rows.append(

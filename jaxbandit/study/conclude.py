@@ -105,7 +105,7 @@ def _cells(study: Study, question: Question, rows: Sequence[Row], data: Any) -> 
     points = len(study.checkpoints) + 1
     near = None
     if data is not None and data.sizes["run"] > 1:
-        near = [[each.label for each in standings] for _, standings in leading(data, question.metric)]
+        near = [[each.label for each in contenders] for _, contenders in leading(data, question.metric)]
     found: dict[str, list[Cell]] = {}
     for each in members:
         beside = ", ".join(f"{name} {show(value)}" for name, value in each.point.items() if name != "budget")

@@ -23,7 +23,7 @@ from jaxbandit.programs.ahead import Ahead
 from jaxbandit.progress import Clock, Progress, Status
 from jaxbandit.registry import measured
 from jaxbandit.study import folder
-from jaxbandit.study.chunks import Pile, Spread, Tally, first_size, say_lacking
+from jaxbandit.study.chunks import Pile, Tally, WidthEstimate, first_size, say_lacking
 from jaxbandit.study.enough import FIRST, following, planned
 from jaxbandit.study.results import described
 from jaxbandit.study.spec import Configuration, Study
@@ -170,7 +170,7 @@ class _Work:
     max_steps: int | None
     lanes: int | None
     _sizes: dict[str, int] = field(default_factory=dict)
-    _spreads: dict[tuple[int, int], Spread] = field(default_factory=dict)
+    _widths: dict[tuple[int, int], WidthEstimate] = field(default_factory=dict)
     _clock: Clock = field(default_factory=Clock)
     _done: int = 0
     _before: int = 0
@@ -360,7 +360,7 @@ class _Work:
         for each, own in zip(pile.members, values, strict=True):
             for point, column in enumerate(own[self._watched].reshape(stop - first, -1).T):
                 if np.isfinite(column).all():
-                    self._spreads.setdefault((id(each), point), Spread()).add(column)
+                    self._widths.setdefault((id(each), point), WidthEstimate()).add(column)
         self._done += (stop - first) * len(pile.members)
         self._report(0, doing, 0, compiling)
 
@@ -378,7 +378,7 @@ class _Work:
 
     def _report(self, more: int, doing: str, idle: int = 0, compiling: float = 0.0) -> None:
         """Tells the progress; ``compiling``: the seconds until all is compiled."""
-        widths = [spread.half_width for spread in self._spreads.values() if spread.runs > 1]
+        widths = [each.half_width for each in self._widths.values() if each.runs > 1]
         done = self._done + more
         self._clock.tell(doing.startswith("running"), done - self._before)
         total = self._target * len(self.members)

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from jaxbandit.space import Domain, Range
-from jaxbandit.study.canvas import Drawn
+from jaxbandit.study.canvas import ShownFigure
 from jaxbandit.study.summary import show
 from jaxbandit.tuning.run import TuningOutcome
 
@@ -27,7 +27,7 @@ EXPLAINED = (
 """What the panels show, for who sees them the first time."""
 
 
-def draw(tuned: TuningOutcome, narrow: bool = False) -> Drawn:
+def draw(tuned: TuningOutcome, narrow: bool = False) -> ShownFigure:
     """Draws a panel for each parameter that was searched, for each two ranges of a policy, for all of three or more,
     and for the runs; ``narrow``: one below the other, for a phone."""
     searched = [(each.kind, each.axes) for each in tuned.options.policies if each.axes]
@@ -40,7 +40,7 @@ def draw(tuned: TuningOutcome, narrow: bool = False) -> Drawn:
     panels.append((_left,))
     across = 1 if narrow else min(2, len(panels))
     rows = -(-len(panels) // across)
-    figure = Drawn(figsize=(across * _PANEL[0], rows * _PANEL[1] + 0.5), layout="constrained")
+    figure = ShownFigure(figsize=(across * _PANEL[0], rows * _PANEL[1] + 0.5), layout="constrained")
     FigureCanvasAgg(figure)
     places = figure.subplots(rows, across, squeeze=False).ravel()
     for place, (panel, *given) in zip(places, panels, strict=False):

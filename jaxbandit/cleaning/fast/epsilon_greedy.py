@@ -36,7 +36,7 @@ CERTAIN, BETWEEN, ZERO, NOWHERE = map(np.int32, range(4))
 """The parts; an entity that was not met, or is clean, is in none."""
 
 
-class Known(NamedTuple):
+class MetEntity(NamedTuple):
     """An entity with the operations on it so far, how many of them succeeded, and its false values left (int32)."""
 
     entity: Array
@@ -44,10 +44,10 @@ class Known(NamedTuple):
     gained: Array
     left: Array
 
-    def add(self, outcome: Outcome) -> "Known":
+    def add(self, outcome: Outcome) -> "MetEntity":
         """Returns the record after an outcome of the entity."""
         tried, gained, left = self.tried + outcome.cleans, self.gained + outcome.removed, self.left - outcome.removed
-        return Known(self.entity, tried, gained, left)
+        return MetEntity(self.entity, tried, gained, left)
 
     def part(self) -> Array:
         """Returns the part where an entity with this record belongs, once it was tried."""
@@ -121,8 +121,8 @@ def _of(part: Array, sizes: tuple[Array, Array, Array]) -> Array:
 
 
 class State(NamedTuple):
-    """The state of a run. ``rows``: int32, (4 (2 memory + PADDING),), a ``Known`` each: from row 0 upward those of the
-    part ``CERTAIN``, from row memory - 1 downward those of ``ZERO``, from row memory upward those of ``BETWEEN``;
+    """The state of a run. ``rows``: int32, (4 (2 memory + PADDING),), a ``MetEntity`` each: from row 0 upward those of
+    the part ``CERTAIN``, from row memory - 1 downward those of ``ZERO``, from row memory upward those of ``BETWEEN``;
     ``best``, ``many``: see ``Ties``, which knows the first ``known`` slots of the part between; ``sizes``: how many a
     part has; ``met``: how many were met. ``part`` and ``slot``: the place of the entity that is next, and ``at``
     itself. ``run``: see ``Execution.many_steps``."""
@@ -135,7 +135,7 @@ class State(NamedTuple):
     met: Array
     part: Array
     slot: Array
-    at: Known
+    at: MetEntity
     run: Array
     totals: Totals
 
@@ -160,7 +160,7 @@ class EpsilonGreedyByParts:
         zero = jnp.int32(0)
         rows = jnp.zeros(4 * (2 * self.memory + PADDING), jnp.int32)
         tree = jnp.zeros(2 * self.memory, jnp.int32)
-        nobody = Known(zero, zero, zero, zero)
+        nobody = MetEntity(zero, zero, zero, zero)
         state = State(rows, tree, tree, zero, (zero, zero, zero), zero, zero, zero, nobody, zero, Totals.zero())
         return self._drawn(view, state, *self._words(view, state))
 
@@ -192,11 +192,13 @@ class EpsilonGreedyByParts:
         part = jnp.where(search, BETWEEN, part)
         part = jnp.where((part == ZERO) & (slot >= zeros), NOWHERE, part)
 
-        def fresh() -> Known:
+        def fresh() -> MetEntity:
             entity = view.in_random_order(jnp.minimum(state.met, view.entities - 1))
-            return Known(entity, jnp.int32(0), jnp.int32(0), view.false_values(entity))
+            return MetEntity(entity, jnp.int32(0), jnp.int32(0), view.false_values(entity))
 
-        at: Known = lax.cond(part == NOWHERE, fresh, lambda: Known(*_row(state.rows, self._row(state.run, part, slot))))
+        at: MetEntity = lax.cond(
+            part == NOWHERE, fresh, lambda: MetEntity(*_row(state.rows, self._row(state.run, part, slot)))
+        )
         return state._replace(part=part, slot=slot, at=at)
 
     def ask(self, view: View, state: State) -> Trials:

@@ -28,7 +28,7 @@ SCANNED = 32
 """How many entities are checked together for one of a class."""
 
 
-class Search(NamedTuple):
+class ListSearch(NamedTuple):
     """Where the search for the next entity stands (int32 all).
 
     ``stage``: number of the level; ``klass`` and ``place``: false values, descending, and place in the random order, of
@@ -46,7 +46,7 @@ class State(NamedTuple):
     they are. ``ends``: int32, (levels,), 1 + the row at the end of each level's list. ``run``: see
     ``Execution.many_steps``."""
 
-    search: Search
+    search: ListSearch
     at: Known
     slot: Array
     rows: Array
@@ -73,7 +73,7 @@ class IndexByLists:
     def init(self, view: View) -> State:
         """Begins at the first level, with the first entity of the most false values."""
         zero = jnp.int32(0)
-        search = Search(zero, jnp.int32(self.allowed.shape[2]), zero)
+        search = ListSearch(zero, jnp.int32(self.allowed.shape[2]), zero)
         rows = jnp.zeros(5 * (self.memory + PADDING), jnp.int32)
         ends = jnp.zeros(self.allowed.shape[0], jnp.int32)
         nobody = Known(zero, zero, zero, zero)
@@ -91,7 +91,7 @@ class IndexByLists:
         limits = self._limits(began, gained)
         return limits[jnp.clip(stage, 0, limits.shape[0] - 1)]
 
-    def _search(self, view: View, search: Search, ends: Array) -> Search:
+    def _search(self, view: View, search: ListSearch, ends: Array) -> ListSearch:
         """Moves the search to the first level, from its own on, and there to the first class, that has an entity to
         work on.
 
@@ -99,10 +99,10 @@ class IndexByLists:
         """
         levels = self.allowed.shape[0]
 
-        def waiting(search: Search) -> Array:
+        def waiting(search: ListSearch) -> Array:
             return ends[jnp.minimum(search.stage, levels - 1)] > 0
 
-        def onward(carry: tuple[Search, Array]) -> tuple[Search, Array]:
+        def onward(carry: tuple[ListSearch, Array]) -> tuple[ListSearch, Array]:
             search, _ = carry
             worth = (search.klass > 0) & (self._limit(search.stage, search.klass, jnp.int32(0)) > 0)
             place = search.place + jnp.arange(SCANNED, dtype=jnp.int32)
@@ -111,7 +111,7 @@ class IndexByLists:
             found = worth & (first != _NONE)
             passed = worth & ~found & (search.place + SCANNED >= view.entities)
             # A class not worth a try ends the level: those below it are worth less.
-            after = Search(
+            after = ListSearch(
                 stage=search.stage + (~worth).astype(jnp.int32),
                 klass=search.klass - passed.astype(jnp.int32),
                 place=jnp.where(
@@ -130,7 +130,7 @@ class IndexByLists:
         search = self._search(
             view, state.search._replace(stage=jnp.where(leave, state.search.stage, levels)), state.ends
         )
-        search = Search(*(jnp.where(leave, new, old) for new, old in zip(search, state.search, strict=True)))
+        search = ListSearch(*(jnp.where(leave, new, old) for new, old in zip(search, state.search, strict=True)))
         stage = jnp.minimum(search.stage, levels - 1)
         end = state.ends[stage]
         again, over = (end > 0) & (search.stage < levels), search.stage >= levels
