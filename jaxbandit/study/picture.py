@@ -27,7 +27,9 @@ def of_rows(
     """Returns the arguments of ``draw``, JSON-ready, for the first metric of ``rows``.
 
     Args:
+        rows: of a study.
         swept: params that may be the x axis; it is the first of them that is numeric and has several values.
+        title: of the picture.
         labels: of axes, by the name of the metric or the param.
         x: the param on the x axis, of whatever values, where the first numeric one is not wanted.
 

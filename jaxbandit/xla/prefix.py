@@ -37,6 +37,9 @@ def over_blocks(
         function: takes the places of ``block`` entries (int32, shape (block,)), the carry, and these entries of
             ``written`` and then of ``read``; returns the new carry and the new entries of ``written``.
         used: int32 scalar, one for all lanes, and a multiple of ``block``, as is the length of the arrays.
+        block: static.
+        carry: a tree of arrays.
+        written, read: arrays of one length.
     """
 
     def turn(number: Array, state: tuple[T, list[Array]]) -> tuple[T, list[Array]]:

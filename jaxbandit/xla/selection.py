@@ -63,6 +63,7 @@ def cut_of(key: Array, count: Array, extent: Extent, width: Array, block: int) -
         key: int32, shape (n,), n a multiple of ``block``, which is below 2^16.
         extent: of these keys.
         width: int32 scalar, one for all lanes, a multiple of ``block``.
+        block: static.
     """
     count = jnp.minimum(count, extent.many)
     wanted = count > 0
