@@ -60,7 +60,9 @@ def test_study_files(tmp_path: Path) -> None:
     (tmp_path / "past.csv").write_text("successes,attempts\n1,3\n4,5\n0,2\n")
     found = blocks("toml")
     assert len(found) >= 4
-    for block in found:
+    for block, page in found.items():
+        if page == "own-index.md":  # whose rule comes from a plugin: see test_examples.py
+            continue
         study = Study.of(tomllib.loads(block), base=tmp_path, counted=False)
         assert study.configurations()
         assert not study.tune or TuneOptions.of(study).policies

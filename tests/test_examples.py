@@ -18,6 +18,7 @@ from jaxbandit.testing import conformance
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / "examples" / "own_policy.py"
 OWN_ARMS = ROOT / "examples" / "own_arms.py"
+OWN_INDEX = ROOT / "examples" / "own_index.py"
 OWN_ONE_ARM = ROOT / "examples" / "own_one_arm.py"
 OWN_PROBLEM = ROOT / "examples" / "own_problem.py"
 
@@ -73,6 +74,25 @@ def test_own_arms_does_what_its_page_shows(tmp_path: Path) -> None:
     assert len(rows) == 2
     for row in rows:
         assert " ".join([*row[:8], row[-1]]) in " ".join(page.split())  # without the share of exact runs
+
+
+def test_own_index_does_what_its_page_shows(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "own-index.md").read_text()
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    study = re.search(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert code
+    assert OWN_INDEX.read_text().endswith(f"\n\n{code[1]}")
+    assert study
+    assert OWN_INDEX.with_suffix(".toml").read_text().endswith(f"\n{study[1]}")
+    shown = program("-m", "jaxbandit", "run", OWN_INDEX.with_suffix(".toml"), "--out", tmp_path, "--plugin", OWN_INDEX)
+    rows = [line.split() for line in shown.splitlines() if line.startswith(("uniform", "optmai", "ucb"))]
+    assert len(rows) == 5
+    for row in rows:
+        exact = next(place for place, word in enumerate(row) if word.startswith("["))  # "0.0000 [0.0000, 0.0076]"
+        assert " ".join(row[: exact - 1] + row[exact + 2 :]) in " ".join(page.split())
+    differences = program("-m", "jaxbandit", "compare", tmp_path, "--baseline", "optmai")
+    (least,) = re.findall(r"ucb width=0\.2 +(\S+ ± \S+)", differences)
+    assert f"loses {least} more" in " ".join(page.split())
 
 
 OTHERS = ("own_outliers", "own_extraction")

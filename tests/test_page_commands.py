@@ -23,12 +23,11 @@ EXEMPT = {
     r"python -c .*answers\.csv": "it needs the user's answers",
     r"jaxbandit doctor --check": "it measures for some seconds: test_devices.py",
     r"jaxbandit (run examples/|compare out/)(own.)?extraction": "its programs take a minute: test_examples.py",
+    r"jaxbandit (run examples/|compare out/)own.(arms|index)": "test_examples.py runs their studies",
     r"python examples/own_": "test_examples.py runs these programs",
     r"python -m benchmarks": "it measures for minutes",
 }
 """Beginnings of commands that are not run here, and why."""
-TWICE = ("own-arms.md",)
-"""Pages whose commands are those of choose.md."""
 SLOW = ("README.md", "choose.md", "command-line.md", "own-others.md", "studies.md", "tuning.md")
 PICTURES = ("checkpoints", "epsilon", "exploring-q", "laws", "own", "promise", "rounds", "tune")
 """A third of the gallery; the studies of others are commands of pages too."""
@@ -81,7 +80,7 @@ GALLERY = ROOT / "docs" / "gallery.md"
 PAGES = {
     path.name: path
     for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    if path != GALLERY and path.name not in TWICE and not all(map(exempt, commands(path)))
+    if path != GALLERY and not all(map(exempt, commands(path)))
 }
 
 

@@ -1,7 +1,7 @@
 """Every top-K rule against its oracle on shared tapes, and the laws that all of them obey."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import Any, get_args
 
@@ -22,6 +22,7 @@ from jaxbandit.registry import parse
 from jaxbandit.topk.family import FAMILY, Setting
 from jaxbandit.topk.fast.lucb import LucbByTurns
 from jaxbandit.topk.halving import sequential_halving
+from jaxbandit.topk.index_policy import IndexPolicy
 from jaxbandit.topk.lucb import ODD, Lucb, lucb
 from jaxbandit.topk.optmai import optmai
 from jaxbandit.topk.sar import phases, sar
@@ -153,6 +154,42 @@ def test_uniform_is_its_oracle(implementation: str) -> None:
     compare(oracles.uniform, lambda n, k, budget: uniform(k), implementation)
     spread = partial(oracles.uniform, remainder="spread")
     compare(spread, lambda n, k, budget: uniform(k, remainder="spread"), implementation)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Optimistic(IndexPolicy):
+    """Has an index whose bits are the same wherever it is computed: quotients and a sum."""
+
+    width: Any
+
+    def index(self, view: Any, mean: Any, pulls: Any) -> Any:
+        return mean + self.width / pulls.astype(jnp.float32)
+
+
+def test_an_index_policy_is_its_oracle() -> None:
+    for number, n, k, budget, run in instances(12, 20):
+        means, width = means_of(number, n), np.float32(number % 4)
+        expected = oracles.index_policy(
+            Tape(means, run),
+            n,
+            k,
+            budget,
+            lambda mean, pulls, width=width: np.float32(mean) + width / np.float32(pulls),
+        )
+        found = play(means, budget, Optimistic(jnp.int32(k), width), run, 160)
+        agree(found, expected, budget)
+        pulled = found["sequence"][:, 0]
+        assert pulled[pulled >= 0].tolist() == [arm for arm, _ in expected.sequence]
+
+
+def test_an_index_policy_ends_with_its_records() -> None:
+    """Each reward is taken once, then the run is over; a budget below that is spent."""
+    records = [np.arange(3 + 2 * arm) % 2 for arm in range(4)]
+    problems = [arms(budget, *replay(records, again=False)) for budget in (9, 1_000)]
+    answers = simulate(problems, Optimistic(jnp.int32(2), jnp.float32(1)), runs=8)
+    assert answers["pulls"].tolist() == [[9] * 8, [sum(map(len, records))] * 8]
+    assert not answers["endless"].any()
 
 
 READINGS: list[dict[str, Any]] = [

@@ -11,6 +11,7 @@ from jaxbandit.topk.bounds import (
     sample_size,
 )
 from jaxbandit.topk.halving import SequentialHalving, sequential_halving
+from jaxbandit.topk.index_policy import IndexPolicy
 from jaxbandit.topk.lucb import Lucb, lucb
 from jaxbandit.topk.optmai import OptMAI, optmai
 from jaxbandit.topk.sar import Sar, sar
@@ -22,6 +23,7 @@ from jaxbandit.topk.uniform import Uniform, uniform
 
 __all__ = [
     "PROVEN",
+    "IndexPolicy",
     "Lucb",
     "OptMAI",
     "Outcome",

@@ -158,6 +158,16 @@ def uniform(reward: Reward, n: int, k: int, budget: int, *, remainder: str = "dr
     return run.result(run.ranked(range(n), 0)[:k])
 
 
+def index_policy(reward: Reward, n: int, k: int, budget: int, index: Callable[[Number, int], float]) -> Result:
+    """Pull every arm once, then always the one of the largest ``index(mean, pulls)``, of equal ones the lowest arm;
+    choose the K largest means."""
+    run = _Run(reward, n, k, budget, None)
+    while run.spent < budget:
+        indices = [index(run.mean(arm), run.pulls[arm]) if run.pulls[arm] else math.inf for arm in range(n)]
+        run.pull(indices.index(max(indices)), 1)
+    return run.result(run.ranked(range(n), 0)[:k])
+
+
 # OptMAI (Algorithms 1 to 3).
 
 
