@@ -262,6 +262,8 @@ def test_the_command_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "heads difference" in shown
     assert cli.main(["compare", out, "--quantiles", "0.1", "0.9", "--metric", "thrown", "--format", "markdown"]) == 0
     assert "| best | 20 | 20 |" in capsys.readouterr().out
+    assert cli.main(["compare", out, "--quantiles", "0.5", "--metric", "heads"]) == 0
+    assert "; quantile [95 % interval]" in capsys.readouterr().out
     assert cli.main(["compare", out, "--metric", "tails"]) == 2
     assert capsys.readouterr().err == "jaxbandit: metric = tails: one of heads, never, thrown\n"
     assert cli.main(["compare", str(tmp_path)]) == 2

@@ -129,10 +129,11 @@ def caption(rows: Sequence[Row], every: bool = False, ends: bool = False, paired
     parts = [f"{counts} run{'' if counts == '1' else 's'}{'' if paired else ', not paired'}"] if runs else []
     wide = [row for row in rows if row["ci_low"] != row["ci_high"]]
     lopsided = {row["metric"] for row in wide if ends or not _symmetric(row)}
+    what = "quantile" if all(row["metric"].endswith(" quantile") for row in rows) else "mean"
     if any(row["metric"] not in lopsided for row in wide):
-        parts.append("mean ± half of the 95 % interval")
+        parts.append(f"{what} ± half of the 95 % interval")
     if lopsided:
-        parts.append("mean [95 % interval]")
+        parts.append(f"{what} [95 % interval]")
     alone = ["it did not vary over its runs"] if any(map(_constant, rows)) else []
     alone += ["it was computed, not sampled"] if runs and any(row["runs"] == 0 for row in rows) else []
     if alone:
