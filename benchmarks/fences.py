@@ -74,8 +74,8 @@ class Places:
     def _of_use(self, name: str, module: Any, plain: Callable[..., Any]) -> None:
         fenced = getattr(module, name)
 
-        def asked(*arguments: Any) -> Any:
-            return (plain if self._here(name, _caller()) else fenced)(*arguments)
+        def asked(*arguments: Any, **named: Any) -> Any:
+            return plain(*arguments) if self._here(name, _caller()) else fenced(*arguments, **named)
 
         setattr(module, name, asked)
 
