@@ -59,28 +59,42 @@ def record(problem: Any, policy: Any, seed: Any, run: Any, steps: int = STEPS) -
     return jax.tree.map(lambda leaf: leaf[0], found)
 
 
+@jax.jit
+def drawn(problem: Any, run: Any) -> dict[str, Any]:
+    """What a run draws, from the addresses that the library uses."""
+    key = stream(0, run)
+    instance = problem.draw(key)
+    view = problem.view(key, instance)
+    entities, spent = jnp.arange(ENTITIES), jnp.arange(STEPS)
+    explored = words(view.choices, EXPLORE, spent)
+    return {
+        "order": jax.vmap(view.in_random_order)(entities),
+        "hidden": problem.concealed(instance, entities),
+        "words": words(instance.hidden, entities[:, None], jnp.arange(4 * STEPS)[None, :] + 1)[0],
+        "picks": words(view.choices, PICK, spent),
+        "choices": explored[1],
+        "runs": words(view.choices, RUN, spent)[0],
+        "uniforms": uniform(explored[0]),
+    }
+
+
+length_of_run = jax.jit(run_length)
+
+
 class Tape:
-    """The run's randomness as an oracle asks for it, from the same addresses that the library uses."""
+    """The run's randomness as an oracle asks for it."""
 
     def __init__(self, problem: Any, run: int) -> None:
-        key = stream(0, np.uint32(run))
-        self.view = problem.view(key, problem.draw(key))
-        entities = jnp.arange(ENTITIES)
-        self.order = [int(e) for e in jax.vmap(self.view.in_random_order)(entities)]
-        instance = problem.draw(key)
-        hidden = np.asarray(problem.concealed(instance, entities))
+        found = jax.device_get(drawn(problem, np.uint32(run)))
+        self.order = found["order"].tolist()
+        hidden = found["hidden"]
         self.thresholds, self.first = (hidden >> 8 << 8) + np.uint64(128), hidden & 1
-        attempts = jnp.arange(4 * STEPS)
-        self.words = np.asarray(words(instance.hidden, entities[:, None], attempts[None, :] + 1)[0])
-        spent = jnp.arange(STEPS)
-        self.picks = self._pairs(PICK, spent)
-        self.choices = [int(word) for word in words(self.view.choices, EXPLORE, spent)[1]]
-        self.runs = np.asarray(words(self.view.choices, RUN, spent)[0])
-        self.uniforms = np.asarray(uniform(words(self.view.choices, EXPLORE, spent)[0]))
-
-    def _pairs(self, purpose: int, index: Any) -> list[int]:
-        high, low = (np.asarray(w).astype(object) for w in words(self.view.choices, purpose, index))
-        return list(high * 2**32 + low)
+        self.words = found["words"]
+        high, low = (word.astype(object) for word in found["picks"])
+        self.picks = list(high * 2**32 + low)
+        self.choices = found["choices"].tolist()
+        self.runs = found["runs"]
+        self.uniforms = found["uniforms"]
 
     def clean(self, entity: int, attempt: int) -> bool:
         if attempt == 0:
@@ -144,8 +158,8 @@ class Stroller:
         if not self.plan:
             again = self.slot < len(self.bag)
             alive = len(self.bag) + len(self.unmet)
-            word = jnp.uint32(self.tape.runs[self.spent])
-            self.run = int(run_length(word, *map(jnp.int32, (len(self.unmet), alive)), jnp.bool_(not again)))
+            sizes = np.int32(len(self.unmet)), np.int32(alive)
+            self.run = int(length_of_run(self.tape.runs[self.spent], *sizes, np.bool_(not again)))
             self.plan = self.bag[self.slot : self.slot + 1] + self.unmet[: self.run]
             self.made = 0
         return self.plan.pop(0)
