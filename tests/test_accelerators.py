@@ -1,18 +1,27 @@
-"""Accelerators, without one: every policy lowers for them, and the ways that they take give the bits of the CPU's."""
+"""Every policy's program: it lowers for accelerators, and has the same bits by their ways, loaded from disk,
+and compiled in full."""
 
+import contextlib
 import functools
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pytest
 from jax import export, lax
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
+import jaxbandit
 from benchmarks.ahead_of_time import complaints, counted
 from jaxbandit import jobs, lanes, simulate
 from jaxbandit.engine import Batch
+from jaxbandit.programs import store
 from jaxbandit.registry import parse
 from jaxbandit.study.families import FAMILIES
+from jaxbandit.xla.options import options_for
+from tests.test_compilation import unset_settings
 
 RUNS = 64
 PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -45,6 +54,69 @@ def built(name: str) -> tuple[Any, Any]:
     return setting.problem(), of.build(setting, **parse("policy", of.parameters, POLICIES.get(policy, {})))[0]
 
 
+OTHERS = ("extraction/root-chao", "extraction/rand-leaf", "topk/optmai-printed", "topk/lucb-stop")
+"""Policies that are another one's class with other parameters: they take that one's ways of accelerators."""
+# pytest runs all tests of a policy one after the other, and the fixture ``own`` traces and compiles for all of them.
+CASES.sort(key=OTHERS.__contains__)
+ALL = pytest.mark.parametrize("own", CASES, indirect=True, scope="module")
+WAYS = pytest.mark.parametrize(
+    "own",
+    [pytest.param(x, marks=[] if x in QUICK else pytest.mark.slow) for x in CASES if x not in OTHERS],
+    indirect=True,
+    scope="module",
+)
+
+
+class Own(NamedTuple):
+    """What a policy answers by the CPU's own way, compiled as tests compile, and the folder where its program is."""
+
+    name: str
+    answers: dict[str, np.ndarray]
+    folder: Path
+
+
+def answers(name: str) -> dict[str, np.ndarray]:
+    return simulate(*built(name), runs=RUNS, seed=7, devices=jax.devices("cpu")[:1], progress=False)
+
+
+def forget() -> None:
+    """What was traced is traced anew."""
+    jax.clear_caches()
+    lanes.compiled.cache_clear()
+
+
+@contextlib.contextmanager
+def kept(folder: Path) -> Iterator[None]:
+    """Whole programs are kept in a folder. That of the other tests has none, as names do not tell what tests change."""
+    reset_cache()
+    with unset_settings(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "_MADE_HERE", set())
+        patch.setattr(store, "_LOADED", {})
+        jaxbandit.cache(folder)
+        yield
+    reset_cache()
+
+
+@pytest.fixture(scope="module")
+def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
+    """What is traced and compiled for it stays in memory until the next policy."""
+    forget()
+    folder = tmp_path_factory.mktemp("programs")
+    with kept(folder):
+        found = answers(request.param)
+        assert store._MADE_HERE
+        assert not store._LOADED
+    yield Own(request.param, found, folder)
+    forget()
+
+
+def assert_same(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
+    """Bit by bit."""
+    assert first.keys() == second.keys()
+    for key, values in first.items():
+        np.testing.assert_array_equal(values, second[key], key)
+
+
 class _Exported:
     """A chunk that is lowered for accelerators in the place of compiled."""
 
@@ -56,59 +128,54 @@ class _Exported:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_every_policy_lowers_for_accelerators(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@ALL
+def test_every_policy_lowers_for_accelerators(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "compiled", _Exported)
-    (program,) = Batch([built(name)], devices=jax.devices("cpu")[:1]).programs([0], runs=RUNS)
+    (program,) = Batch([built(own.name)], devices=jax.devices("cpu")[:1]).programs([0], runs=RUNS)
     assert set(program.lower().platforms) == {"cuda", "tpu"}
 
 
-def answers(name: str) -> dict[str, np.ndarray]:
-    """Of runs whose program is traced and compiled anew."""
-    jax.clear_caches()
-    lanes.compiled.cache_clear()
-    try:
-        return simulate(*built(name), runs=RUNS, seed=7, devices=jax.devices("cpu")[:1], progress=False)
-    finally:
-        jax.clear_caches()
-        lanes.compiled.cache_clear()
+@pytest.mark.slow
+@ALL
+def test_a_loaded_program_has_the_bits_of_the_one_that_was_compiled(own: Own) -> None:
+    with kept(own.folder):
+        for _ in range(2):
+            assert_same(own.answers, answers(own.name))
+            assert len(store._LOADED) == 1
 
 
-@functools.cache
-def own_answers(name: str) -> dict[str, np.ndarray]:
-    """Those of the CPU's own way, as tests compile."""
-    return answers(name)
+class _InFull:
+    """A chunk that is compiled as users have those with much to run."""
 
+    def __init__(self, *structure: Any) -> None:
+        self._chunk = lanes.compiled(*structure)
 
-def assert_same(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
-    """Bit by bit."""
-    assert first.keys() == second.keys()
-    for key, values in first.items():
-        np.testing.assert_array_equal(values, second[key], key)
+    def lower(self, *arguments: Any) -> Any:
+        self._lowered = self._chunk.lower(*arguments)
+        return self
 
+    def compile(self) -> None:
+        self._compiled = self._lowered.compile(options_for("cpu"))
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(x, marks=[] if x in QUICK else pytest.mark.slow)
-        for x in CASES
-        if x.partition("/")[2] not in ("root-chao", "rand-leaf", "optmai-printed", "lucb-stop")  # classes of others
-    ],
-)
-def test_the_ways_of_accelerators_have_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = own_answers(name)
-    with monkeypatch.context() as patch:
-        patch.setattr(lax, "platform_dependent", lambda *operands, default, **ways: default(*operands))
-        assert_same(own, answers(name))
+    def __call__(self, *arguments: Any) -> Any:
+        return self._compiled(*arguments)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_programs_compiled_in_a_hurry_have_the_same_bits(name: str, request: pytest.FixtureRequest) -> None:
+@ALL
+@pytest.mark.usefixtures("fast_programs")
+def test_programs_compiled_in_a_hurry_have_the_same_bits(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     """Little work is compiled so (``Jobs``), as all of the tests is (conftest.py): no user may see which it was."""
-    quick = own_answers(name)
-    request.getfixturevalue("fast_programs")
-    assert_same(quick, answers(name))
+    monkeypatch.setattr(jobs, "compiled", functools.cache(_InFull))
+    assert_same(own.answers, answers(own.name))
+
+
+@WAYS
+def test_the_ways_of_accelerators_have_the_same_bits(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget()
+    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, default, **ways: default(*operands))
+    assert_same(own.answers, answers(own.name))
+    forget()
 
 
 PROGRAM = """

@@ -1,5 +1,6 @@
 """The cache of compiled programs: a second process loads them, and nothing that happens to it is an error."""
 
+import contextlib
 import importlib
 import json
 import os
@@ -59,21 +60,29 @@ def finish(process: subprocess.Popen[str]) -> dict[str, int]:
     return events
 
 
-@pytest.fixture
-def unset(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No settings of the cache, which the tests else have; what is set during the test is taken back."""
+@contextlib.contextmanager
+def unset_settings() -> Iterator[None]:
+    """No settings of the cache, which the tests else have; what is set meanwhile is taken back."""
     names = (
         "jax_compilation_cache_dir", "jax_enable_compilation_cache", "jax_persistent_cache_min_compile_time_secs",
     )  # fmt: skip
     before = {name: jax.config.values[name] for name in names}
     internal: Any = importlib.import_module("jax._src.compilation_cache")
-    monkeypatch.setattr(internal, "get_file_cache", internal.get_file_cache)
-    monkeypatch.delenv("JAXBANDIT_CACHE", raising=False)
-    jax.config.update("jax_compilation_cache_dir", None)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(internal, "get_file_cache", internal.get_file_cache)
+        patch.delenv("JAXBANDIT_CACHE", raising=False)
+        jax.config.update("jax_compilation_cache_dir", None)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
+        yield
+        for name, value in before.items():
+            jax.config.update(name, value)
+
+
+@pytest.fixture
+def unset() -> Iterator[None]:
+    """As ``unset_settings``, during a test."""
+    with unset_settings():
+        yield
 
 
 def test_a_second_process_loads_what_the_first_has_compiled_and_damage_is_repaired(tmp_path: Path) -> None:

@@ -108,29 +108,6 @@ def test_the_programs_of_every_policy_can_be_kept(case: str) -> None:
     assert name_of(case)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.usefixtures("cached")
-def test_a_loaded_program_has_the_bits_of_the_one_that_was_compiled(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_MADE_HERE", set())
-    monkeypatch.setattr(store, "_LOADED", {})
-    jax.clear_caches()  # what another test has compiled may have come from JAX's cache
-
-    def answers() -> dict[str, np.ndarray]:
-        return jaxbandit.simulate(*built(case), runs=64, seed=5, devices=jax.devices()[:2], progress=False)
-
-    compiled = answers()
-    assert store._MADE_HERE
-    assert not store._LOADED
-    store._MADE_HERE.clear()
-    for _ in range(2):
-        loaded = answers()
-        assert len(store._LOADED) == 1
-        assert compiled.keys() == loaded.keys()
-        for name, values in compiled.items():
-            np.testing.assert_array_equal(values, loaded[name], name)
-
-
 @pytest.mark.usefixtures("cached")
 def test_a_name_depends_on_all_that_a_program_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
     base = name_of("cleaning/ee")
