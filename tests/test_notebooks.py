@@ -39,11 +39,9 @@ def test_cleaning_flights(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("data", ["made-up", "public"])
-def test_topk_rte(data: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_topk_rte(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables have the same shape: the second time nothing is compiled."""
     monkeypatch.delenv("JAXBANDIT_RTE", raising=False)
-    # The tables have the same shape: the second notebook need not compile again.
-    compiled = tmp_path_factory.getbasetemp() / "compiled"
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled))
     if data == "public":
         if not RTE.exists():
             pytest.skip("the RTE workers are not beside the project, in ../shared/data")
