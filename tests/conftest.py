@@ -57,6 +57,14 @@ def fast_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def quick_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that ask whether something runs, and not for its bits: see level 0 above. The engine's programs take
+    three fifths of the time to compile."""
+    if "optimization_level=1" in os.environ.get("XLA_FLAGS", ""):
+        monkeypatch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 0)
+
+
+@pytest.fixture
 def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine looks every four steps which runs are over. Results do not change; many runs of few steps take a
     quarter of the time, as they else make 32."""
