@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
+from jaxbandit.outliers.double_float import in_float64
 from jaxbandit.outliers.problem import Pull
-from jaxbandit.random.draws import wide_product
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int32
@@ -62,6 +62,7 @@ def means_of(
     return ones.astype(dtype) / pulls.astype(dtype)
 
 
+@in_float64
 def equal_means(
     pulls: Int32[Array, " ..."],
     ones: Int32[Array, " ..."],
@@ -69,14 +70,14 @@ def equal_means(
     other_ones: Int32[Array, " ..."],
 ) -> Bool[Array, " ..."]:
     """Returns whether empirical means are equal, decided on integers: s_i m_j = s_j m_i, in 64 bits. Broadcasts."""
-    m, s, n, t = (x.astype(jnp.uint32) for x in jnp.broadcast_arrays(pulls, ones, other_pulls, other_ones))
-    left, right = wide_product(s, n), wide_product(t, m)
-    return (left[0] == right[0]) & (left[1] == right[1])
+    m, s, n, t = (x.astype(jnp.int64) for x in (pulls, ones, other_pulls, other_ones))
+    return s * n == t * m
 
 
 def all_equal(pulls: Int32[Array, "... arms"], ones: Int32[Array, "... arms"]) -> Bool[Array, " ..."]:
-    """Returns whether the empirical means of all arms are equal."""
-    return jnp.all(equal_means(pulls, ones, pulls[..., :1], ones[..., :1]), axis=-1)
+    """Returns whether the empirical means of all arms are equal: whether each is the mean of all rewards."""
+    all_pulls, all_ones = (jnp.sum(x, axis=-1, keepdims=True, dtype=jnp.int32) for x in (pulls, ones))
+    return jnp.all(equal_means(pulls, ones, all_pulls, all_ones), axis=-1)
 
 
 def answer(seen: Seen, outliers: Bool[Array, " arms"], decided: Bool[Array, ""]) -> dict[str, Array]:
