@@ -15,7 +15,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from jaxbandit.xla.batch import whole
 from jaxbandit.xla.plain import PLAIN
-from jaxbandit.xla.prefix import marked, nth
+from jaxbandit.xla.prefix import ranks, words_of
 
 T = TypeVar("T")
 
@@ -255,16 +255,21 @@ def _one_by_one(of: Callable[[Array, Any], Any], needed: Array, otherwise: Any, 
 
 def _block_by_block(of: Callable[[Array, Any], Any], needed: Array, otherwise: Any, *operands: Any) -> Any:
     """The same, so many lanes at a time that one turn is mostly enough: an accelerator waits for its host at each."""
-    lanes = needed.shape[0]
-    block, marks = -(-lanes // _BLOCKS), marked(needed)
+    lanes, word = needed.shape[0], words_of(needed)
+    block, in_word = -(-lanes // _BLOCKS), lax.population_count(word).astype(jnp.int32)
 
     def some(carry: tuple[Array, Any]) -> tuple[Array, Any]:
-        done, found = carry
-        rank = done + jnp.arange(block, dtype=jnp.int32)
+        # Up to the end of each word, how many lanes in need had no turn yet.
+        upto, found = carry
+        left, slot, rank = upto[-1], jnp.arange(block, dtype=jnp.int32), ranks(word, upto - in_word)[:lanes]
+        to = jnp.where(needed & (rank >= 0), rank, block)
+        listed = jnp.full(block, -1, jnp.int32).at[to].set(jnp.arange(lanes, dtype=jnp.int32), mode="drop")
         # A block that is not full has its last lane several times, and writes it once.
-        lane = nth(marks, jnp.minimum(rank, marks.total - 1))
+        lane = listed[jnp.minimum(slot, left - 1)]
         value = jax.vmap(lambda lane: of(lane, operands))(lane)
-        to = jnp.where(rank < marks.total, lane, lanes)
-        return done + block, jax.tree.map(lambda all_, v: all_.at[to].set(v, mode="drop"), found, value)
+        to = jnp.where(slot < left, lane, lanes)
+        return upto - block, jax.tree.map(lambda all_, v: all_.at[to].set(v, mode="drop"), found, value)
 
-    return lax.while_loop(lambda carry: carry[0] < marks.total, some, (jnp.int32(0), otherwise))[1]
+    # The sums that ``prefix.marked`` makes for CPUs would be twice as many kernels here.
+    upto = jnp.cumsum(in_word, dtype=jnp.int32)
+    return lax.while_loop(lambda carry: carry[0][-1] > 0, some, (upto, otherwise))[1]

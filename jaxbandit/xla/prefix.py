@@ -145,11 +145,16 @@ class Marked(NamedTuple):
 
 def marked(mask: Array) -> Marked:
     """Of a bool ``mask``, shape (n,)."""
-    rows = jnp.pad(mask, (0, -mask.shape[0] % 32)).reshape(-1, 32)
-    word = jnp.sum(rows.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32), axis=1, dtype=jnp.uint32)
+    word = words_of(mask)
     counts = lax.population_count(word).astype(jnp.int32)
     before = _sums_before(counts)
     return Marked(word, before, before[-1] + counts[-1])
+
+
+def words_of(mask: Array) -> Array:
+    """The bits of a bool ``mask``, shape (n,): uint32, 32 entries each."""
+    rows = jnp.pad(mask, (0, -mask.shape[0] % 32)).reshape(-1, 32)
+    return jnp.sum(rows.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32), axis=1, dtype=jnp.uint32)
 
 
 def places(mask: Array) -> Array:
@@ -160,9 +165,14 @@ def places(mask: Array) -> Array:
     if PLAIN:
         return jnp.cumsum(mask, dtype=jnp.int32) - mask
     word, before, _ = marked(mask)
+    return ranks(word, before)[: mask.shape[0]]
+
+
+def ranks(word: Array, before: Array) -> Array:
+    """How many entries before each one are set, of whole words (``words_of``) that have so many before them."""
     lower = (jnp.uint32(1) << jnp.arange(32, dtype=jnp.uint32)) - jnp.uint32(1)
     within = lax.population_count(word[:, None] & lower).astype(jnp.int32)
-    return (before[:, None] + within).reshape(-1)[: mask.shape[0]]
+    return (before[:, None] + within).reshape(-1)
 
 
 def end_of(mask: Array, count: Array) -> Array:
