@@ -8,6 +8,7 @@ from jax import Array, lax
 
 from jaxbandit.xla.fence import as_one_kernel, computed_once, lane_by_lane, rarely
 from jaxbandit.xla.plain import PLAIN
+from jaxbandit.xla.prefix import highest_first
 
 
 def test_what_is_computed_once_is_always_computed() -> None:
@@ -101,3 +102,14 @@ def test_what_is_rarely_needed_is_computed_for_those_in_need(way: str, monkeypat
             found, (np.where(needed, table[steps], -x), np.where(needed, -steps, 7)), strict=True
         ):
             np.testing.assert_array_equal(values, expected)
+
+
+@pytest.mark.parametrize("way", ["cpu", "default"])
+def test_the_first_of_the_highest_is_found(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an order of its own, with ties, also of negative numbers."""
+    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, **ways: ways[way](*operands))
+    x = np.array([[-2, -1, -3, -1, -1], [0, 5, 5, 2, 1]], np.float32)
+    order = np.array([[0, 4, 1, 2, 3], [4, 3, 2, 1, 0]], np.int32)
+    most, first = jax.jit(jax.vmap(highest_first))(x, order)
+    assert most.tolist() == [-1, 5]
+    assert first.tolist() == [2, 2]

@@ -134,6 +134,30 @@ def lowest(x: Array) -> Array:
     return _reduced(x, jnp.minimum, jnp.min)
 
 
+def highest_first(x: Array, order: Array) -> tuple[Array, Array]:
+    """The largest of ``x`` (float32, shape (n,), n > 0), and the least ``order`` (int32) of those that are so large.
+
+    On accelerators it is one reduction of pairs, for which XLA's CPU backend would use no vectors.
+    """
+
+    def in_turn(x: Array, order: Array) -> tuple[Array, Array]:
+        most = jnp.max(x)
+        return most, jnp.min(jnp.where(x == most, order, _BEYOND))
+
+    def together(x: Array, order: Array) -> tuple[Array, Array]:
+        def first(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+            ahead = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+            return jnp.where(ahead, a[0], b[0]), jnp.where(ahead, a[1], b[1])
+
+        found: tuple[Array, Array] = lax.reduce((x, order), (jnp.float32(-jnp.inf), jnp.int32(_BEYOND)), first, (0,))
+        return found
+
+    if PLAIN:
+        return in_turn(x, order)
+    found: tuple[Array, Array] = lax.platform_dependent(x, order, cpu=in_turn, default=together)
+    return found
+
+
 class Marked(NamedTuple):
     """A mask by its bits: ``word``, uint32, 32 entries each; ``before``, int32, how many are set before each word; and
     ``total``, int32, how many are set."""

@@ -116,6 +116,13 @@ def active(interval: Interval, seen: Seen, now: Statistics, unit: float, matters
     return found
 
 
+def any_active(interval: Interval, seen: Seen, unit: float, likely: Array, unclear: Array) -> Array:
+    """Returns whether any arm is active (bool): as is ``likely`` by float32, or where it is ``unclear``, exactly."""
+    careful = rarely(lambda interval, seen: jnp.any(interval.active(seen, unit)))
+    found: Array = careful(unclear, likely, interval, seen)
+    return found
+
+
 def outliers(interval: Interval, seen: Seen, unit: float, matters: Array | bool = True) -> Array:
     """Returns the estimated outliers (equation 3), bool (n,): where float32 is not sure, exactly if it ``matters``."""
     now = evaluate(interval, seen, jnp.float32(1), unit)

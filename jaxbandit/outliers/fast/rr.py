@@ -12,13 +12,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.grammar import Execution, accelerated
-from jaxbandit.outliers.fast.leap import active, cyclic, evaluate, outliers, whole, within_sweep
+from jaxbandit.outliers.fast.leap import Statistics, any_active, cyclic, evaluate, outliers, whole, within_sweep
 from jaxbandit.outliers.fast.log_terms import LogTerms, tabulated
 from jaxbandit.outliers.problem import MOST, OutlierArms, Sums, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.rr import RR
 from jaxbandit.pytree import pytree
 from jaxbandit.xla.entries import select
+from jaxbandit.xla.prefix import highest_first
 
 
 class State(NamedTuple):
@@ -53,29 +54,31 @@ class RRInBatches:
 
     def advance(self, view: View, state: State, sample: Callable[[Sums], Array]) -> State:
         """Makes the planned pulls, evaluates whether any arm is active, and plans the next batch."""
-        n, left = self.n, jnp.where(state.any_active, view.budget - state.seen.total, 0)
+        n, interval = self.n, self.rule.interval
+        left = jnp.where(state.any_active, view.budget - state.seen.total, 0)
         sweeps = jnp.minimum(state.sweeps, left // n)
         extra = jnp.minimum(jnp.where(sweeps > 0, 0, jnp.where(state.sweeps > 0, n, state.extra)), left)
-        counts = sweeps + (cyclic(n, state.cursor) < extra).astype(jnp.int32)
-        seen = state.seen.add(counts, sample(Sums(counts, state.seen.pulls)))
-        moved = seen.total > state.seen.total
-        cursor = jnp.where(state.seen.total == 0, 1, state.cursor + extra)
+        pulls, ones, total = state.seen
+        cursor = jnp.where(total == 0, 1, state.cursor + extra)
         cursor = jnp.where(cursor >= n, cursor - n, cursor)
-        return select(moved, State(seen, cursor, *self._plan(view, seen, cursor, moved)), state)
-
-    def _plan(self, view: View, seen: Seen, cursor: Array, moved: Array) -> tuple[Array, Array, Array]:
-        n, interval = self.n, self.rule.interval
+        # The extra arms are the last ones before the cursor.
+        counts = sweeps + (cyclic(n, cursor) >= n - extra).astype(jnp.int32)
+        made = n * sweeps + extra
+        seen, moved = Seen(pulls + counts, ones + sample(Sums(counts, pulls)), total + made), made > 0
         now = evaluate(interval, seen, self.log_terms.at(jnp.maximum(seen.total, 1)), view.unit)
-        overlap, sigma = now.at.overlap, now.at.sigma
-        best = jnp.max(overlap)
-        goes_on = jnp.any(active(interval, seen, now, view.unit, moved & (jnp.abs(best) <= now.unsure)))
-        sure = jnp.maximum(best - now.unsure, 0)
+        best, witness = highest_first(now.at.overlap, cyclic(n, cursor))
+        # Without a pull the record and the cursor stay by themselves.
+        planned = select(moved, self._planned(now, best, witness), (state.sweeps, state.extra))
+        likely, unclear = jnp.where(moved, best > 0, state.any_active), moved & (jnp.abs(best) <= now.unsure)
+        return State(seen, cursor, *planned, any_active(interval, seen, view.unit, likely, unclear))
+
+    def _planned(self, now: Statistics, best: Array, witness: Array) -> tuple[Array, Array]:
+        """Returns what can surely be pulled while the arm at place ``witness``, of overlap ``best``, stays active."""
+        sure, sigma = jnp.maximum(best - now.unsure, 0), now.at.sigma
         x = sure / now.growth
         x = jnp.where(sigma > 0, jnp.minimum(x, sigma), x)
-        sweeps = jnp.minimum(whole(x * now.least), MOST)
-        witness = jnp.min(jnp.where(overlap == best, cyclic(n, cursor), n - 1))
         extra = within_sweep(now, sure, 1 / (now.least + 1), witness, 2 + best) + 1
-        return sweeps, jnp.minimum(extra, n), goes_on
+        return jnp.minimum(whole(x * now.least), MOST), jnp.minimum(extra, self.n)
 
     def done(self, view: View, state: State) -> Array:
         """Ends the run when no arm is active, or the budget is spent."""
