@@ -18,7 +18,7 @@ from jaxbandit.outliers.fast.leap import clear, cyclic, outliers
 from jaxbandit.outliers.intervals import mean
 from jaxbandit.outliers.nrr import NRR, State
 from jaxbandit.outliers.problem import Once, OutlierArms, Pull, View
-from jaxbandit.outliers.record import means_of
+from jaxbandit.outliers.record import Seen, means_of
 from jaxbandit.pytree import pytree
 from jaxbandit.xla.entries import select
 
@@ -44,11 +44,13 @@ class NRRInBatches(NRR):
         n, first, place = self.n, state.seen.total == 0, cyclic(self.n, state.arm)
         left = jnp.where(self.done(view, state), 0, view.budget - state.seen.total)
         most = jnp.minimum(self.need - state.same, left) if self.interval.rule == "k-sigma" else jnp.minimum(left, 1)
-        counts = (place < jnp.where(first, n, most)).astype(jnp.int32)
+        most = jnp.where(first, n, jnp.clip(most, 0, n))
+        counts = (place < most).astype(jnp.int32)
         outcome = sample(Once(counts, state.seen.pulls))
-        alone = ~first & ~self._stays(view, state, counts, outcome) & (place > 0)
-        seen = state.seen.add(*(jnp.where(alone, 0, x) for x in (counts, outcome)))
-        made = seen.total - state.seen.total
+        together = first | self._stays(view, state, counts, outcome)
+        made, kept = jnp.where(together, most, jnp.minimum(most, 1)), together | (place == 0)
+        pulls, ones, total = state.seen
+        seen = Seen(pulls + counts * kept, ones + outcome * kept, total + made)
         found = outliers(self.interval, seen, view.unit, made > 0)
         changed = jnp.any(found != state.found) | first
         arm = jnp.where(first, 1, state.arm + made)
