@@ -8,11 +8,17 @@ Each block is on one side of the cut. An evaluation of a block finds its *first*
 *floor*, below which the bounds of its other arms do not fall as the exploration rate grows. In later rounds, the
 current bounds of all first arms are compared. If the lowest of them is below all floors, its arm has the lowest bound
 of all. Else the block in doubt is evaluated again.
+
+Hoeffding's bounds fall along lines as the exploration rate grows. KL's are found by a search, which costs much more.
+But their logarithms are convex in the rate, so that each stays above its tangent. So an arm keeps a tangent (``Line``),
+and arms are compared by lines first. Bounds are computed where lines leave a doubt, and of the arms that are lowest.
 """
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -21,41 +27,60 @@ from jaxbandit.topk.confidence import lower_bound, unit
 from jaxbandit.xla.entries import at
 from jaxbandit.xla.prefix import lowest
 
+T = TypeVar("T")
+
 NONE = 2**31 - 1
 """A number above all others, which is no arm's and no block's."""
 EMPTY = 2**30 - 1
 """The side mean in a slot that has no arm."""
 _FAR = 0x7F000000
 """The key of a bound that is above all others: the bits of 2^127."""
-ROW = {"hoeffding": 64, "kl": 16}
+_NOWHERE = 5.0
+"""A start of lines that stay above the logarithms of all bounds."""
+ROW = 64
 """There is room for so many blocks or a multiple of it, as shorter loops are slow (docs/xla-cpu.md)."""
 _SLACK = {"hoeffding": 1e-6, "kl": 1e-5}
 """By which share of its size a floor is lowered: more than rounding can change it."""
+
+
+class Line(NamedTuple):
+    """Holds what the logarithm of a KL bound stays above: ``start`` less ``fall`` times the exploration rate
+    (float32)."""
+
+    start: Array
+    fall: Array
+
+    def value(self, rate: Array) -> Array:
+        """Returns the value at a rate."""
+        return self.start - self.fall * rate
 
 
 class Slots(NamedTuple):
     """Holds arms by their slots, shape (slots,): the arms with the K largest means and then, from the next whole block
     on, the others. ``arm``: its number (int32; in an empty slot, the number of all arms); ``total``, ``made``: the sum
     of its rewards and its pulls; ``side_mean`` (int32); ``width``: what the exploration rate is multiplied by
-    (float32)."""
+    (float32); ``line``: below the logarithm of its bound with "kl", else None."""
 
     arm: Array
     total: Array
     made: Array
     side_mean: Array
     width: Array
+    line: Line | None
 
 
 class Blocks(NamedTuple):
-    """Holds the last evaluation of each block, shape (blocks,). ``arm``, ``side_mean``, ``width``: of its first arm;
-    ``floor``, ``slope`` (float32): the bounds of the other arms, made linear by ``_straight``, are at least ``floor``
-    less ``slope`` times the exploration rate (arms of an equal bound and greater numbers left out); ``since``: the
-    round of the evaluation; ``least``: the least side mean in the block; ``next_to``: of the arms with that side mean,
-    the one that crosses the cut first, with a minus sign above the cut."""
+    """Holds the last evaluation of each block, shape (blocks,). ``arm``, ``side_mean``, ``width``, ``line``: of its
+    first arm, or of the one that is first by lines; ``floor``, ``slope`` (float32): the bounds of the other arms, made
+    linear by ``_straight``, are at least ``floor`` less ``slope`` times the exploration rate (arms of an equal bound
+    and greater numbers left out); ``since``: the round of the evaluation, 0 if by lines; ``least``: the least side mean
+    in the block; ``next_to``: of the arms with that side mean, the one that crosses the cut first, with a minus sign
+    above the cut."""
 
     arm: Array
     side_mean: Array
     width: Array
+    line: Line | None
     floor: Array
     slope: Array
     since: Array
@@ -76,74 +101,152 @@ class Sides(NamedTuple):
     early: Array
 
 
-def empty(blocks: int, unseen: Array) -> Blocks:
+def no_arms(divergence: str, slots: int, arms: int, nothing: Callable[[tuple[int, ...]], Array]) -> Slots:
+    """Returns so many empty slots for ``arms`` arms; ``nothing``: makes sums of no rewards."""
+    none, low = jnp.zeros(slots, jnp.int32), jnp.zeros(slots)
+    empty = jnp.full_like(none, EMPTY)
+    return Slots(jnp.full_like(none, arms), nothing((slots,)), none, empty, low, _no_line(divergence, low))
+
+
+def empty(divergence: str, blocks: int, unseen: Array) -> Blocks:
     """Returns so many blocks before any evaluation; those that are ``unseen`` (bool, shape (blocks,)) will have
     arms."""
     none, low = jnp.zeros(blocks, jnp.int32), jnp.zeros(blocks, jnp.float32)
     nowhere = jnp.full_like(none, EMPTY)
     floor = jnp.where(unseen, jnp.float32(-1e9), jnp.float32(1e9))
-    return Blocks(none, nowhere, low, floor, low, none, nowhere, none)
+    return Blocks(none, nowhere, low, _no_line(divergence, low), floor, low, none, nowhere, none)
+
+
+def _no_line(divergence: str, low: Array) -> Line | None:
+    return None if divergence == "hoeffding" else Line(jnp.full_like(low, _NOWHERE), low)
+
+
+def lined(divergence: str, arms: Sequence[Slots], rate: Array) -> list[Slots]:
+    """Returns some arms with the lines of now, which are found side by side."""
+    if divergence == "hoeffding":
+        return list(arms)
+    mean, width = (jnp.stack(x) for x in zip(*((own.side_mean, own.width) for own in arms), strict=True))
+    line = _tangent(mean, width, lower_bound(divergence, mean, width, rate), rate)
+    return [own._replace(line=Line(*each)) for own, *each in zip(arms, line.start, line.fall, strict=True)]
+
+
+def _tangent(side_mean: Array, width: Array, bound: Array, rate: Array) -> Line:
+    """Returns the tangents of the logarithms of KL's bounds, which are convex in the rate."""
+    # The derivative of d(mean, q) with respect to log q is (q - mean) / (1 - q).
+    mean = unit(side_mean)
+    fall = width * jnp.maximum(1 - bound, 0) / jnp.maximum(mean - bound, jnp.float32(1e-6))
+    fall = jnp.where(mean > 0, fall, 0)
+    return Line(_straight("kl", bound) + fall * rate, fall)
+
+
+def ordered(divergence: str, size: int, slots: Slots, block: Array, rate: Array, exact: Array) -> tuple[Slots, Array]:
+    """Returns keys (int32) in the order of the bounds of a block's arms: KL's by lines, unless ``exact`` (bool). Then
+    they are by the bounds themselves, and the lines are those of now."""
+    side_mean, width, line = _part(size, (slots.side_mean, slots.width, slots.line), block)
+    if line is None:
+        return slots, _ordered(lower_bound(divergence, side_mean, width, rate))
+    old: Line = line
+
+    def now() -> tuple[Array, Line]:
+        bound = lower_bound(divergence, side_mean, width, rate)
+        return _ordered(bound), _tangent(side_mean, width, bound, rate)
+
+    key, line = lax.cond(exact, now, lambda: (_ordered(old.value(rate)), old))
+    lines = jax.tree.map(lambda x, part: lax.dynamic_update_slice_in_dim(x, part, block * size, 0), slots.line, line)
+    return slots._replace(line=lines), key
+
+
+def _part(size: int, arrays: T, block: Array) -> T:
+    """Returns the entries of a block."""
+
+    def part(x: Array) -> Array:
+        return lax.dynamic_slice_in_dim(x, block * size, size, allow_negative_indices=False)
+
+    found: T = jax.tree.map(part, arrays)
+    return found
 
 
 def evaluated(
-    divergence: str, size: int, slots: Slots, place: Array, block: Array, sign: int, rate: Array, round_: Array
-) -> Blocks:
-    """Evaluates a block of ``size`` slots; ``sign``: -1 for a block of the top; ``place``: each arm's slot."""
-    arm, side_mean, width = (
-        lax.dynamic_slice_in_dim(x, block * size, size, allow_negative_indices=False)
-        for x in (slots.arm, slots.side_mean, slots.width)
-    )
-    bound = lower_bound(divergence, side_mean, width, rate)
-    key = _ordered(bound)
-    least = _least(key)
-    first = _least(jnp.where(key == least, arm, NONE))
-    slot = at(place, first)
-    own = at(slots.side_mean, slot), at(slots.width, slot)
-    others = jnp.where((side_mean == own[0]) & (width == own[1]), _FAR, key)
-    floor = _straight(divergence, _float(_least(others)))
+    divergence: str, size: int, slots: Slots, key: Array, place: Array, block: Array, sign: int, rate: Array,
+    since: Array,
+) -> Blocks:  # fmt: skip
+    """Evaluates a block of ``size`` slots that are in the order of ``key``; ``sign``: -1 for a block of the top;
+    ``place``: each arm's slot."""
+    arm, side_mean, width, line = _part(size, (slots.arm, slots.side_mean, slots.width, slots.line), block)
+    slot = at(place, _least(jnp.where(key == _least(key), arm, NONE)))
+    mean, wide = at(slots.side_mean, slot), at(slots.width, slot)
+    equal, first = (side_mean == mean) & (width == wide), at(slots.arm, slot)
+    value, fall, own = key, width, None
+    if slots.line is not None and line is not None:
+        # Of equal arms, the lines may differ.
+        first, value, fall = _least(jnp.where(equal, arm, NONE)), _ordered(line.value(rate)), line.fall
+        start, its_fall = (at(x, at(place, first)) for x in slots.line)
+        own = _lowered(divergence, start - its_fall * rate, its_fall, rate)
+    floor = _float(_least(jnp.where(equal, _FAR, value)))
     # Floats that are not negative are ordered as their bits are.
-    falls = lax.bitcast_convert_type(_fall(divergence, side_mean, width, bound), jnp.int32)
-    slope = lax.bitcast_convert_type(-_least(-falls), jnp.float32)
-    floor = floor + slope * rate - _SLACK[divergence] * (2 + jnp.abs(floor) + slope * rate)
+    slope = lax.bitcast_convert_type(-_least(-lax.bitcast_convert_type(fall, jnp.int32)), jnp.float32)
     cut = _least(side_mean)
     next_to = _least(jnp.where(side_mean == cut, sign * arm, NONE))
-    return Blocks(first, *own, floor, slope, round_, cut, next_to)
+    floor = _lowered(divergence, floor, slope, rate).start
+    return Blocks(first, mean, wide, own, floor, slope, since, cut, next_to)
 
 
-def compared(divergence: str, blocks: Blocks, tops: Array, rate: Array, round_: Array) -> Sides:
-    """Compares all blocks in a round; the first ``tops`` of them are of the top."""
+def _lowered(divergence: str, value: Array, fall: Array, rate: Array) -> Line:
+    """Returns the line of a value now, lower by more than rounding can change it."""
+    return Line(value + fall * rate - _SLACK[divergence] * (2 + jnp.abs(value) + fall * rate), fall)
+
+
+def compared(divergence: str, blocks: Blocks, tops: Array, rate: Array, round_: Array) -> tuple[Blocks, Sides]:
+    """Compares all blocks in a round; the first ``tops`` of them are of the top. Lines of blocks may be renewed."""
     number = jnp.arange(blocks.arm.shape[0], dtype=jnp.int32)
     top = number < tops
-    sides = top, ~top
 
     def first(key: Array, tag: Array) -> tuple[list[Array], list[Array]]:
         """Returns for each side the lowest key, and the lowest tag that has it."""
-        least = [_least(jnp.where(side, key, NONE)) for side in sides]
-        tags = [_least(jnp.where(side & (key == own), tag, NONE)) for side, own in zip(sides, least, strict=True)]
+        least = [_least(jnp.where(side, key, NONE)) for side in (top, ~top)]
+        tags = [_least(jnp.where(side & (key == own), tag, NONE)) for side, own in zip((top, ~top), least, strict=True)]
         return least, tags
 
-    keys, arms = first(_ordered(lower_bound(divergence, blocks.side_mean, blocks.width, rate)), blocks.arm)
+    blocks, key = _first_keys(divergence, blocks, top, first, rate)
+    keys, arms = first(key, blocks.arm)
     bounds = [_float(key) for key in keys]
     above, below = (_straight(divergence, bound) for bound in bounds)
     doubt = (blocks.floor - blocks.slope * rate <= jnp.where(top, above, below)) & (blocks.since != round_)
     # Next to the cut are the last arm with the least mean of the top, and the first with the largest of the others.
     (out, into), (last, early) = first(blocks.least, blocks.next_to)
     swap = (out + into < UNITS) | ((out + into == UNITS) & (early < -last))
-    return Sides(arms, bounds, _least(jnp.where(doubt, number, NONE)), swap, -last, early)
+    return blocks, Sides(arms, bounds, _least(jnp.where(doubt, number, NONE)), swap, -last, early)
+
+
+def _first_keys(
+    divergence: str, blocks: Blocks, top: Array, first: Callable[[Array, Array], Any], rate: Array
+) -> tuple[Blocks, Array]:
+    """Returns keys (int32) in the order of the bounds of first arms. KL's are computed for the lowest arm of each side
+    by lines alone, if all others' lines are above its bound; then their keys are above all others."""
+    lines, means, widths = blocks.line, blocks.side_mean, blocks.width
+    if lines is None:
+        return blocks, _ordered(lower_bound(divergence, means, widths, rate))
+    value = lines.value(rate)
+    lead = first(_ordered(value), jnp.arange(top.shape[0], dtype=jnp.int32))[1]
+    mean, width = (jnp.stack([at(x, own) for own in lead]) for x in (means, widths))
+    bound = lower_bound(divergence, mean, width, rate)
+    sides = mean, width, _ordered(bound), _straight(divergence, bound)
+    mean, width, key, near = (jnp.where(top, x[0], x[1]) for x in sides)
+    equal = (means == mean) & (widths == width)
+    clear = _least((equal | (value > near)).astype(jnp.int32)) > 0
+
+    def now() -> tuple[Array, Line]:
+        bound = lower_bound(divergence, means, widths, rate)
+        fall = _tangent(means, widths, bound, rate).fall
+        return _ordered(bound), _lowered(divergence, _straight(divergence, bound), fall, rate)
+
+    key, lines = lax.cond(clear, lambda: (jnp.where(equal, key, _FAR), lines), now)
+    return blocks._replace(line=lines), key
 
 
 def _straight(divergence: str, bound: Array) -> Array:
     """Returns a function of bounds that falls along a line, or ever slower, as the exploration rate grows."""
     return bound if divergence == "hoeffding" else jnp.log(jnp.maximum(bound, jnp.float32(1e-38)))
-
-
-def _fall(divergence: str, side_mean: Array, width: Array, bound: Array) -> Array:
-    """Returns how fast ``_straight`` falls with the exploration rate now; it falls no faster later."""
-    if divergence == "hoeffding":
-        return width
-    # The derivative of d(mean, q) with respect to log q is (q - mean) / (1 - q).
-    mean = unit(side_mean)
-    return jnp.where(mean > 0, width * jnp.maximum(1 - bound, 0) / jnp.maximum(mean - bound, jnp.float32(1e-6)), 0)
 
 
 def _ordered(x: Array) -> Array:

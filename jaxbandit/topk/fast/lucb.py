@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -19,7 +20,7 @@ from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.pytree import pytree
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import exploration, stops, width
-from jaxbandit.topk.fast.blocks import EMPTY, NONE, ROW, Blocks, Slots, compared, empty, evaluated
+from jaxbandit.topk.fast.blocks import NONE, ROW, Blocks, Slots, compared, empty, evaluated, lined, no_arms, ordered
 from jaxbandit.topk.lucb import Lucb
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.entries import at, put_where, select
@@ -69,16 +70,14 @@ class LucbByTurns:
 
     def init(self, view: View) -> State:
         """Begins with no pulls. Before the first round, each arm is in the slot of its number."""
-        many = -(-view.arms // self.block) + 1
-        slot = jnp.arange(many * self.block, dtype=jnp.int32)
-        row = ROW[self.rule.divergence]
-        block = jnp.arange(-(-many // row) * row, dtype=jnp.int32)
-        blank, zero, false = jnp.zeros_like(slot), jnp.int32(0), jnp.bool_(False)
+        many, kind = -(-view.arms // self.block) + 1, self.rule.divergence
+        block = jnp.arange(-(-many // ROW) * ROW, dtype=jnp.int32)
+        zero, false = jnp.int32(0), jnp.bool_(False)
         unseen = block * self.block < self._rest() + (view.arms - self.rule.want)
         return State(
-            Slots(jnp.minimum(slot, view.arms), view.nothing(slot.shape), blank, blank, jnp.zeros(slot.shape)),
-            jnp.arange(view.arms + 1, dtype=jnp.int32), empty(block.shape[0], unseen), jnp.int32(_PULL), zero, zero,
-            zero, jnp.float32(0), jnp.float32(0), zero, false, false, false,
+            no_arms(kind, many * self.block, view.arms, view.nothing), jnp.arange(view.arms + 1, dtype=jnp.int32),
+            empty(kind, block.shape[0], unseen), jnp.int32(_PULL), zero, zero, zero, jnp.float32(0), jnp.float32(0),
+            zero, false, false, false,
         )  # fmt: skip
 
     def advance(self, view: View, state: State, sample: _Sample) -> State:
@@ -131,13 +130,15 @@ class LucbByTurns:
         before = places(top)
         place = jnp.where(begun, jnp.where(top, before, self._rest() + arms - before), arms)
 
-        def placed(x: Array, values: Array, blank: int) -> Array:
-            return jnp.full_like(x, blank).at[place].set(values, mode="promise_in_bounds", unique_indices=True)
+        def placed(x: Array, values: Array) -> Array:
+            return x.at[place].set(values, mode="promise_in_bounds", unique_indices=True)
 
-        side_mean, wide = jnp.where(top, mean, UNITS - mean), width(self.rule.divergence, made)
-        values, blanks = Slots(arms, total, made, side_mean, wide), (view.arms, 0, 0, EMPTY, 0)
-        slots = Slots(*map(placed, state.slots, values, blanks))
+        side_mean, kind = jnp.where(top, mean, UNITS - mean), self.rule.divergence
         rate, after = (self._rate(view.arms, jnp.int32(number)) for number in (1, 2))
+        blank = no_arms(kind, state.slots.arm.shape[0], view.arms, view.nothing)
+        own = Slots(arms, total, made, side_mean, width(kind, made), None)
+        # Lines are those of no arms, until a block is evaluated, which is before any pull.
+        slots = jax.tree.map(placed, blank._replace(line=None), own)._replace(line=blank.line)
         return state._replace(
             slots=slots, place=jnp.append(place, 0), turn=jnp.where(begun, _EVALUATE, _PULL), strong=self._rest(),
             round=begun.astype(jnp.int32), rate=rate, after=after, spent=upto,
@@ -148,30 +149,33 @@ class LucbByTurns:
         one; where not ``going``, it changes nothing."""
         weak, strong, gave = self._acted(view, state, sample)
         before, pulls, state = state, state.turn == _PULL, self._clocked(view, state, gave)
-        over = (state.spent - view.arms) & 1 == 0
+        over, kind = (state.spent - view.arms) & 1 == 0, self.rule.divergence
         where = state.weak, state.strong
 
         def renewed(pulled: list[Array], top: bool) -> Slots:
             arm, total, made = pulled
             mean = view.mean(total, made)
-            return Slots(arm, total, made, mean if top else UNITS - mean, width(self.rule.divergence, made))
+            side_mean = mean if top else UNITS - mean
+            return Slots(arm, total, made, side_mean, width(kind, made), None)
 
-        new = zip(renewed(weak, top=True), renewed(strong, top=False), strict=True)
-        slots = Slots(*(put_where(x, pair, where, going) for x, pair in zip(state.slots, new, strict=True)))
+        new = lined(kind, [renewed(weak, top=True), renewed(strong, top=False)], state.rate)
+        slots = jax.tree.map(lambda x, *pair: put_where(x, pair, where, going), state.slots, *new)
         place = put_where(state.place, where, (weak[0], strong[0]), going)
         block = [slot >> (self.block.bit_length() - 1) for slot in where]
-        found = [
-            evaluated(self.rule.divergence, self.block, slots, place, at_, sign, state.rate, state.round)
-            for at_, sign in zip(block, (-1, 1), strict=True)
-        ]
-        blocks = Blocks(
-            *(
-                put_where(x, pair, tuple(block), going)
-                for x, pair in zip(state.blocks, zip(*found, strict=True), strict=True)
-            )
-        )
+        keys, found = [], []
+        # Both are written before one is read, or arrays would be copied. A block in doubt is named by its first slot.
+        exact = [(state.turn == _EVALUATE) & (slot & (self.block - 1) == 0) for slot in where]
+        for own, sure in zip(block, exact, strict=True):
+            slots, key = ordered(kind, self.block, slots, own, state.rate, sure)
+            keys.append(key)
+        for own, sure, key, sign in zip(block, exact, keys, (-1, 1), strict=True):
+            since = state.round if kind == "hoeffding" else jnp.where(sure, state.round, 0)
+            found.append(evaluated(kind, self.block, slots, key, place, own, sign, state.rate, since))
+        blocks = jax.tree.map(lambda x, *pair: put_where(x, pair, tuple(block), going), state.blocks, *found)
         after = self._next(state._replace(slots=slots, place=place, blocks=blocks), pulls & ~over)
-        return State(after.slots, after.place, after.blocks, *select(going, after[3:], before[3:]))
+        lines = select(going, after.blocks.line, before.blocks.line)
+        blocks = after.blocks._replace(line=lines)
+        return State(after.slots, after.place, blocks, *select(going, after[3:], before[3:]))
 
     def _acted(self, view: View, state: State, sample: _Sample) -> _Pair:
         """Returns the weak and the strong arm after the turn. All that is written depends on all that was read, or
@@ -216,7 +220,7 @@ class LucbByTurns:
     def _next(self, state: State, kept: Array) -> State:
         """Decides the next turn, unless the last one is ``kept`` for the second pull of a round."""
         rest, place = self._rest(), state.place
-        sides = compared(self.rule.divergence, state.blocks, rest // self.block, state.rate, state.round)
+        blocks, sides = compared(self.rule.divergence, state.blocks, rest // self.block, state.rate, state.round)
         weak, strong, last, early = (at(place, arm) for arm in (*sides.first, sides.last, sides.early))
         doubtful, slot = ~sides.swap & (sides.doubt != NONE), sides.doubt * self.block
         weak = jnp.where(sides.swap, last, jnp.where(doubtful & (slot < rest), slot, weak))
@@ -225,7 +229,7 @@ class LucbByTurns:
         lower, above = sides.bound
         close = stops(self.rule.divergence, self.rule.epsilon, state.round, (1 - above) - lower)
         return state._replace(
-            turn=jnp.where(kept, _PULL, turn), weak=jnp.where(kept, state.weak, weak),
+            blocks=blocks, turn=jnp.where(kept, _PULL, turn), weak=jnp.where(kept, state.weak, weak),
             strong=jnp.where(kept, state.strong, strong), stopped=state.stopped | (close & (turn == _PULL) & ~kept),
         )  # fmt: skip
 
@@ -245,8 +249,5 @@ class LucbByTurns:
 def _(rule: Lucb, problem: Any) -> LucbByTurns | Lucb:
     if not isinstance(problem, Arms):
         return rule
-    if rule.divergence != "kl":
-        return LucbByTurns(rule, 128)
-    # A turn computes the bounds of two blocks, each by a search, and compares all blocks: about the root of n / 2 is
-    # the fastest size.
-    return LucbByTurns(rule, max(16, 1 << (((problem.means.arms // 2).bit_length() - 1) // 2)))
+    # A block in doubt costs a search for the bound of each arm with KL, so there blocks are smaller.
+    return LucbByTurns(rule, 128 if rule.divergence == "hoeffding" else 64)
