@@ -153,9 +153,7 @@ class InformedView(View):
 
         float32, shape (sizes,), see ``gain.inclusion``; zeros where ``entity`` is -1 or not of the node.
         """
-        above = jnp.asarray(self.poset.ancestors)[self.leaf[jnp.maximum(entity, 0)]]
-        here = (above == node) & (entity >= 0)
-        return jnp.where(jnp.any(here), self.truth[jnp.maximum(entity, 0), jnp.argmax(here)], 0)
+        return included((jnp.asarray(self.poset.ancestors), self.leaf, self.truth), entity, node)
 
     def expected_gain(
         self,
@@ -176,6 +174,13 @@ class InformedView(View):
         at = jnp.array([wanted.index(k) for k, _ in self.configurations], jnp.int32)[configuration]
         excluded = jax.vmap(self.inclusion, (0, None))(exclude, node)
         return gain.expected_gain(known, excluded, self.start[node + 1] - self.start[node], first, at, self.l_max)
+
+
+def included(tables: tuple[Array, Array, Array], entity: Array, node: Array) -> Array:
+    """Returns ``InformedView.inclusion`` by the ancestors of nodes, the leaf of each entity, and the true chances."""
+    ancestors, leaf, truth = tables
+    here = (ancestors[leaf[jnp.maximum(entity, 0)]] == node) & (entity >= 0)
+    return jnp.where(jnp.any(here), truth[jnp.maximum(entity, 0), jnp.argmax(here)], 0)
 
 
 class Room(NamedTuple):

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -213,20 +214,18 @@ def exclude_lists(view: View, retrieved: Retrieved, node: Array, from_all: bool 
     word = words(substream(view.choices, ISSUE, retrieved.queries), 0, retrieved.entity)[0]
     # The sign bit flipped, so that int32 orders them; the largest int32 is left to those that are not there.
     key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
-    held = jnp.broadcast_to(retrieved.entity >= 0, (node.shape[0], key.shape[0]))
+    order = jnp.argsort(jnp.where(retrieved.entity >= 0, key, 2**31 - 1))
+    entity, leaf = retrieved.entity[order], retrieved.leaf[order]
+    held = jnp.broadcast_to(entity >= 0, (node.shape[0], key.shape[0]))
     if not from_all:
-        held = jnp.any(node[:, None, None] == ancestors(view.poset, retrieved.leaf), axis=2)
-    key = jnp.where(held, key, 2**31 - 1)
+        held = jnp.any(node[:, None, None] == ancestors(view.poset, leaf), axis=2)
 
-    def least(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        key, chosen = state
-        at = jnp.argmin(key, axis=1)[:, None]
-        there = jnp.take_along_axis(key, at, axis=1) < 2**31 - 1
-        entity = jnp.where(there[:, 0], retrieved.entity[at[:, 0]], -1)
-        return jnp.where(jnp.arange(key.shape[1]) == at, 2**31 - 1, key), chosen.at[:, number].set(entity)
+    def first(held: Array) -> Array:
+        place = nth(marked(held), jnp.arange(view.l_max, dtype=jnp.int32))
+        there = place < key.shape[0]
+        return jnp.where(there, entity[jnp.where(there, place, 0)], -1)
 
-    start = (key, jnp.full((node.shape[0], view.l_max), -1, jnp.int32))
-    found: Array = lax.fori_loop(0, view.l_max, least, start)[1]
+    found: Array = jax.vmap(first)(held)
     return found
 
 

@@ -15,10 +15,11 @@ from jaxbandit.errors import BadInput
 from jaxbandit.extraction import gain
 from jaxbandit.extraction.fast.tables import Frontier, rows_for, slots_for
 from jaxbandit.extraction.gs_exact import GsExact, gains
-from jaxbandit.extraction.problem import Extraction, InformedView, Outcome, Pull, View
+from jaxbandit.extraction.problem import Extraction, InformedView, Outcome, Pull, View, included
 from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, ancestors, exclude_lists
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.pytree import pytree
+from jaxbandit.xla.fence import rarely
 
 
 class State(NamedTuple):
@@ -90,12 +91,12 @@ class SlottedGsExact:
 
     def _grown(self, view: InformedView, state: State, pull: Pull) -> State:
         """With slots for the children of the node."""
+        tables = jnp.asarray(view.poset.ancestors), view.leaf, view.truth
 
         def counted(node: Array, slot: Array, rest: tuple[Array, Array]) -> tuple[Array, Array]:
             specificity = jnp.asarray(view.poset.specificity)[jnp.maximum(node, 0)]
-            known = jax.vmap(lambda v: jnp.sum(jax.vmap(view.inclusion, (0, None))(state.retrieved.entity, v), axis=0))(
-                node
-            )
+            new, nothing = jnp.any(slot < self.nodes), jnp.zeros((node.shape[0], rest[1].shape[1]))
+            known = _known(new, nothing, tables, state.retrieved.entity, node)
             return rest[0].at[slot].set(specificity, mode="drop"), rest[1].at[slot].set(known, mode="drop")
 
         rest = state.specificity, state.known
@@ -110,6 +111,13 @@ class SlottedGsExact:
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """Reports what was retrieved and spent: see ``Retrieved.answer``."""
         return state.retrieved.answer()
+
+
+@rarely
+def _known(tables: tuple[Array, Array, Array], entity: Array, node: Array) -> Array:
+    """Returns the sum of ``InformedView.inclusion`` at some nodes over all entities retrieved. A node is new once."""
+    chance = jax.vmap(jax.vmap(included, (None, 0, None)), (None, None, 0))(tables, entity, node)
+    return jnp.sum(chance, axis=1)
 
 
 @accelerated.register
