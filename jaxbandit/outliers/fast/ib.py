@@ -25,6 +25,7 @@ from jaxbandit.pytree import pytree
 from jaxbandit.random.counts import pinned
 from jaxbandit.xla.entries import select
 from jaxbandit.xla.fence import computed_once, rarely
+from jaxbandit.xla.prefix import highest
 
 CANDIDATES = 8
 """The arms in a batch. The pulls of each take 8 bits in one of two int32 numbers."""
@@ -140,7 +141,7 @@ class IBInBatches:
         arms = jnp.arange(self.n, dtype=jnp.int32)
 
         def first(where: Array) -> Array:
-            return jnp.minimum(jnp.min(jnp.where(where, arms, self.n)), self.n - 1)
+            return jnp.minimum(-_most(jnp.where(where, -arms, -self.n)), self.n - 1)
 
         most = _highest(y, left)
         some = first(left & (y == most))
@@ -170,10 +171,10 @@ class IBInBatches:
         key = jnp.where(rest, (lax.bitcast_convert_type(upper, jnp.int32) & ~mask) | arms, -1)
         chosen, last = [move.arm, move.other], jnp.int32(2**31 - 1)
         for _ in range(CANDIDATES - 2):
-            last = jnp.max(jnp.where(key < last, key, -1))
+            last = _most(jnp.where(key < last, key, -1))
             chosen.append(jnp.where(last >= 0, last & mask, -1))
         rest = rest & (key < last)
-        widest = _radii(self.rule.scale.hi, self.log_terms.at(seen.total), jnp.min(seen.pulls))
+        widest = _radii(self.rule.scale.hi, self.log_terms.at(seen.total), -_most(-seen.pulls))
         return tuple(chosen), _Others(_highest(y, rest), _highest(upper, rest), widest)
 
     def done(self, view: View, state: State) -> Array:
@@ -193,7 +194,12 @@ def _radii(scale: Array, log_term: Array, pulls: Array) -> Array:
 def _highest(x: Array, among: Array) -> Array:
     """Returns the largest of some numbers that are not negative, or 0 of none, by their bits, as this is faster."""
     bits = lax.bitcast_convert_type(x, jnp.int32)
-    return lax.bitcast_convert_type(jnp.max(jnp.where(among, bits, 0)), jnp.float32)
+    return lax.bitcast_convert_type(_most(jnp.where(among, bits, 0)), jnp.float32)
+
+
+def _most(x: Array) -> Array:
+    """Returns the largest int32. Of few, it is not found by parts, which would take longer."""
+    return highest(x) if x.shape[0] > 64 else jnp.max(x)
 
 
 def _rewards(slot: Array) -> Array:
