@@ -173,9 +173,10 @@ def evaluated(
     """Evaluates a block of ``size`` slots that are in the order of ``key``; ``sign``: -1 for a block of the top;
     ``place``: each arm's slot."""
     arm, side_mean, width, line = _part(size, (slots.arm, slots.side_mean, slots.width, slots.line), block)
-    slot = at(place, _least(jnp.where(key == _least(key), arm, NONE)))
+    first = _least(jnp.where(key == _least(key), arm, NONE))
+    slot = at(place, first)
     mean, wide = at(slots.side_mean, slot), at(slots.width, slot)
-    equal, first = (side_mean == mean) & (width == wide), at(slots.arm, slot)
+    equal = (side_mean == mean) & (width == wide)
     value, fall, own = key, width, None
     if slots.line is not None and line is not None:
         # Of equal arms, the lines may differ.
