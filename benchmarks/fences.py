@@ -129,8 +129,9 @@ def one(name: str, quick: bool) -> None:
     use_all_cores()
 
     places = Places()
-    from jaxbandit import lanes, simulate
+    from jaxbandit import jobs, lanes, simulate
 
+    jobs.WORTH_COMPILING = -1.0  # in full: programs that are compiled in a hurry gain nothing by fences
     problem, policy = _built(name)
     runs = 16 if quick else CASES[name][3]
 
