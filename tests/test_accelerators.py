@@ -213,7 +213,10 @@ def test_what_a_program_starts_is_counted() -> None:
         "host_bytes": 0,
         "cpu_s": 60,
     }
-    assert complaints(full, [full]) == []
-    assert complaints(full | {"kernels": 9}, [full]) == ["a for tpu: 9 kernels, and 2 before"]
-    assert complaints(full | {"cpu_s": 61}, []) == ["a for tpu: 61 CPU-seconds to compile, and at most 60 are allowed"]
-    assert complaints(full | {"argument_bytes": 17 << 30}, []) == ["a for tpu: 17.0 GiB of the device's 16"]
+    assert complaints(full, [full], timed=True) == []
+    assert complaints(full | {"kernels": 9}, [full], timed=True) == ["a for tpu: 9 kernels, and 2 before"]
+    slow = full | {"cpu_s": 61}
+    assert complaints(slow, [], timed=True) == ["a for tpu: 61 CPU-seconds to compile, and at most 60 are allowed"]
+    assert complaints(slow, [], timed=False) == []
+    large = full | {"argument_bytes": 17 << 30}
+    assert complaints(large, [], timed=False) == ["a for tpu: 17.0 GiB of the device's 16"]
