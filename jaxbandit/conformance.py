@@ -36,9 +36,10 @@ _AGAIN = (
 def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = True) -> list[str]:
     """Runs a few lanes, and raises an error at the first breach of the contract that they show.
 
-    What is looked for: shapes and dtypes that change, a state that changes once the run is over, NaN in an outcome or
-    an answer, an index out of range in a problem of one's own, draws that are used twice. The policy is run by ``ask``
-    and ``tell``, by ``advance`` where it has it, and so is its fast implementation; what ``advance`` pulls is not seen.
+    What is looked for: shapes and dtypes that change, a state that changes once the run is over, NaN in a state, an
+    outcome or an answer, an index out of range in a problem of one's own, draws that are used twice. The policy is run
+    by ``ask`` and ``tell``, by ``advance`` where it has it, and so is its fast implementation; what ``advance`` pulls
+    is not seen.
 
     Args:
         problem: one problem, as for ``simulate``.
@@ -174,17 +175,27 @@ class _Trial:
         self._check_nan()
 
     def _check_end(self) -> None:
-        state = jax.tree_util.tree_flatten_with_path(self._lanes.state)[0]
-        method = "advance" if self.advancing else "tell"
-        for (path, _), changed in zip(state, self._lanes.changed, strict=True):
+        for where, changed in zip(self._state(), self._lanes.changed, strict=True):
             if np.asarray(changed).any():
                 raise BadInput(
-                    f"{self._policy}.{method}, state{jax.tree_util.keystr(path)}", "changed by a step after the end",
+                    where, "changed by a step after the end",
                     "the same bits, as execution.masked says: a run that is over is asked and told on, until others "
                     f"are over too. Leave masked away, and the engine keeps the state; {PAGE}",
                 )  # fmt: skip
 
+    def _state(self) -> list[str]:
+        """What each leaf of the state is called."""
+        method = "advance" if self.advancing else "tell"
+        leaves = jax.tree_util.tree_flatten_with_path(self._lanes.state)[0]
+        return [f"{self._policy}.{method}, state{jax.tree_util.keystr(path)}" for path, _ in leaves]
+
     def _check_nan(self) -> None:
+        for where, nan in zip(self._state(), self._lanes.nan, strict=True):
+            if np.asarray(nan).any():
+                raise BadInput(
+                    where, f"NaN after one of the first {self.steps} steps",
+                    f"a number: comparisons with NaN are false. An infinity can say that there is none yet; {PAGE}",
+                )  # fmt: skip
         for path, odd in zip(self._lanes.outcome, self._lanes.odd, strict=True):
             if (np.asarray(odd) == NAN).any():
                 where = f"{self._problem}.pull, outcome{path}"

@@ -79,8 +79,8 @@ def use_platform(platform: str | None) -> None:
 def not_found(field: str, asked: str, error: BaseException) -> BadInput:
     """Returns the error for a platform that JAX does not find."""
     install = next((f"; {how}" for name, how in PACKAGES.items() if name in asked.lower().replace("gpu", "cuda")), "")
-    why = str(error).partition("\n")[0].strip() or type(error).__name__
-    return BadInput(field, asked, f"a platform that JAX finds here ({why[:200]}){install}")
+    why = str(error).partition("\n")[0].strip()[:200]
+    return BadInput(field, asked, f"a platform that JAX finds here{f' ({why})' if why else ''}{install}")
 
 
 class Accelerator(NamedTuple):

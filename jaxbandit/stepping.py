@@ -21,8 +21,8 @@ class Lanes(NamedTuple):
     ``over``: whether the run was over before the last step; ``pull``: the arrays of what it asked there, ``outcome``:
     those of what it got, by their path.
     ``used``: what the problem's method of that name says of them, else None. ``changed``: by leaf of the state, whether
-    a step after the end changed it; ``odd``: by leaf of the outcome, whether one held an infinity (1) or NaN (2) before
-    the end.
+    a step after the end changed it, and ``nan``: whether one before the end left NaN there; ``odd``: by leaf of the
+    outcome, whether one held an infinity (1) or NaN (2) before the end.
     """
 
     key: Stream
@@ -33,6 +33,7 @@ class Lanes(NamedTuple):
     outcome: dict[str, Array]
     used: Used | None
     changed: list[Array]
+    nan: list[Array]
     odd: list[Array]
 
 
@@ -56,12 +57,13 @@ def _step(run: Contract, key: Stream, instance: Tree, state: Tree, advancing: bo
     if not execution_of(run.policy).masked:  # as the engine does
         after = jax.tree.map(lambda new, old: jnp.where(over, old, new), after, state)
     changed = [over & _differs(*pair) for pair in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True)]
+    nan = [~over & (_oddity(leaf) == NAN) for leaf in jax.tree.leaves(after)]
     got = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(outcome)[0]}
     got = {path: jnp.asarray(leaf) for path, leaf in got.items() if is_array(leaf)}
     odd = [jnp.where(over, 0, _oddity(leaf)) for leaf in got.values()]
     asked = [leaf for leaf in jax.tree.leaves(pull) if _varies(leaf)]
     used = None if advancing else run.used(view, pull, outcome)
-    return Lanes(key, instance, after, over, asked, got, used, changed, odd)
+    return Lanes(key, instance, after, over, asked, got, used, changed, nan, odd)
 
 
 INFINITE, NAN = 1, 2
@@ -126,8 +128,9 @@ class SteppingPrograms:
             lanes, made = carry
             run = self._join(leaves)
             new = jax.vmap(functools.partial(self._step, run))(lanes.key, lanes.instance, lanes.state)
-            changed, odd = jax.tree.map(jnp.maximum, (lanes.changed, lanes.odd), (new.changed, new.odd))
-            return new._replace(changed=changed, odd=odd), made + 1
+            seen = [(each.changed, each.nan, each.odd) for each in (lanes, new)]
+            changed, nan, odd = jax.tree.map(jnp.maximum, *seen)
+            return new._replace(changed=changed, nan=nan, odd=odd), made + 1
 
         def on(carry: tuple[Lanes, Array]) -> Array:
             return (carry[1] < most) & (idle | ~jnp.all(carry[0].over))

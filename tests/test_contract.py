@@ -283,6 +283,16 @@ class Rounding(Coin):
         return State(state.thrown + pull[2], state.heads + (outcome > 0))
 
 
+@own
+class Undecided(Coin):
+    def init(self, view: View) -> State:
+        return super().init(view)._replace(heads=jnp.float32(0))
+
+    def tell(self, view: View, state: State, pull: Any, outcome: Array) -> State:
+        after = super().tell(view, state, pull, outcome)
+        return after._replace(heads=jnp.where(after.thrown == 3, jnp.nan, after.heads))
+
+
 SEVERAL = Several(np.int32(20), np.float32(0.2), np.float32(0.8))
 
 
@@ -292,6 +302,7 @@ SEVERAL = Several(np.int32(20), np.float32(0.2), np.float32(0.8))
         (PROBLEM, Masked(HALF), "policy Masked.tell, state.thrown = changed by a step after the end: the same bits"),
         (PROBLEM, Repeating(HALF), "policy Repeating.ask = (1, 0, 1) in steps 1 and 2 of a run: each pull once: "),
         (PROBLEM, Unanswered(HALF), "policy Unanswered.answer['ratio'] = NaN at the end of a run: a number"),
+        (PROBLEM, Undecided(HALF), "policy Undecided.tell, state.heads = NaN after one of the first 3 steps: a number"),
         (PROBLEM, Leftover(HALF), "policy Leftover.answer['heads'] = other values where runs share lanes otherwise: "),
         (SEVERAL, Third(HALF), "problem Several.pull = (2, 0, 1): indices in range, where JAX would take the nearest "),
         (Undefined(np.int32(20), HALF, HALF), Rounding(HALF), "problem Undefined.pull, outcome = NaN in one of the "),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from jaxbandit import simulate
+from jaxbandit import BadInput, check, simulate
 from jaxbandit.arms.models import Model
 from jaxbandit.arms.problem import Arms, Instance, Pull, arms, given
 from jaxbandit.arms.records import replay
@@ -181,6 +181,26 @@ def test_an_index_policy_is_its_oracle() -> None:
         agree(found, expected, budget)
         pulled = found["sequence"][:, 0]
         assert pulled[pulled >= 0].tolist() == [arm for arm, _ in expected.sequence]
+
+
+@pytest.mark.parametrize(
+    ("index", "line"),
+    [
+        (lambda mean, pulls: mean + jnp.sqrt(3.0 - pulls), "tell, state.indices = NaN after one of the first "),
+        (lambda mean, pulls: jnp.sum(mean), "index = an array of shape (): shape (4,), an index of each arm; "),
+        (lambda mean, pulls: mean[1:], "index = an array of shape (3,): shape (4,), an index of each arm; "),
+    ],
+)
+def test_an_index_is_a_number_for_each_arm(index: Any, line: str) -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Slip(IndexPolicy):
+        def index(self, view: Any, mean: Any, pulls: Any) -> Any:
+            return index(mean, pulls)
+
+    with pytest.raises(BadInput) as error:
+        check(arms(40, *replay([np.arange(9) % 2] * 4, again=True)), Slip(jnp.int32(2)))
+    assert str(error.value).startswith(f"policy Slip.{line}")
 
 
 def test_an_index_policy_ends_with_its_records() -> None:

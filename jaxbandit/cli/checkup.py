@@ -44,7 +44,7 @@ def checkup() -> Iterator[tuple[str, str, bool]]:
     first = time.monotonic() - start
     away = (float(found["removed"].mean()) - EXPECTED) / (SPREAD / math.sqrt(runs))
     yield "law", (
-        f"ee removes {found['removed'].mean():.3f} of {runs:,} runs, and {EXPECTED:.3f} by its law: "
+        f"over {runs:,} runs ee removes {found['removed'].mean():.3f} in the mean, and its law says {EXPECTED:.3f}: "
         f"{abs(away):.1f} standard errors apart"
     ), abs(away) < ERRORS  # fmt: skip
     bits = digest(found)

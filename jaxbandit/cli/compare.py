@@ -39,6 +39,9 @@ class Compare:
         if without := compare.lacking(data, metric):
             some = ", ".join(without[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
             say(f"{metric} is not a number in runs of {some}, which are not compared there")
+        if not self.quantiles:
+            lower = metric in data.attrs.get("lower_is_better", "").split()
+            say(f"rank 1 has the {'lowest' if lower else 'highest'} mean {metric}")
         if self.quantiles:
             tables = [compare.quantiles(data, self.quantiles, self.metric)]
         elif compare.in_pairs(data) or self.differences or self.baseline is not None:

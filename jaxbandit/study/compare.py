@@ -111,7 +111,7 @@ def worth_of_pairs(data: "xr.Dataset", metric: str | None = None) -> str | None:
     return (
         f"policies are compared in pairs of runs that share a number: the variance of a difference is "
         f"{low if low == high else f'{low} to {high}'} times that of runs that share nothing "
-        "(the smaller, the fewer runs tell two policies apart)"
+        "(the smaller, the fewer runs tell two policies apart; near 1, pairs are worth nothing)"
     )
 
 

@@ -15,6 +15,7 @@ from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.contract import brief
+from jaxbandit.errors import BadInput
 from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import largest
 
@@ -23,20 +24,23 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """Holds the sum of each arm's rewards (``total``), how often it was pulled (``pulls``), and which arms gave nothing
-    when they were pulled last, as their records have ended (``ended``)."""
+    """Holds the sum of each arm's rewards (``total``), how often it was pulled (``pulls``), which arms gave nothing
+    when pulled last, as their records have ended (``ended``), and each arm's index (``indices``): infinite before its
+    first pull, and -infinite after its end. As the state holds it, ``jaxbandit.check`` finds an index that is NaN."""
 
     total: Num[Array, " arms"]
     pulls: Int32[Array, " arms"]
     ended: Bool[Array, " arms"]
+    indices: Float32[Array, " arms"]
 
 
 @pytree
 @dataclass(frozen=True)
 class IndexPolicy(ABC):
     """Is the base of rules that pull the arm with the largest index until the budget is spent: a subclass says what the
-    ``index`` is, and may add fields. ``want``: K. First each arm is pulled once. Of equal indices the lower arm's
-    counts as the larger; arms are numbered in a random order. The answer is the K largest means.
+    ``index`` is, and may add fields. ``want``: K. First each arm is pulled once, as far as the budget goes. Of equal
+    indices the lower arm's counts as the larger; arms are numbered in a random order. The answer is the K largest
+    means.
 
     Example:
         >>> from dataclasses import dataclass
@@ -71,23 +75,30 @@ class IndexPolicy(ABC):
 
     def init(self, view: View) -> State:
         """Begins with no pulls."""
-        return State(view.nothing((view.arms,)), jnp.zeros(view.arms, jnp.int32), jnp.zeros(view.arms, bool))
+        nothing, never = jnp.zeros(view.arms, jnp.int32), jnp.zeros(view.arms, bool)
+        return State(view.nothing((view.arms,)), nothing, never, jnp.full(view.arms, jnp.inf, jnp.float32))
 
     def ask(self, view: View, state: State) -> Pull:
         """Pulls an arm that was never pulled, or else the one with the largest index."""
-        pulls = jnp.maximum(state.pulls, 1)
-        index = self.index(view, state.total.astype(jnp.float32) / pulls.astype(jnp.float32), pulls)
-        index = jnp.where(state.ended, -jnp.inf, jnp.where(state.pulls == 0, jnp.inf, index))
-        arm = jnp.argmax(index).astype(jnp.int32)
+        arm = jnp.argmax(state.indices).astype(jnp.int32)
         return Pull(arm[None], first=state.pulls[arm][None], times=jnp.int32(1), used=jnp.int32(1), few=True)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Adds the reward to the record of the arm."""
-        return State(
-            state.total.at[pull.arm].add(outcome.total),
-            state.pulls.at[pull.arm].add(outcome.made),
-            state.ended.at[pull.arm].set(outcome.made == 0),
-        )
+        """Adds the reward to the record of the arm, and finds the indices anew.
+
+        Raises:
+            BadInput: unless there is one index for each arm.
+        """
+        total, pulls = state.total.at[pull.arm].add(outcome.total), state.pulls.at[pull.arm].add(outcome.made)
+        ended = state.ended.at[pull.arm].set(outcome.made == 0)
+        known = jnp.maximum(pulls, 1)
+        index = self.index(view, total.astype(jnp.float32) / known.astype(jnp.float32), known)
+        if jnp.shape(index) != (view.arms,):
+            found = f"an array of shape {jnp.shape(index)}"
+            allowed = f"shape ({view.arms},), an index of each arm; see docs/own-index.md"
+            raise BadInput(f"policy {type(self).__name__}.index", found, allowed)
+        index = jnp.where(ended, -jnp.inf, jnp.where(pulls == 0, jnp.inf, index))
+        return State(total, pulls, ended, index.astype(jnp.float32))
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
         """Ends the run when the budget is spent, or no arm has a reward left."""
