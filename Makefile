@@ -57,7 +57,7 @@ accelerators: $(ACCELERATORS)/stamp
 # Six of them, on a machine whose speed is not known: counts alone are held against the committed ones.
 accelerators-smoke: $(ACCELERATORS)/stamp
 	$(ACCELERATORS)/bin/python -m benchmarks.ahead_of_time --out build/accelerators.json --untimed --only \
-		cleaning/ee cleaning/greedy cleaning/index outliers/nrr topk/uniform topk/lucb
+		cleaning/ee cleaning/greedy cleaning/index outliers/nrr topk/uniform topk/trained
 
 $(ACCELERATORS)/stamp: benchmarks/accelerators.txt
 	@test -n "$(NEWER)" || { echo "this needs Python 3.12 or newer: make accelerators NEWER=/path/to/python3.12" >&2; exit 2; }

@@ -16,9 +16,9 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # tests run side by side; those of devices say how many
 
 if version("jaxlib").startswith("0.10."):  # another one may not know these flags, and XLA ends the process then
-    # A third of the time that XLA takes for a program makes it faster and no other. At level 0 products and sums are no
-    # more contracted as users have them, and `ib` has other bits. With `XLA_FLAGS=`, tests have programs as users do.
-    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false")
+    # Half of the time that XLA takes for a program makes it faster and no other, except that products and sums contract
+    # (`level_1`). With `XLA_FLAGS=`, tests have programs as users do.
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 
 import jax
 
@@ -48,20 +48,26 @@ def own_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
+@pytest.fixture(scope="module")
+def module_patch() -> Iterator[pytest.MonkeyPatch]:
+    """What it sets is undone after the file."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
 @pytest.fixture
 def fast_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that sample for longer than their programs take to compile: compiled as users get them."""
-    if "optimization_level=1" in os.environ.get("XLA_FLAGS", ""):
+    if "optimization_level=0" in os.environ.get("XLA_FLAGS", ""):
         monkeypatch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 3)
         monkeypatch.setitem(CPU_OPTIONS, "xla_cpu_use_fusion_emitters", True)
 
 
-@pytest.fixture
-def quick_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that ask whether something runs, and not for its bits: see level 0 above. The engine's programs take
-    three fifths of the time to compile."""
-    if "optimization_level=1" in os.environ.get("XLA_FLAGS", ""):
-        monkeypatch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 0)
+@pytest.fixture(scope="module")
+def level_1(module_patch: pytest.MonkeyPatch) -> None:
+    """For files that sample for long, or compare bits of sums of products: LLVM contracts these from level 1 on."""
+    if "optimization_level=0" in os.environ.get("XLA_FLAGS", ""):
+        module_patch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 1)
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def kept(folder: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
+def own(level_1: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
     """What is traced and compiled for it stays in memory until the next policy."""
     forget()
     folder = tmp_path_factory.mktemp("programs")

@@ -51,6 +51,8 @@ RUNS = 50_000
 UNIFORM = Beta(1, 1)
 """Which is compiled for once with other laws that are tabulated."""
 
+pytestmark = pytest.mark.usefixtures("level_1")
+
 
 @pytest.fixture
 def many_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -132,7 +134,7 @@ def law(
         (2, [0, 5, 2, 1, 0, 1], Beta(3, 1), 14),  # all is clean in most runs
     ],
 )
-@pytest.mark.usefixtures("many_at_once")
+@pytest.mark.usefixtures("many_at_once", "fast_programs")
 def test_small_runs_have_the_exact_law(kind: Any, entities: int, weights: list[float], pdf: Beta, budget: int) -> None:
     setting = unpaired(budget=budget, entities=entities, weights=np.array(weights, float), sc_pdf=pdf)
     # Up to 15 operations may be made on a counts of any size.

@@ -120,7 +120,7 @@ def execute(command: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _reader(own_names: None, quick_to_compile: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _reader(own_names: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
 
