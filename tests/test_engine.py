@@ -93,6 +93,7 @@ def test_checkpoints_are_runs_with_smaller_budgets(kind: str, on_tape: bool) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fast_programs")
 def test_many_checkpoints_do_not_bend_the_law_of_random() -> None:
     """Its runs of unmet entities are cut at each: the next draw must again be of any entity."""
     given = problem(budget=300, entities=100, false_values=uniform_false_values(1, 3))
