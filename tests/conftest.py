@@ -48,13 +48,6 @@ def own_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
-@pytest.fixture(scope="module")
-def module_patch() -> Iterator[pytest.MonkeyPatch]:
-    """What it sets is undone after the file."""
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
-
-
 @pytest.fixture
 def fast_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that sample for longer than their programs take to compile: compiled as users get them."""
@@ -64,10 +57,12 @@ def fast_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def level_1(module_patch: pytest.MonkeyPatch) -> None:
+def level_1() -> Iterator[None]:
     """For files that sample for long, or compare bits of sums of products: LLVM contracts these from level 1 on."""
-    if "optimization_level=0" in os.environ.get("XLA_FLAGS", ""):
-        module_patch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 1)
+    with pytest.MonkeyPatch.context() as patch:
+        if "optimization_level=0" in os.environ.get("XLA_FLAGS", ""):
+            patch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 1)
+        yield
 
 
 @pytest.fixture

@@ -59,7 +59,6 @@ OTHERS = ("extraction/root-chao", "extraction/rand-leaf", "topk/optmai-printed",
 # pytest runs all tests of a policy one after the other, and the fixture ``own`` traces and compiles for all of them.
 CASES.sort(key=OTHERS.__contains__)
 ALL = pytest.mark.parametrize("own", CASES, indirect=True, scope="module")
-DISTINCT = pytest.mark.parametrize("own", [x for x in CASES if x not in OTHERS], indirect=True, scope="module")
 WAYS = pytest.mark.parametrize(
     "own",
     [pytest.param(x, marks=[] if x in QUICK else pytest.mark.slow) for x in CASES if x not in OTHERS],
@@ -137,7 +136,7 @@ def test_every_policy_lowers_for_accelerators(own: Own, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-@DISTINCT
+@ALL
 def test_a_loaded_program_has_the_bits_of_the_one_that_was_compiled(own: Own) -> None:
     with kept(own.folder):
         for _ in range(2):
@@ -163,7 +162,7 @@ class _InFull:
 
 
 @pytest.mark.slow
-@DISTINCT
+@ALL
 @pytest.mark.usefixtures("fast_programs")
 def test_programs_compiled_in_a_hurry_have_the_same_bits(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     """Little work is compiled so (``Jobs``), as all of the tests is (conftest.py): no user may see which it was."""

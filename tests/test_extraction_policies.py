@@ -466,11 +466,13 @@ def test_queries_without_exclude_lists():
 @pytest.mark.parametrize("answers", ["proportional", "k-largest"])
 def test_the_estimator_decides_what_is_asked(answers):
     """On the people's domain no two estimators ask the same queries in all runs. With v_q on its floor all four do."""
-    problem = extraction(people_like(), 50, answers=answers)
+    problems = [extraction(people_like(), budget, answers=answers, largest_budget=100) for budget in (50, 100)]
     names = ("chao92", "hwang-shen", "new-regr", "good-turing")
-    asked = {name: simulate(problem, crux(name), runs=8, seed=0)["configurations"] for name in names}
+    found = {name: simulate(problems, crux(name), runs=8, seed=0) for name in names}
     for one, other in itertools.combinations(names, 2):
-        assert not np.array_equal(asked[one], asked[other]), (one, other)
+        for number in range(len(problems)):
+            asked = [found[name]["configurations"][number] for name in (one, other)]
+            assert not np.array_equal(*asked), (one, other, number)
 
 
 def test_runs_do_not_depend_on_their_neighbours():

@@ -39,19 +39,19 @@ class Compare:
         if without := compare.lacking(data, metric):
             some = ", ".join(without[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
             say(f"{metric} is not a number in runs of {some}, which are not compared there")
-        if not self.quantiles:
-            lower = metric in data.attrs.get("lower_is_better", "").split()
-            say(f"rank 1 has the {'lowest' if lower else 'highest'} mean {metric}")
+        first = f"rank 1 has the {'highest' if compare.sign_of(data, metric) > 0 else 'lowest'} mean {metric}"
         if self.quantiles:
             tables = [compare.quantiles(data, self.quantiles, self.metric)]
         elif compare.in_pairs(data) or self.differences or self.baseline is not None:
             differences = compare.paired_differences(data, self.metric, self.baseline)
             tables = [compare.ranks(data, self.metric), differences]
+            say(first)
             if worth := compare.worth_of_pairs(data, self.metric):
                 say(worth)
             say("the intervals of the differences hold together, all with 95 %, so each is wider than one alone")
         else:
             tables = [compare.by_rank(compare.ranks(data, self.metric)), compare.leaders(data, self.metric)]
+            say(first)
             say(
                 f"the second table has the best policy under each setting{compare.besides(data) or ','} and those that "
                 "the runs cannot tell from it"

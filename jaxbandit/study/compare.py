@@ -145,7 +145,7 @@ def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
         [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]
     """
     metric = _checked(data, metric)
-    sign = _sign(data, metric)
+    sign = sign_of(data, metric)
     labels = [str(label) for label in data["policy"].values]
     differences = iter(paired_differences(data, metric))
     rows = []
@@ -227,7 +227,7 @@ def leading(data: "xr.Dataset", metric: str | None = None) -> Iterator[tuple[dic
         BadInput: for a metric that is not in the data, and missing runs.
     """
     metric = _checked(data, metric)
-    sign, out = _sign(data, metric), references(data)
+    sign, out = sign_of(data, metric), references(data)
     labels = [str(label) for label in data["policy"].values]
     real = [number for number, label in enumerate(labels) if label not in out] or list(range(len(labels)))
     points = list(_points(data, metric))
@@ -351,7 +351,8 @@ def _checked(data: "xr.Dataset", metric: str | None) -> str:
     return metric
 
 
-def _sign(data: "xr.Dataset", metric: str) -> float:
+def sign_of(data: "xr.Dataset", metric: str) -> float:
+    """Returns 1 where more of a metric is better, else -1."""
     return -1.0 if metric in data.attrs.get("lower_is_better", "").split() else 1.0
 
 
