@@ -104,6 +104,17 @@ def test_what_is_rarely_needed_is_computed_for_those_in_need(way: str, monkeypat
             np.testing.assert_array_equal(values, expected)
 
 
+def test_what_is_light_is_computed_for_all_but_used_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the way of accelerators, with operands that differ from lane to lane and one that does not."""
+    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, **ways: ways["default"](*operands))
+    scaled = rarely(lambda x, by: (x * by, x.sum()), light=True)
+    x, needed = np.arange(12, dtype=np.int32).reshape(4, 3), np.array([True, False, False, True])
+    function = jax.jit(jax.vmap(lambda needed, x: scaled(needed, (x, jnp.int32(-1)), x, jnp.int32(3))))
+    found, total = function(needed, x)
+    np.testing.assert_array_equal(found, np.where(needed[:, None], 3 * x, x))
+    np.testing.assert_array_equal(total, np.where(needed, x.sum(1), -1))
+
+
 @pytest.mark.parametrize("way", ["cpu", "default"])
 def test_the_first_of_the_highest_is_found(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In an order of its own, with ties, also of negative numbers."""

@@ -214,11 +214,12 @@ def where_due(due: Array, function: Callable[[T], T], state: T) -> T:
     return found[1]
 
 
-def rarely(function: Callable[..., Any]) -> Callable[..., Any]:
+def rarely(function: Callable[..., Any], light: bool = False) -> Callable[..., Any]:
     """``f(needed, otherwise, *operands)``: ``function(*operands)`` where needed, else ``otherwise``.
 
-    Under ``vmap``, over the lanes in need alone: one after the other on CPUs, elsewhere a block of them side by side.
-    Made for what costs much and is seldom needed, where ``lax.cond`` would compute it for all.
+    Under ``vmap``, over the lanes in need alone: one after the other on CPUs, elsewhere a block of them side by side,
+    or all lanes where the function is so ``light`` that an accelerator would take longer to find those in need. Made
+    for what costs much and is seldom needed, where ``lax.cond`` would compute it for all.
     """
 
     @jax.custom_batching.custom_vmap
@@ -232,9 +233,16 @@ def rarely(function: Callable[..., Any]) -> Callable[..., Any]:
         def of(lane: Array, operands: Any) -> Any:
             return function(*jax.tree.map(lambda x, b: x[lane] if b else x, operands, tuple(has)))
 
+        def all_at_once(needed: Array, otherwise: Any, *operands: Any) -> Any:
+            found = jax.vmap(function, jax.tree.map(lambda b: 0 if b else None, tuple(has)), axis_size=size)(*operands)
+            return jax.vmap(lambda *own: jax.tree.map(functools.partial(jnp.where, own[0]), *own[1:]))(
+                needed, found, otherwise
+            )
+
         found = lax.platform_dependent(
             whole(size, has_needed, needed), whole(size, has_otherwise, otherwise), *operands,
-            cpu=functools.partial(_one_by_one, of), default=functools.partial(_block_by_block, of),
+            cpu=functools.partial(_one_by_one, of),
+            default=all_at_once if light else functools.partial(_block_by_block, of),
         )  # fmt: skip
         return found, jax.tree.map(lambda _: True, found)
 

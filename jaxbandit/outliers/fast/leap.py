@@ -111,14 +111,14 @@ def within_sweep(now: Statistics, sure: Array, most: Array, place: Array, moves:
 
 def active(interval: Interval, seen: Seen, now: Statistics, unit: float, matters: Array) -> Array:
     """Returns which arms are active (equation 2), bool (n,): where float32 is not sure, exactly if it ``matters``."""
-    careful = rarely(lambda interval, seen: interval.active(seen, unit))
+    careful = rarely(lambda interval, seen: interval.active(seen, unit), light=True)
     found: Array = careful(matters, now.at.overlap > 0, interval, seen)
     return found
 
 
 def any_active(interval: Interval, seen: Seen, unit: float, likely: Array, unclear: Array) -> Array:
     """Returns whether any arm is active (bool): as is ``likely`` by float32, or where it is ``unclear``, exactly."""
-    careful = rarely(lambda interval, seen: jnp.any(interval.active(seen, unit)))
+    careful = rarely(lambda interval, seen: jnp.any(interval.active(seen, unit)), light=True)
     found: Array = careful(unclear, likely, interval, seen)
     return found
 
@@ -127,7 +127,7 @@ def outliers(interval: Interval, seen: Seen, unit: float, matters: Array | bool 
     """Returns the estimated outliers (equation 3), bool (n,): where float32 is not sure, exactly if it ``matters``."""
     now = evaluate(interval, seen, jnp.float32(1), unit)
     close = jnp.any(jnp.abs(now.at.excess) <= now.unsure) & (now.at.sigma > 0) & matters
-    careful = rarely(lambda interval, seen: interval.outliers(seen, unit))
+    careful = rarely(lambda interval, seen: interval.outliers(seen, unit), light=True)
     found: Array = careful(close, (now.at.excess > 0) & (now.at.sigma > 0), interval, seen)
     return found
 
