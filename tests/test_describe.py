@@ -130,7 +130,8 @@ def test_describe_a_study_and_a_table(study: Path, tmp_path: Path, capsys: pytes
     assert lines[:2] == [
         "claims.csv: 13 rows, 3 columns", '  flight: 5 different values, 0 empty cells, such as "a"',
     ]  # fmt: skip
-    assert "--entity" in lines[-1]
+    assert "--entity" in lines[-2]
+    assert "topk/replay" in lines[-1]
     assert cli.main(["describe", str(claims), "--entity", "flight", "--value", "dep", "--value", "price"]) == 0
     again = capsys.readouterr().out
     assert cli.main(["describe", str(claims), "--entity", "flight", "--value", "dep", "price"]) == 0
