@@ -414,6 +414,31 @@ def test_lucb_with_checkpoints_gives_the_bits_of_smaller_budgets(rewards: str) -
     assert curve["pulls"][:, :, -1].max() > 77
 
 
+@pytest.mark.parametrize("implementation", ["fast", "reference"])
+def test_uniform_with_checkpoints_has_the_law_of_smaller_budgets(implementation: Any) -> None:
+    """Its pulls within each budget exactly; below one pull of each arm, too."""
+    checkpoints, most = (5, 9, 41), 77
+    rules = [uniform(3), uniform(3, remainder="spread")]
+
+    def measured(budget: int, seed: int, checkpoints: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
+        problem = arms(budget, given(np.linspace(0.2, 0.8, 9)), Bernoulli())
+        found = simulate(
+            problem, rules, runs=2000, seed=seed, checkpoints=checkpoints, implementation=implementation,
+            progress=False,
+        )  # fmt: skip
+        return {name: found[name].astype(float) for name in ("pulls", "right", "regret_high")}
+
+    curve = measured(most, 1, checkpoints)
+    for place, budget in enumerate((*checkpoints, most)):
+        alone = measured(budget, 2)
+        at = {name: values[:, :, place] for name, values in curve.items()}
+        np.testing.assert_array_equal(at["pulls"], alone["pulls"])
+        assert at["pulls"][:, 0].tolist() == [budget // 9 * 9, budget]
+        for name in ("right", "regret_high"):
+            error = np.sqrt((at[name].var(1) + alone[name].var(1)) / 2000)
+            assert (np.abs(at[name].mean(1) - alone[name].mean(1)) <= 4 * error).all(), f"{name} at {budget}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("divergence", "budget"), [("hoeffding", 3000), ("kl", 1500)])
 def test_lucb_does_not_depend_on_blocks_nor_lanes(divergence: str, budget: int) -> None:

@@ -3,6 +3,9 @@ Disambiguating Large Databases", PVLDB 3(1), 2010, Algorithm 2 and section 5.5.
 
 Each entity is met once, in random order: cleaned up to t times to explore, then, if at least a share q of those
 operations succeeded, to the end. So a run follows a random permutation, and its state is a few numbers.
+
+Equation 9 is strict: as printed it also leaves an entity that can still reach a share of exactly q, which line 17 lets
+pass. Here an entity is left once it cannot reach q. The two differ where t q is a whole number.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ class EE:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Begins with nothing tried (lines 5 and 6) and an entity at random, the first of the order (line 4)."""
+        """Begins with nothing tried (line 6) and an entity at random, the first of the order (line 4)."""
         zero = jnp.int32(0)
         entity = view.in_random_order(zero)
         return State(zero, entity, view.false_values(entity), zero, zero, jnp.bool_(False), Totals.zero())
@@ -79,7 +82,7 @@ class EE:
         """Asks for up to t operations to explore (lines 7 to 12), fewer where section 5.5 stops early; or for all that
         are left, to exploit (lines 18 to 21)."""
         left = view.budget - state.totals.spent
-        open_ = state.place < view.entities
+        open_ = state.place < view.entities  # else the run is over, and asks for nothing
         explore = jnp.minimum(left, self.t - state.tried)
         failures = self.t - self.need + 1 - (state.tried - state.gained)
         return Pull(
@@ -94,7 +97,7 @@ class EE:
         """Exploits an entity of which enough operations succeeded, and leaves others for good to go on to the next
         entity (lines 15 to 23, then 4)."""
         tried, gained = state.tried + outcome.cleans, state.gained + outcome.removed
-        moved = outcome.cleans > 0
+        moved = outcome.cleans > 0  # not where the run is over
         clean = moved & (outcome.removed == pull.successes)
         hopeless = self.early_stopping & (tried - gained > self.t - self.need)
         explored = tried >= self.t

@@ -33,8 +33,8 @@ EXPLORE = 2
 class EpsilonGreedy:
     """The policy epsilon-Greedy: Cheng et al. 2010, section 4.3 and Algorithm 5.
 
-    ``epsilon``: the share of random operations, 0 to 1. Estimates are equal if they are as float32: to 4,096 operations
-    an entity, if they are.
+    ``epsilon``: the share of random operations, 0 to 1. Estimates are compared as float32 numbers: different shares
+    stay different as long as no entity has had more than 4,096 operations.
 
     Example:
         >>> import jax

@@ -2,7 +2,7 @@
 
 Each entity is an optimal stopping problem (``stopping.py``). At a level, the price of an operation, an entity is worked
 on while its index is above it. Levels go down: at each, first come entities given up whose index is above it, the last
-one first; then those not tried, with the most false values first. Levels are finest near the end.
+one first; then those not tried, with the most false values first. Levels are finest where the budget should end.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Index:
         levels, _, most = self.allowed.shape
         limit = self.allowed[jnp.clip(stage, 0, levels - 1), self.first + jnp.clip(at.began, 0, most),
                              jnp.clip(at.gained, 0, most - 1)]  # fmt: skip
-        return jnp.where(stage >= levels - 1, UNLIMITED, limit)
+        return jnp.where(stage >= levels - 1, UNLIMITED, limit)  # at the last level an operation costs nothing
 
     def _next(self, view: View, state: State) -> State:
         """Goes on to the next entity that is worth its price: at the first level, from the present one on, that has

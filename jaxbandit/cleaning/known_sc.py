@@ -2,7 +2,9 @@
 Effective Strategies for Disambiguating Large Databases", PVLDB 3(1), 2010, section 3.3.
 
 It cleans the entities in descending order of sc-probability, each to the end before the next. It alone may know the
-truth, and says so: it is ``informed`` (``grammar.Informed``), and so its pulls may name an entity by its rank.
+truth, and says so: it is ``informed`` (``grammar.Informed``), and so its pulls may name an entity by its rank. Where
+sc-probabilities are drawn, they have the law of a sorted sample, but are not those that other policies meet in the same
+run.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """The state of a run: the ``rank`` of the entity at hand, with ``tried`` and ``gained`` on it; ``height``: see
-    ``RankedPull``."""
+    """The state of a run: the ``rank`` of the entity at hand, with ``tried`` and ``gained`` on it; ``height``:
+    what the problem needs to draw the next greatest sc-probability (``problem.best``), handed on as it came."""
 
     rank: Int32[Array, ""]
     height: Float32[Array, ""]

@@ -1,6 +1,7 @@
 """Random: each operation goes to an entity drawn uniformly among those with false values left. Cheng, Lo, Yang, Luk, Li
 and Xie, "Explore or Exploit? Effective Strategies for Disambiguating Large Databases", PVLDB 3(1), 2010, section 4.1
-and Algorithm 3.
+and Algorithm 3. The authors' program (appendix B) draws at most 1,000 times for an entity with false values left and
+ends the run if it found none; Algorithm 3 has no such limit, and neither has this.
 """
 
 from __future__ import annotations

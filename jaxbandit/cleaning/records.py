@@ -60,9 +60,10 @@ class Records(NamedTuple):
         self, view: View, entries: Bool[Array, " capacity"], unmet: Int32[Array, ""], spent: Int32[Array, ""]
     ) -> Int32[Array, ""]:
         """Draws one of some entries and some unmet entities, each as likely: its entry, or ``size`` for the next unmet
-        one.
+        one, which is any of them, as they come in random order.
 
-        ``spent``: the operations so far, which address the random word.
+        ``spent``: the operations so far, which address the random word: ``ask`` and ``tell`` of one operation draw the
+        same.
         """
         some = marked(entries)
         rank = below(view.choices, PICK, spent, jnp.maximum(some.total + unmet, 1))

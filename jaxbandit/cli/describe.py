@@ -71,7 +71,7 @@ class Describe:
         if not entity:
             return [
                 *lines, "for what its claims disagree on, name the columns: --entity COLUMN ... --value COLUMN ...",
-                "for rewards or successes of arms, write a study of topk/replay or outliers/replay: jaxbandit list topk",
+                "for rewards or successes of arms, write a study of topk/replay or outliers/replay (jaxbandit list)",
             ]  # fmt: skip
         found = ambiguity(self.file, entity, value, self.table, normalise=self.normalise)
         return [*lines, *describe(found)]

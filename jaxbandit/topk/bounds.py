@@ -4,11 +4,13 @@ There are n arms with rewards in [0, 1], of which K are to be chosen with an agg
 probability 1 - delta. Where the paper states an order of growth, the functions return what stands inside O(.) or
 Omega(.), times ``constant``, which is 1 unless it is given.
 
-``PROVEN`` is a constant with which Corollary 4.4 and Theorem 4.5 hold for OptMAI as printed. The paper states none. Its
-Lemmas 4.1 and 4.2 state theirs: a round with q pulls for s arms loses at most sqrt(s / q (10 + 4 ln(2 / delta_r) / K)),
-with probability 1 - delta_r. In round r = 0, 1 ... at most (3/4)^r n arms are active, and q = beta^r (1 - beta) Q, so
-that s / q = e^(-r / 5) n / ((1 - beta) Q). With delta_r = delta / 2^(r + 1), which sum to delta, a round's root is at
-most sqrt(10 + 4 (r + 2) ln 2) sqrt(1 + ln(1 / delta) / K), whatever K >= 1. The sum over r, squared, is the constant.
+``PROVEN`` is a constant with which Corollary 4.4 and Theorem 4.5 hold for OptMAI with the printed beta, Q and fresh
+means. The paper states none. It does not hold for ``accept = "printed"``, line 6 of Algorithm 3 to the letter, which
+accepts all that tie with the (K'+1)-th mean, arms below the cut too. Lemmas 4.1 and 4.2 state theirs: a round with q
+pulls for s arms loses at most sqrt(s / q (10 + 4 ln(2 / delta_r) / K)), with probability 1 - delta_r. In round r = 0, 1
+... at most (3/4)^r n arms are active, and q = beta^r (1 - beta) Q, so that s / q = e^(-r / 5) n / ((1 - beta) Q). With
+delta_r = delta / 2^(r + 1), which sum to delta, a round's root is at most sqrt(10 + 4 (r + 2) ln 2) sqrt(1 +
+ln(1 / delta) / K), whatever K >= 1. The sum over r, squared, is the constant.
 It takes shares of the budget as real numbers, as the paper does. It is a bound for the worst case, and far from tight.
 
 All functions run on the host, in float64.
@@ -21,7 +23,8 @@ from jaxbandit.errors import BadInput
 _BETA = 0.75 * exp(0.2)
 
 PROVEN = sum(exp(-r / 10) * sqrt(10 + 4 * (r + 2) * log(2)) for r in range(1000)) ** 2 / (1 - _BETA)
-"""A constant with which Corollary 4.4 and Theorem 4.5 hold for OptMAI as printed: about 50,500."""
+"""A constant with which Corollary 4.4 and Theorem 4.5 hold for OptMAI with the printed beta, Q and fresh means: about
+50,500."""
 
 
 def _checked(arms: int, want: int, delta: float) -> None:
@@ -49,8 +52,8 @@ def sample_size(arms: int, want: int, epsilon: float, delta: float, *, constant:
     ``constant``.
 
     For K < n/2 it is n / epsilon^2 (1 + ln(1/delta) / K) (Corollary 4.4, equation 3). For larger K the n - K worst arms
-    are sought. Then it is (n - K) / K n / epsilon^2 ((n - K) / K + ln(1/delta) / K) (Theorem 4.5, equation 4). The
-    constant is the same, and the result is 0 where all arms are chosen.
+    are sought (``optmai(..., reduce=True)``). Then it is (n - K) / K n / epsilon^2 ((n - K) / K + ln(1/delta) / K)
+    (Theorem 4.5, equation 4). The constant is the same, and the result is 0 where all arms are chosen.
 
     Args:
         arms, want: n, and K from 1 to n.
@@ -98,7 +101,11 @@ def _hard(arms: int, want: int, epsilon: float, delta: float, least: int = 1) ->
     _checked(arms, want, delta)
     if not least <= want <= arms / 2:
         raise BadInput("want", want, f"a whole number from {least} to n/2 = {arms / 2:g}")
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
+    _small(epsilon=epsilon, delta=delta)
+
+
+def _small(**given: float) -> None:
+    for name, value in given.items():
         if not 0 < value <= _SMALL:
             raise BadInput(name, value, f"a number above 0, at most {_SMALL}")
 
@@ -123,7 +130,7 @@ def lower_bound(arms: int, want: int, epsilon: float, delta: float, *, constant:
         _hard(arms, want, epsilon, delta, least=10)
     else:
         _checked(arms, want, delta)
-        _hard(2, 1, epsilon, delta)
+        _small(epsilon=epsilon, delta=delta)
     return sample_size(arms, want, epsilon, delta, constant=constant)
 
 

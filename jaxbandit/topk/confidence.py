@@ -73,7 +73,7 @@ def _kl_lower(mean: Array, level: Array) -> Array:
 
     d is convex in x, so that steps from beyond the root stay there. The start is the lesser of two bounds: d is at
     least x mean + (1 - mean) log(1 - mean), and at least (mean - q)^2 / (2 mean). From there, five steps are enough for
-    all that float32 resolves.
+    all that float32 resolves, and one more is made.
     """
     p = jnp.maximum(mean, jnp.float32(1e-30))
 

@@ -119,12 +119,15 @@ def _trained(setting: Setting, path: Score | None) -> tuple[Trained, dict[str, A
 
 
 POLICIES = (
-    PolicyKind("uniform", "every arm equally often (section 6)", parameters(uniform, leave_out=SIZES), _uniform),
+    PolicyKind(
+        "uniform", "every arm equally often (section 6)", parameters(uniform, leave_out=SIZES), _uniform,
+        anytime=True,
+    ),
     PolicyKind(
         "optmai", "OptMAI as section 6 runs it: Q', rewards reused", parameters(optmai, leave_out=SIZES), _optmai
     ),
     PolicyKind(
-        "optmai-printed", "OptMAI as in Algorithms 1 to 3: 0.75 e^0.2, Q, fresh means",
+        "optmai-printed", "OptMAI with the printed beta, 0.75 e^0.2, Q and fresh means (Algorithms 1 to 3)",
         parameters(optmai, leave_out=(*SIZES, "beta", "inflate", "reuse")), _printed,
     ),
     PolicyKind(

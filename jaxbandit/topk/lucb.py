@@ -3,8 +3,10 @@ KL-LUCB: Kaufmann and Kalyanakrishnan, "Information complexity in bandit subset 
 
 First every arm is pulled once. Then a round pulls two arms: the *weak* one, which has the lowest lower bound of the K
 arms with the largest means, and the *strong* one, which has the highest upper bound of the others. A run ends when the
-budget is spent (section 6 of Zhou, Chen and Li 2014), or when these two bounds overlap by less than epsilon. The answer
-is the K largest means. Ties go to the lower arm; arms are numbered in a random order (``Given.shuffled``).
+budget is spent (section 6 of Zhou, Chen and Li 2014), or when these two bounds overlap by less than epsilon (KL-LUCB:
+by at most epsilon, from the second round on). The answer is the K largest means. Ties go to the lower arm; arms are
+numbered in a random order (``Given.shuffled``). *Weak* and *strong* are names of ours. The t of the exploration rate is
+read as the number of the round, not of the pulls.
 
 The file is above 150 lines because it has both rules, and because a budget may cut a round in two and be raised later
 (``simulate``'s checkpoints): the round's other pull comes first then.

@@ -4,7 +4,10 @@ Round r = 0, 1 ... has beta^r (1 - beta) Q pulls, shared equally by the active a
 arms are active, a round drops the quarter with the smallest means (QE, Algorithm 2). After that it takes out the
 quarter with the largest empirical gaps, accepts those among the K' best and rejects the others (AR, Algorithm 3): K'
 arms are still to be accepted. The numbers of active arms are known before the run, and so are all shares
-(``shares.py``). The file is long because ``optmai`` has an option for each point that the paper leaves open.
+(``shares.py``). The file is long because ``optmai`` has an option for most points that the paper leaves open. The rest
+is read so: QE drops a quarter also where arms tie with the quartile, which line 4 of Algorithm 2 would keep (with such
+ties a run may never end); it goes on as long as at least 4K arms are active (Algorithm 1; by section 3 more than 4K);
+and a run ends when |S| = K', where the (K'+1)-th mean of equation 2 does not exist.
 """
 
 from __future__ import annotations
@@ -83,7 +86,8 @@ class OptMAI:
         return State(active, accepted, samples, state.round + 1)
 
     def _quartile_elimination(self, state: State, mean: Array) -> tuple[Array, Array]:
-        """Returns S without the quarter that has the smallest means, rounded up, and T as it was (Algorithm 2)."""
+        """Returns S without the quarter that has the smallest means, rounded up, and T as it was (Algorithm 2). Of
+        equal means at the quartile, the lower arm stays."""
         size = jnp.sum(state.active)
         return state.active & (ranks(state.active, mean) < size - _quarter(size)), state.accepted
 
@@ -127,7 +131,8 @@ def optmai(
     reuse: given.Flag = True, shares: given.Shares = "carry", accept: given.Accept = "rank", last: given.Last = "ar",
     reduce: given.Reading = False, ties: given.Ties = "random",
 ) -> OptMAI:  # fmt: skip
-    """Makes OptMAI for ``want`` of ``arms`` arms with at most ``budget`` pulls, by default as section 6 runs it.
+    """Makes OptMAI for ``want`` of ``arms`` arms with at most ``budget`` pulls, by default as section 6 runs it: with
+    Q', rewards reused and beta = 0.8. The paper leaves ``shares``, ``accept``, ``last`` and ``ties`` open.
 
     Args:
         arms, want, budget: n; K, at most n; and Q.
@@ -137,12 +142,14 @@ def optmai(
         shares: what becomes of a round's remainder: carried into the next round, lost ("floor"), or an arm's shares
             added up before they are rounded down ("cumulative").
         accept: which of the arms that go are accepted, those whose "rank" is at most K', or with "kth" all whose mean
-            is at least the K'-th largest, or with "printed" at least the next one (Algorithm 3, line 6).
+            is at least the K'-th largest, or with "printed" at least the next one (Algorithm 3, line 6), which accepts
+            arms below the cut that tie with it.
         last: the last stage: accept-reject ("ar"), or "uniform" sampling (Remark 4.1): below 4K arms, all pulls left,
             shared equally, and the K largest means.
         reduce: where K >= n/2, look for the n - K worst arms and choose the others (Theorem 4.5).
         ties: of equal gaps the "lowest" arm's goes first, or they go in a "random" order. Of equal means, the lower
-            arm's always counts as the larger.
+            arm's always counts as the larger; of arms with equal gaps that "kth" or "printed" would accept, of which
+            there may be more than K', the lower ones are accepted.
 
     Raises:
         BadInput: for an argument out of range.

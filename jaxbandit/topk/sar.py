@@ -1,8 +1,10 @@
 """SAR, successive accepts and rejects: Bubeck, Wang and Viswanathan, "Multiple identifications in multi-armed bandits",
 ICML 2013.
 
-Phase k of n - 1 pulls each active arm until it has n_k = ceil((Q - n) / (logbar(n) (n + 1 - k))) pulls in all. Then the
-arm with the largest empirical gap leaves: it is accepted if its rank is at most the number still wanted, else rejected.
+Phase k of n - 1 pulls each active arm until it has n_k = ceil((Q - n) / (logbar(n) (n + 1 - k))) pulls in all, where
+logbar(n) = 1/2 + 1/2 + 1/3 + ... + 1/n. Then the arm with the largest empirical gap leaves: it is accepted if its rank
+is at most the number still wanted, else rejected. Of equal means, the lower arm's has the better rank, so that an arm
+that ties at the cut may be accepted; to accept means above the next one alone would reject all that tie there.
 """
 
 from __future__ import annotations

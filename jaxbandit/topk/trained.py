@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 STATISTICS: Mapping[str, float] = {
     "gap": -1.0, "doubt": 2.0, "spread": 0.0, "share": 0.0, "late_gap": 0.0, "late_doubt": 0.0, "side": 0.0,
 }  # fmt: skip
-"""What a score may use of an arm, with the weight that training begins with. ``gap``: the logarithm of the distance of
-its mean from the cut between the K-th mean and the next one, plus 1 / sqrt(pulls + 1); ``doubt``, exp(-2 pulls
+"""What a score may use of an arm, with the weight that training begins with. The distance is that of its mean from the
+cut between the K-th mean and the next one. ``gap``: log(distance + 1 / sqrt(pulls + 1)); ``doubt``, exp(-2 pulls
 distance^2); ``spread``, the standard deviation of rewards 0 and 1 with its mean; ``share``, the logarithm of its pulls
 over those of a mean arm; ``late_gap`` and ``late_doubt``, two of these times the share of the rounds that are over;
 ``side``, 1 above the cut and -1 below. Means are on [0, 1], or on the scale of the rewards."""
@@ -42,7 +42,7 @@ ROUNDS = 24
 _GOLDEN = 633
 """1024 times the golden ratio's inverse, whose multiples spread evenly over [0, 1)."""
 _FINEST = 1023
-"""The smallest share of an arm, in parts of the largest one."""
+"""One less than the largest weight, where the smallest is 1: so many times as much may an arm get as another."""
 
 
 class State(NamedTuple):

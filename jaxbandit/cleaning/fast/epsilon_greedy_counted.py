@@ -1,6 +1,7 @@
 """epsilon-Greedy where exchangeable entities are counted (``one_by_one.py``).
 
-``tests/test_cleaning_counted.py`` ties its law to ``cleaning/epsilon_greedy.py``: by enumeration, and by means.
+``tests/test_cleaning_counted.py`` ties its law to the paper's rule by enumeration, and by means to
+``fast/epsilon_greedy.py``, which ``tests/test_cleaning_policies.py`` ties to ``cleaning/epsilon_greedy.py``.
 
 Those that failed once at most are numbers by their successes; the others are a list of records. A step is an operation
 on an entity that the last run could not tell, and then a run of others.

@@ -1,6 +1,7 @@
 """Greedy where exchangeable entities are counted (``exchangeable.py``), some visits a step.
 
-``tests/test_cleaning_counted.py`` ties its law to ``cleaning/greedy.py``: by enumeration, and by means.
+``tests/test_cleaning_counted.py`` ties its law to the paper's rule by enumeration, and by means to
+``fast/greedy.py``, which ``tests/test_cleaning_policies.py`` ties to ``cleaning/greedy.py``.
 
 A visit is one operation and, if that succeeds, all until the entity is clean. Visits to unmet entities are of one law
 and independent, so many are drawn at once; a run of them ends before the first that is to an entity tried before, and

@@ -1,6 +1,7 @@
 """Random where exchangeable entities are counted (``ticks.py``), a whole run a step.
 
-``tests/test_cleaning_counted.py`` ties its law to ``cleaning/random.py``: by enumeration, and by means.
+``tests/test_cleaning_counted.py`` ties its law to the paper's rule by enumeration, and by means to
+``fast/random.py``, which ``tests/test_cleaning_policies.py`` ties to ``cleaning/random.py``.
 """
 
 from dataclasses import dataclass
