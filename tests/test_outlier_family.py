@@ -244,6 +244,11 @@ WORDS = {"kind": "outliers/bounded", "means": {"list": OUTLIER}, "budget": 1000}
         (WORDS, {"kind": "gold"}, "policy.kind = gold: a rule for rewards other than 0 and 1: rr or nrr"),
         (WORDS, {"kind": "wrr"}, "policy.kind = wrr: a rule for rewards other than 0 and 1: rr or nrr"),
         (SYNTHETIC, {"kind": "nrr", "interval": "bounded"}, "policy.nrr.interval = bounded: no such key"),
+        (
+            {**LIST, "two_sided": True},
+            {"kind": "ib"},
+            "policy.kind = ib: a rule that looks for outliers below, too: rr, wrr or nrr",
+        ),
     ],
 )
 def test_bad_input(problem: Mapping[str, Any], policy: Mapping[str, Any], line: str) -> None:
@@ -269,6 +274,10 @@ def test_a_planning_table() -> None:
     assert found["correct"]["mean"] >= 0.8
     assert found["correct"]["ci_low"] > 0.5
     assert "bound" not in found  # there is a theorem for the bounded interval alone
+    proved = [{"kind": "rr", "interval": "bounded"}]
+    for change, theorem in (({}, True), ({"two_sided": True}, False), ({"definition": "robust"}, False)):
+        rows = plan(problem | {"budget": 50} | change, runs=2, rules=proved)
+        assert ("bound" in {row["metric"] for row in rows}) == theorem
     with pytest.raises(BadInput, match=r"rules\.kind = best: one of rr, wrr"):
         plan(problem, rules=[{"kind": "best"}])
     with pytest.raises(BadInput, match="runs = 1: a whole number from 2"):
@@ -322,7 +331,7 @@ def test_rules_that_are_planned() -> None:
 @pytest.mark.parametrize(("definition", "two_sided"), [("k-sigma", False), ("k-sigma", True), ("robust", True)])
 def test_rules_look_for_what_the_definition_asks(definition: str, two_sided: bool) -> None:
     problem = {**SYNTHETIC, "definition": definition, "two_sided": two_sided}
-    rules = [{"kind": name} for name in ("rr", "wrr", "nrr")]
+    rules = [{"kind": name} for name in ("rr", "wrr", "nrr", "ib") if name != "ib" or not two_sided]
     for configuration in Study.of({"runs": 1, "problem": problem, "policy": rules}).configurations():
         of = configuration.policy.interval  # type: ignore[attr-defined]
         assert of.sides == ("both" if two_sided else "above")

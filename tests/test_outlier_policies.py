@@ -240,6 +240,18 @@ def test_ib_is_its_oracle() -> None:
     compare(policy, lambda reward, k: oracles.ib(reward, N, k, delta, sigma=sigma, cap=CAP), 5, ends=False)
 
 
+@pytest.mark.slow
+def test_ib_takes_the_threshold_that_is_asked() -> None:
+    """Its searches end at arms below the median and MAD, if these are the threshold: three arms are above it, and none
+    is above mu + 2 sigma. (It pulls the other arms so little that it finds them in some runs alone.)"""
+    p = np.array([0.1, 0.15, 0.2, 0.2, 0.25, 0.3, 0.7, 0.75, 0.8])
+    for rule, high in (("robust", True), ("k-sigma", False)):
+        policy = IB(interval("bounded", 0.1, 2.0, rule=rule), DoubleFloat.of(0.15))
+        found = both(arms(p, 20_000), policy, runs=20, seed=3)["outliers"]
+        assert not found[..., :6].any()
+        assert found[..., 6:].any() == high
+
+
 def test_ib_walks_on_where_bounds_are_all_but_level() -> None:
     """Arms of equal means have upper bounds that float32 does not tell apart: a step must not end at each pull."""
     cap, steps = 1_000_000, [0]

@@ -1,8 +1,8 @@
 """BFS: one query a node, from the root down (a baseline of Rekatsinas, Deshpande and Parameswaran 2019).
 
 The children of a node follow if its answer was not empty, in the order of the poset, once each. A node below one that
-gave an empty answer that counts is passed over. The file is long because which answers count, and when a node is asked
-again, are options.
+gave an empty answer that counts is passed over. The file is long because the configuration of a query, and what becomes
+of one that is too dear, are options.
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@ CIKM 2019, section "Discovering Querying Policies", Algorithms 1 and 2.
 
 A query configuration q = (k, l, v) asks node v for k entities with an exclude list of l. Each round asks the active q
 of the highest (r(q) + sigma(q, t)) / c(q) that the budget allows: r is the estimated gain, and sigma(q, t) =
-sqrt(v_q log(t) / n_q) with n_q the times q was asked and v_q the gain's variance or a floor (Algorithm 1). Then the
-queries of its node's children become active, and those are removed whose r + sigma is below the largest r - sigma
-(Algorithm 2). A query never asked counts as asked once in sigma. Here r, v_q and sigma are computed anew in each
-round, at all nodes: see ``estimates.py``, and ``queries.py`` for sigma and the cost c. Where the text leaves something
-open, each way to read it is an option (``options.py``). The file is long because it has a branch for each of them.
+sqrt(v_q log(t) / n_q) with n_q the times q was asked and v_q the larger of the gain's variance and a floor (Algorithm
+1). Then the queries of its node's children become active, and those are removed whose r + sigma is below the largest
+r - sigma (Algorithm 2). A query never asked counts as asked once in sigma. Here r, v_q and sigma are computed anew in
+each round, at all nodes: see ``estimates.py``, and ``queries.py`` for sigma and the cost c. Where the text leaves
+something open, each way to read it is an option (``options.py``); the file is long because it has the branches of some.
+Lines are counted as the text does, without END lines.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ class Crux:
         return self._without_bad(state, t)
 
     def _extended(self, view: View, pull: Pull, state: State) -> State:
-        """Makes the queries of the children of the node asked active (Algorithm 2, lines 7 to 11)."""
+        """Makes the queries of the children of the node asked active (Algorithm 2, lines 6 to 9; "queries at u" is
+        read as queries at d, the child)."""
         children = view.poset.is_child(pull.node) & pull.asked & self.grow
         entering = children if self.readings.reentry else children & ~state.entered
         entered = state.entered | children
@@ -145,7 +147,7 @@ class Crux:
         return state._replace(retrieved=retrieved, samples=samples, r=r, variance=variance)
 
     def _without_bad(self, state: State, t: Array) -> State:
-        """Removes bad queries at round t (Algorithm 2, lines 14 to 16)."""
+        """Removes bad queries at round t (Algorithm 2, lines 12 to 14)."""
         sigma = self._sigma(state, t)
         bound = jnp.max(jnp.where(state.active, state.r - sigma, -jnp.inf))
         bad = (state.r + sigma < bound) & (self.readings.removal != "none")

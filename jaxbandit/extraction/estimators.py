@@ -36,7 +36,7 @@ MOST_LOG_K = 60.0
 
 
 class Past(NamedTuple):
-    """Former pairs (n, K) of a node, n ascending; n = 0 where there is no pair."""
+    """Former pairs (n, K) of a node, in any order; n = 0 where there is no pair."""
 
     n: Float32[Array, "... pairs"]
     k: Float32[Array, "... pairs"]

@@ -1,8 +1,8 @@
 """GSExact: Algorithm 1 of CRUX (``crux.py``) with the true expected gain as r, and sigma = 0: how well it could do.
 
-Each round it draws an exclude list for each query configuration of the frontier, asks the one of the highest true gain
-by cost, with that list, and lets the children of its node in. Bad queries are not removed: with sigma = 0, that would
-drop all but the largest gains, whatever they cost. For problems that are ``informed``.
+Each round it draws an exclude list for each node of the frontier, of which a configuration has the first l. It asks the
+query of the highest true gain by cost, with that list, and lets the children of its node in. Bad queries stay: with
+sigma = 0, all but the largest gains would go, whatever they cost. For problems that are ``informed``.
 """
 
 from __future__ import annotations

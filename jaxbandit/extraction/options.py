@@ -52,7 +52,7 @@ def crux(
     """CRUX, Algorithms 1 and 2. Defaults follow the paper's text where it is clear.
 
     Args:
-        estimator: of the gain; ``new-regr`` takes the number of entities from a logistic curve through the last 64
+        estimator: of the gain; ``new-regr`` takes K after further answers from a logistic curve through the last 64
             pairs (n, K) of the node since it entered.
         removal: whether bad queries leave for good (Algorithm 2 as printed), for the next round, or never.
         unseen: the gain of a node without answers, or all of whose answers are excluded: k or 1.
@@ -62,7 +62,7 @@ def crux(
             of many resamples, or by resamples as elsewhere, at many times the price.
         never_asked: n_q of a query never asked: one, plus-one (n_q + 1 for all), or an infinite sigma.
         asked_by: whether n_q counts a query's configuration or its node.
-        affordable: whether a query may cost at most what is left, or must cost less.
+        affordable: whether a query may cost at most what is left (the text), or must cost less (line 8 as printed).
         exclude_from: whether lists are drawn from what was retrieved at the query's node, or from all.
         short_list: where fewer than l entities are known: all of them at the cost of l, all at the cost of what is
             there, or no such query.

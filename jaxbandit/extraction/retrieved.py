@@ -197,7 +197,7 @@ def add(
     return retrieved, News(there & fits, jnp.where(there, outcome.leaf, 0), before)
 
 
-def exclude_lists(view: View, retrieved: Retrieved, node: Array, from_all: bool = False) -> Array:
+def exclude_lists(view: View, retrieved: Retrieved, node: Array) -> Array:
     """Draws the lists that the next query could have at some nodes: entities retrieved there, in random order.
 
     Entities are in the order of their words at (ISSUE, queries asked), each having its own, so that the first l are a
@@ -206,7 +206,6 @@ def exclude_lists(view: View, retrieved: Retrieved, node: Array, from_all: bool 
     Args:
         view, retrieved: of the run.
         node: int32 (nodes,).
-        from_all: whether to take all entities retrieved, at the node or not (static).
 
     Returns:
         int32 (nodes, l_max), -1 where there is no more.
@@ -216,9 +215,7 @@ def exclude_lists(view: View, retrieved: Retrieved, node: Array, from_all: bool 
     key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
     order = jnp.argsort(jnp.where(retrieved.entity >= 0, key, 2**31 - 1))
     entity, leaf = retrieved.entity[order], retrieved.leaf[order]
-    held = jnp.broadcast_to(entity >= 0, (node.shape[0], key.shape[0]))
-    if not from_all:
-        held = jnp.any(node[:, None, None] == ancestors(view.poset, leaf), axis=2)
+    held = jnp.any(node[:, None, None] == ancestors(view.poset, leaf), axis=2)
 
     def first(held: Array) -> Array:
         place = nth(marked(held), jnp.arange(view.l_max, dtype=jnp.int32))
@@ -232,7 +229,8 @@ def exclude_lists(view: View, retrieved: Retrieved, node: Array, from_all: bool 
 def exclude_list(view: View, retrieved: Retrieved, node: Array, length: Array, from_all: bool = False) -> Array:
     """Draws E of the next query: ``length`` entities retrieved at the node, uniformly, or all where there are fewer.
 
-    int32 (l_max,), -1 where there is none; see ``exclude_lists``.
+    int32 (l_max,), -1 where there is none; see ``exclude_lists``. ``from_all`` (static): of all entities retrieved, at
+    the node or not.
     """
     if not view.l_max:
         return jnp.zeros(0, jnp.int32)

@@ -159,8 +159,10 @@ def _wrr(
 
 def _ib(setting: Setting, delta: float, k: float | None, scale: float) -> tuple[IB, dict[str, Any]]:
     _zero_or_one(setting, "ib")
-    k = setting.definition.k if k is None else k
-    return ib(interval("bounded", delta, k), scale=scale), {"k": k}
+    if setting.definition.two_sided:
+        raise BadInput("policy.kind", "ib", "a rule that looks for outliers below, too: rr, wrr or nrr")
+    intervals, told = _sigma(setting, "ib", delta, k, "bounded")
+    return ib(intervals, scale=scale), {"k": told["k"]}
 
 
 def _zero_or_one(setting: Setting, rule: str) -> None:
@@ -190,7 +192,7 @@ POLICIES = (
     PolicyKind("wrr", "weighted round-robin (Zhuang et al. 2017, Algorithm 2)",
                (_DELTA, _OWN_K, _INTERVAL, *parameters(wrr, rho=None)), _wrr),
     PolicyKind("nrr", "round-robin until the set was the same for 1/delta pulls (section 5.2)",
-               (_DELTA, _OWN_K), _nrr),
+               (replace(_DELTA, help="1/delta pulls without a change of the set end the run"), _OWN_K), _nrr),
     PolicyKind("ib", "best arms one by one, by CLUCB, until one is no outlier (Zhuang et al. 2017, section 5.2)",
                (_DELTA, _OWN_K, *parameters(ib)), _ib),
     PolicyKind("gold", "ranks arms by when they come apart from the others (Ban and He 2020, Algorithm 1)",

@@ -4,7 +4,8 @@ Two arms are neighbours while their intervals, b times as wide, overlap. A graph
 two arms when these are no longer neighbours. Its connected components are *communities*. An arm becomes *terminal* when
 its community is small for the first time; the pulls T by then are its score, and arms are ranked by their scores.
 
-The file is above 150 lines because it has the paper's constants and the graph as well.
+Lines are those of the listing, where the paper's text counts two less. The file is above 150 lines because it has the
+paper's constants and the graph as well.
 """
 
 from __future__ import annotations
@@ -134,8 +135,8 @@ class GOLD:
         return state.ended | (state.seen.total >= view.budget)
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """Answers that the terminal arms are the outliers (``record.answer``), and ranks arms by their ``scores``,
-        ascending (int32, (n,); line 22)."""
+        """Ranks arms by their ``scores``, ascending (int32, (n,); line 22), and answers that the terminal arms are the
+        outliers (``record.answer``): the paper returns the ranking alone."""
         return answer(state.seen, state.scores != NEVER, state.ended) | {"scores": state.scores}
 
 

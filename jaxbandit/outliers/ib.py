@@ -5,7 +5,8 @@ The best arm is found by CLUCB of Chen, Lin, King, Lyu and Chen, "Combinatorial 
 Bandits", NIPS 2014, Algorithm 1. It has a pair of arms: the *best* one, which has the largest mean, and the *rival*,
 which has the highest upper bound of the others. It pulls the one with fewer pulls, until the lower bound of the best
 arm is not below the upper bound of the rival. Each search uses all pulls that were made so far, so that one pull may
-end several searches.
+end several searches. In its radii n is the number of all arms, T counts all pulls and delta is not divided: one
+confidence event carries all searches. Of equal means or bounds, the lower arm counts.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class State(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Says what IB does next: which arms are ``left``, the ``arm`` to pull and the ``other`` one of CLUCB's pair, and
-    whether the rule has ``ended``."""
+    """Says what IB does next: which arms are ``left``, the ``arm`` to pull and the ``other`` one of CLUCB's pair
+    (for ``fast/ib.py``), and whether the rule has ``ended``."""
 
     left: Bool[Array, " arms"]
     arm: Int32[Array, ""]

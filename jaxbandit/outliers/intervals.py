@@ -40,7 +40,8 @@ median.
 
 The median moves at most as far as any mean does, and MAD at most twice as far. So while each mean is within its radius
 of the truth, the robust threshold is within (1 + 2 * 1.4826 k) times the largest radius of its own truth. That is its
-radius, whatever the arms' intervals, and it needs no level beside theirs. It is wide, as nothing is averaged.
+radius, whatever the arms' intervals, and it needs no level beside theirs (the level stays that of k-sigma, which is a
+little wider). It is wide, as nothing is averaged.
 """
 
 # A user says what a rule promises and what it looks for: a search would give these up.
@@ -117,7 +118,12 @@ class Interval:
     def radii(
         self, pulls: Int32[Array, " arms"], ones: Int32[Array, " arms"], log_term: Float[Array, ""]
     ) -> Float[Array, " arms"]:
-        """Returns beta_i, the radius of each arm's interval, for arms that were pulled at least once."""
+        """Returns beta_i, the radius of each arm's interval, for arms that were pulled at least once. Rewards are in
+        [0, 1], so that R is 1.
+
+        Bounded: sqrt(log(1/delta') / (2 m)). Bernoulli: z sqrt(p (1 - p) / m) with p = (s + z^2 / 2) / (m + z^2), where
+        s of m rewards were 1.
+        """
         m = pulls.astype(log_term.dtype)
         if self.name == "bounded":
             return _sqrt(log_term / (m + m))
@@ -126,6 +132,10 @@ class Interval:
 
     def estimates(self, seen: Seen, log_term: Float[Array, ""], unit: float = 1.0) -> Estimates:
         """Returns means, thresholds and intervals when each arm was pulled; ``unit``: see ``View``.
+
+        The threshold's radius is sqrt(l(k) log(1/delta') / (2 h)) where rewards are bounded, h being the harmonic mean
+        of the pulls, and else the root of the sum of (w_i beta_i)^2, with w_i = 1/n + k y_i / (n sqrt(sigma)) as
+        printed, or the gradient of mu + k sigma, 1/n + k (y_i - mu) / (n sigma), if "bernoulli-corrected".
 
         Where all means are equal, sigma is exactly 0, and for Bernoulli rewards the threshold's radius is set to 0
         where the formula gives infinity. Every arm's mean is the threshold then, so that each is active whatever the
@@ -144,9 +154,9 @@ class Interval:
             spread = _MAD * k * _median(jnp.abs(y - centre))
             betas = [(1 + 2 * _MAD * k) * jnp.max(radii)] * len(self._signs)
         elif self.name == "bounded":
-            harmonic = jnp.sum(1 / pulls.astype(dtype)) / n
+            over_h = jnp.sum(1 / pulls.astype(dtype)) / n
             scale = width_of_threshold(n, k, self.delta.to(dtype), jnp)
-            betas = [_sqrt(scale * harmonic * log_term * 0.5)] * len(self._signs)
+            betas = [_sqrt(scale * over_h * log_term * 0.5)] * len(self._signs)
         else:
             safe = jnp.where(flat, 1, sigma)
             weights = k * y / _sqrt(safe) if self.name == "bernoulli" else k * gap / safe

@@ -85,8 +85,8 @@ def nrr(interval: Interval, *, delta: Delta = 0.1) -> NRR:
     """Makes naive round-robin, which ends when the set was the same for 1/delta pulls: Zhuang et al. 2017, section 5.2.
 
     Args:
-        interval: the threshold; NRR uses no intervals.
-        delta: the promise, wrong with at most this probability; above 0 and below 1.
+        interval: the threshold; NRR uses no intervals, and not the ``delta`` of this.
+        delta: the run ends after 1/delta pulls that left the set the same; above 0 and below 1. It promises nothing.
 
     Raises:
         BadInput: for an argument out of range.

@@ -67,8 +67,11 @@ def _quantile(ordered: np.ndarray, share: float) -> tuple[float, float, float]:
 
 
 def _bound(setting: Any, rule: str, at: Mapping[str, Any]) -> float | None:
+    judge = setting.definition
     if not isinstance(setting.source, Labelled) or at.get("interval") != "bounded":
         return None
+    if rule != "gold" and (judge.two_sided or judge.name == "robust"):
+        return None  # Theorems 2 and 3 are of one threshold, mu + k sigma
     means = np.asarray(jax.device_get(setting.source.given.means)) / UNITS
     if rule == "gold":
         bound = gold_bound(means.tolist(), at["eps"], at["delta"], form="proof")

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """Holds the record of all pulls (``seen``), the ``arm`` that is pulled next, and whether any arm is active."""
+    """Holds the record of all pulls (``seen``), the ``arm`` that is pulled next, and whether any arm is active,
+    which counts as true until each arm was pulled."""
 
     seen: Seen
     arm: Int32[Array, ""]

@@ -54,7 +54,7 @@ class Ratio:
 
     @classmethod
     def of(cls, number: float) -> Ratio:
-        """Returns the ratio of whole numbers below 2^24 that is nearest to the decimal that prints ``number``."""
+        """Returns the ratio with a denominator below 2^24 that is nearest to the decimal that prints ``number``."""
         ratio = Fraction(repr(float(number))).limit_denominator(2**24 - 1)
         units = ratio.numerator // ratio.denominator
         return cls(*map(jnp.int32, (units, ratio.numerator - units * ratio.denominator, ratio.denominator)))
@@ -67,7 +67,8 @@ class Counter(NamedTuple):
     part: Int32[Array, " arms"]
 
     def after(self, turns: int | Array, rho: Ratio) -> Counter:
-        """Returns c_i after further ``turns``, at most 127 of them: their product with ``part`` is below 2^31."""
+        """Returns c_i after further ``turns``, at most 127 of them, so that their product with ``part`` is below 2^31
+        (the rule makes one at a time)."""
         part = self.part + turns * rho.part
         over = part // rho.parts
         return Counter(self.units + turns * rho.units + over, part - over * rho.parts)

@@ -708,7 +708,8 @@ def crux(
 ) -> Trace:
     """Algorithm 1 with Algorithm 2 (``ActiveQuerySet``), for a gain estimator: GSChao, GSHwang, GSNewR.
 
-    Without ``grow`` the root's queries are the only ones. ``select`` is line 8's argmax, so that a caller may break
+    Lines are those of the listings, END lines included, which the text leaves out. Without ``grow`` the root's queries
+    are the only ones. ``select`` is line 8's argmax, so that a caller may break
     ties otherwise, or follow another implementation and check that its choice scores as high as the best.
     """
     agent = Agent(problem, answer, chance, readings)
