@@ -99,7 +99,7 @@ def _changed(capacity: int) -> Callable[..., tuple[Array, Array, Array]]:
 
     def one(arrays: tuple[Array, Array, Array], change: _Change) -> tuple[Array, Array, Array]:
         rows, best, many = arrays
-        rows = _put_row(rows, once(_row(rows, change.last)), change.hole)
+        rows = _put_row(rows, _row(rows, change.last), change.hole)
         rows = _put_row(rows, change.row, change.place)
         leaves = change.base + capacity
         new = change.new >= 0
