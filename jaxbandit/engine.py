@@ -162,6 +162,7 @@ def simulate(
             raise BadInput(name, quoted(value), f"a whole number from {low} to {high}")
     if first_run + runs > 2**32:
         raise BadInput("first_run", first_run, f"a whole number from 0 to {2**32 - runs}")
+    runs, seed, first_run = map(int, (runs, seed, first_run))  # NumPy's have not all that Python's do
     budgets = np.asarray(checkpoints)
     if budgets.ndim != 1 or (budgets.size and not np.issubdtype(budgets.dtype, np.number)):
         raise BadInput("checkpoints", checkpoints, "a list of budgets")

@@ -95,7 +95,7 @@ class Jobs:
                     break
                 except Exception as error:
                     if _is_full(error):
-                        lanes = _fewer(error, size.lanes)
+                        lanes = _fewer(error, size.lanes, self._least())
                     elif chunk is None:
                         raise
                     else:  # it was loaded, and does not run
@@ -118,10 +118,14 @@ class Jobs:
         # Room for a power of two of answers, so that few numbers of runs are compiled for.
         likely = max(self.configurations * runs, min(self.room, _ANSWER_BYTES // bytes_of(answers)))
         likely = -(-likely // self.mesh.size)
-        per_device = 1 << (likely - 1).bit_length()
+        per_device = max(1 << (likely - 1).bit_length(), self._least())
         _, policy = self.partition.join(self.shared, self.varying)
         width = lanes or _even(_width(lane, policy, self.mesh), likely, per_device)
-        return _Size(min(width, per_device), per_device)
+        return _Size(max(min(width, per_device), self._least()), per_device)
+
+    def _least(self) -> int:
+        """The fewest lanes: XLA fails for a kernel of many steps of a single one, so that a second one is idle."""
+        return 2 if execution_of(self.partition.join(self.shared, self.varying)[1]).many_steps else 1
 
     def _empty(self, size: _Size) -> Any:
         lane, answers = self._shapes()
@@ -195,11 +199,11 @@ def _is_full(error: Exception) -> bool:
     return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
 
-def _fewer(error: Exception, lanes: int) -> int:
-    """Half of ``lanes``, as memory ran out."""
-    if lanes == 1:
+def _fewer(error: Exception, lanes: int, least: int) -> int:
+    """Half of ``lanes``, as memory ran out, but not fewer than ``least``."""
+    if lanes == least:
         allowed = "a device with memory for one run; a smaller problem needs less, and --platform cpu has the host's"
-        raise BadInput("lanes", 1, allowed) from error
+        raise BadInput("lanes", lanes, allowed) from error
     _log.warning("jaxbandit: out of memory with %s lanes a device; going on with %s", f"{lanes:,}", f"{lanes // 2:,}")
     return lanes // 2
 

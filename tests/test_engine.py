@@ -123,6 +123,19 @@ def test_checkpoints_and_cuts_of_stacked_budgets() -> None:
     assert same(whole, {name: np.concatenate([part[name] for part in parts], axis=1) for name in whole})
 
 
+@pytest.mark.parametrize("name", ["epsilon-greedy", "index"])
+def test_one_run_is_the_first_of_several(name: str, fast_programs: None) -> None:
+    """Alone, too, where a CPU makes many steps of its lanes in one kernel; numbers may be NumPy's."""
+    given = problem(budget=50, entities=200)
+    setting = Setting(50, 200, uniform_false_values(0, 9), Uniform())
+    policy = every_policy(setting, [name])[name]
+    device = jax.devices("cpu")[:1]
+    several = simulate(given, policy, runs=np.int64(9), devices=device)  # type: ignore[arg-type]
+    for lanes in (None, 1):
+        alone = simulate(given, policy, runs=1, lanes=lanes, devices=device)
+        assert same(alone, {key: values[:, :1] for key, values in several.items()})
+
+
 @pytest.mark.parametrize("wrong", [[0, 5], [5, 5], [9, 5], [300], [5, 301]])
 def test_wrong_checkpoints(wrong: list[int]) -> None:
     with pytest.raises(BadInput, match="checkpoints"):
