@@ -50,7 +50,8 @@ class Metric:
     """Computes ``of(setting, answers)``: from a policy's answers, each of shape (runs, ...), float64 of shape (runs,).
 
     ``binary``: whether a run's value is 0 or 1, so that the mean is a share of runs and has Wilson's interval;
-    ``share``: whether a run's value is from 0 to 1, so that the mean has an interval even where it never varied;
+    ``share``: whether a run's value is a share, from 0 to 1, so that the mean has an interval even where it never
+    varied; ``within_1``: of what is no share, from a setting to whether its values are from 0 to 1 there all the same;
     ``lower_is_better``: as of a regret or a cost.
 
     Example:
@@ -65,6 +66,11 @@ class Metric:
     binary: bool = False
     lower_is_better: bool = False
     share: bool = False
+    within_1: Callable[[Any], bool] = lambda setting: False
+
+    def bounded(self, setting: Any) -> bool:
+        """Returns whether a run's value is from 0 to 1 on a setting."""
+        return self.share or self.within_1(setting)
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,27 @@ def test_ranges_that_end_first() -> None:
     assert (found.low, found.high) == (None, 100)
 
 
+def test_a_regret_of_0_in_the_first_runs_is_not_taken_for_the_mean() -> None:
+    """Of two arms of means 0.9 and 0.1, the worse is chosen once in thousands of runs: by enumeration."""
+    from scipy.stats import binom
+
+    def regret(budget: int) -> float:
+        n, ones = budget // 2, range(budget // 2 + 1)
+        less = sum(binom.pmf(j, n, 0.9) * (binom.sf(j, n, 0.1) + binom.pmf(j, n, 0.1) / 2) for j in ones)
+        return 0.8 * float(less)
+
+    arms = {"kind": "topk/bernoulli", "means": {"list": [0.9, 0.1]}, "K": 1, "budget": 2}
+    given = Study.of({"runs": 1, "problem": arms, "policy": [{"kind": "uniform"}]})
+    wanted = needed.goal(given, "regret", 0.001)
+    (found,) = needed.needed(given, wanted, low=2, high=64, within=0.3, progress=False)
+    assert found.low is not None
+    assert found.high is not None
+    assert regret(found.low) > 0.001 >= regret(found.high)
+    (at,) = given.settings()
+    rows = [wanted.metric.bounded(at[0]), families.FAMILIES["topk"].metrics[4].bounded(at[0])]
+    assert rows == [True, False]  # a regret is from 0 to 1 here, pulls are not
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "study.toml"
     file.write_text('runs = 1\n[problem]\nkind = "toy/coins"\nbudget = 30\n[[policy]]\nkind = "best"\n')
@@ -85,6 +106,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ({"parameter": "odd"}, "--parameter = odd: a parameter of the problem"),
         ({"low": 50, "high": 20}, "--from = 50"),
         ({"within": 0}, "--within = 0"),
+        ({"most_runs": 100}, "--most-runs = 100: at least 512, with which the ends of the range are tried"),
     ],
 )
 def test_bad_input(given: dict[str, object], message: str) -> None:

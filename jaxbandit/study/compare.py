@@ -383,7 +383,7 @@ def _half_width(values: np.ndarray, level: float, planned: int | None) -> float 
 
     with np.errstate(invalid="ignore"):
         variance = float(values.var(ddof=1))
-    if variance == 0 and values[0] != 0 and values.size < FEW:
+    if variance == 0 and values.size < FEW:
         return None
     if planned is not None:
         return Always(planned, level).half_width(variance, values.size)

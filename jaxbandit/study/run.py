@@ -193,7 +193,7 @@ class _Work:
         """Computes and stores what is missing, and makes the rows."""
         points = max(1, len(self._budgets))
         tallies = [
-            Tally((each,), metric.name, [Moments(metric.binary, metric.share) for _ in range(points)])
+            Tally((each,), metric.name, [Moments(metric.binary, metric.bounded(each.setting)) for _ in range(points)])
             for each in self.members
             for metric in self.study.family.metrics
         ]

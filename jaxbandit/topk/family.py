@@ -187,7 +187,11 @@ def _stopped(setting: Setting, answers: Answers) -> np.ndarray:
 
 METRICS = (
     Metric(
-        "regret", "aggregate regret (mean of the best K arms less that of the chosen)", _regret, lower_is_better=True
+        "regret",
+        "aggregate regret (mean of the best K arms less that of the chosen)",
+        _regret,
+        lower_is_better=True,
+        within_1=lambda setting: bool(setting.model.width <= 1),  # all means lie on the scale
     ),
     Metric("precision", "precision (of equal arms at the cut, any is right)", _precision, share=True),
     Metric("expected_precision", "precision (equal arms at the cut: a random top K)", _expected_precision, share=True),

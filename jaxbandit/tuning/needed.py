@@ -25,6 +25,10 @@ EVALUATIONS = 40
 
 _FIRST, _ROOM = 256, 1 << 12
 
+_SAME = 1 << 14
+"""Runs after which a value without bounds that was the same in all is taken for the mean: another one is then rarer
+than 1 in 5,000 runs, at 95 %."""
+
 
 @dataclass(frozen=True)
 class Needed:
@@ -96,6 +100,8 @@ def needed(
     first, last = _range(study, parameter, low, high)
     if not 0 < within < 10:
         raise BadInput("--within", within, "a share above 0, as 0.02")
+    if most_runs < 2 * _FIRST:
+        raise BadInput("--most-runs", most_runs, f"at least {2 * _FIRST}, with which the ends of the range are tried")
     # Of policies, tuned to a value or not, those at the first value stand for all.
     labels = [each.label for each in _at(study, parameter, first)]
     found = []
@@ -183,7 +189,8 @@ class _Search:
         tell."""
         member = _at(self.study, self.parameter, value)[self.place]
         batch = _batch(member, self.study)
-        metric, total, always = self.wanted.metric, Moments(self.wanted.metric.binary, self.wanted.metric.share), None
+        metric, always = self.wanted.metric, None
+        total = Moments(metric.binary, metric.bounded(member.setting))
         for start, stop in self._stages():
             self.tell(value, stop)
             parts = [
@@ -197,7 +204,7 @@ class _Search:
             self.means[value] = total.mean
             always = always or Always(4 * _FIRST, 0.05 / EVALUATIONS)
             low, high = always.interval(total)
-            if not low <= self.wanted.value <= high or (low == high and not total.variance):
+            if not low <= self.wanted.value <= high if total.variance else total.runs >= _SAME:
                 better = total.mean >= self.wanted.value
                 return total.mean <= self.wanted.value if metric.lower_is_better else better
         return None
@@ -237,7 +244,8 @@ def rows_of(found: Sequence[Needed], wanted: Goal, parameter: str) -> list[Row]:
 def sentence(each: Needed, wanted: Goal, parameter: str) -> str:
     """Returns what a policy needs, in words."""
     if each.high is None:
-        return f"{each.policy}: {wanted} is not surely reached up to {parameter} {each.low:,} (there {each.mean:.4g})"
+        there = "for which no runs were left" if math.isnan(each.mean) else f"there {each.mean:.4g}"
+        return f"{each.policy}: {wanted} is not surely reached up to {parameter} {each.low:,} ({there})"
     if each.low is None:
         return f"{each.policy}: {wanted} is reached all the way from {parameter} {each.high:,} on ({each.mean:.4g})"
     if each.low > each.high:

@@ -74,7 +74,7 @@ class TuningOutcome:
         """Returns each candidate's mean of the metric, with its 95 % interval, as a summary has them."""
         metric, rows = self.options.metric, []
         for number, each in enumerate(self.candidates):
-            moments = Moments(metric.binary, metric.share)
+            moments = Moments(metric.binary, metric.bounded(each.setting))
             moments.add(self.options.sign * self.judge.values(number))
             rows.append(moments.row(each.name, each.params, metric.name, None))
         return rows

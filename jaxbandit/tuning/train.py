@@ -285,7 +285,7 @@ def _compared(objective: _Objective, score: Score) -> list[Row]:
     answers = batch.run(range(len(members)), runs=runs, seed=study.seed, first_run=FIRST_RUN + objective.spent)
     answers.pop("endless")
     for number, (setting, _, _, name, params) in enumerate(members):
-        moments = Moments(options.metric.binary, options.metric.share)
+        moments = Moments(options.metric.binary, options.metric.bounded(setting))
         moments.add(measured(options.metric, setting, {key: values[number] for key, values in answers.items()}))
         rows.append(moments.row(name, params, options.metric.name, None))
     return rows
