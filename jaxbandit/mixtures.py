@@ -117,7 +117,8 @@ def fit(successes: ArrayLike, attempts: ArrayLike, components: int | None = None
     Args:
         successes: of each entity, as for ``fit_beta``.
         attempts: of each entity, as for ``fit_beta``.
-        components: how many beta laws, 1 to 6. By default the number of the lowest BIC, as long as one more lowers it.
+        components: how many beta laws, 1 to 6. By default the number of the lowest BIC, as long as one more lowers it
+            and its law has fewer parameters than there are records.
 
     Raises:
         BadInput: see ``fit_beta``; and for another number of components.
@@ -131,7 +132,7 @@ def fit(successes: ArrayLike, attempts: ArrayLike, components: int | None = None
     _checked_size(1 if components is None else components)
     records, many = _records(successes, attempts)
     found = _found(records, many, components or 1)
-    while components is None and len(found.at) < MOST_COMPONENTS:
+    while components is None and len(found.at) < MOST_COMPONENTS and 3 * len(found.at) + 2 < many:
         wider = _found(records, many, len(found.at) + 1)
         if wider.bic >= found.bic:
             break

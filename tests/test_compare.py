@@ -19,7 +19,7 @@ import jaxbandit
 from jaxbandit import BadInput, cli, experiment, open_results, paired_differences, quantiles, ranks, run_study
 from jaxbandit.registry import Metric
 from jaxbandit.study import canvas, families, folder, picture
-from jaxbandit.study.compare import besides, leaders, worth_of_pairs
+from jaxbandit.study.compare import FEW, _half_width, besides, leaders, worth_of_pairs
 from jaxbandit.study.report import report
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
@@ -47,6 +47,12 @@ def dataset(values: dict[str, np.ndarray], lower: bool = False, stop: Any = None
             "planned": 400,
         },
     )
+
+
+def test_few_runs_that_all_agree_tell_nothing_of_how_rarely_others_do_not() -> None:
+    assert _half_width(np.zeros(40), 0.05, None) is None
+    assert _half_width(np.full(40, 2.0), 0.05, None) is None
+    assert _half_width(np.zeros(FEW), 0.05, None) == 0.0
 
 
 def test_differences_are_paired_and_hold_together() -> None:

@@ -344,6 +344,11 @@ def test_components_that_nothing_tells_apart() -> None:
             fit(s, n, components)  # type: ignore[arg-type]
 
 
+def test_no_more_components_than_records_can_determine() -> None:
+    assert len(fit([8], [25]).components) == 1
+    assert len(fit([0, 9, 0, 9], [9, 9, 9, 9]).components) == 1  # two have five parameters
+
+
 @pytest.mark.parametrize(
     ("successes", "attempts", "message"),
     [

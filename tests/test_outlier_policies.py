@@ -240,6 +240,10 @@ def test_ib_is_its_oracle() -> None:
     compare(policy, lambda reward, k: oracles.ib(reward, N, k, delta, sigma=sigma, cap=CAP), 5, ends=False)
 
 
+def test_nrr_never_waits_for_more_pulls_than_a_budget_can_have() -> None:
+    assert [patience(delta) for delta in (0.3, 0.1, 1e-12)] == [4, 10, 2**31 - 1]
+
+
 @pytest.mark.slow
 def test_ib_takes_the_threshold_that_is_asked() -> None:
     """Its searches end at arms below the median and MAD, if these are the threshold: three arms are above it, and none

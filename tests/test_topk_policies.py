@@ -398,6 +398,19 @@ def test_fast_kl_lucb_equals_the_rule() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("divergence", ["hoeffding", "kl"])
+def test_lucb_does_not_explore_before_its_rate_is_above_0(divergence: str) -> None:
+    """With a k1 that is too small for a proof the rate would be NaN in the first rounds."""
+    problem = arms(60, given(np.array([0.9, 0.5, 0.4])), Bernoulli())
+    rule = lucb(1, k1=0.001, alpha=1.1, delta=0.5, epsilon=0.0, divergence=divergence)
+    fast, written = (
+        simulate(problem, rule, runs=40, seed=1, implementation=how) for how in ("fast", "reference")
+    )  # fmt: skip
+    for name, values in written.items():
+        np.testing.assert_array_equal(fast[name], values, name)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("rewards", ["drawn", "records"])
 def test_lucb_with_checkpoints_gives_the_bits_of_smaller_budgets(rewards: str) -> None:
     """Where a checkpoint cuts a round in two, too; records that end make runs that are stuck."""

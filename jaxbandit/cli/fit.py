@@ -47,6 +47,8 @@ class Fit:
                 f"{name} {value:.4g}" + ("" if math.isnan(wide) else f" +- {wide:.2g}") for name, value, wide in pairs
             ]
             print(f"component {number}: {', '.join(parts)}")
+        if any(math.isnan(wide) for errors in found.errors for wide in errors):
+            print("these records do not determine what stands without +-: it may be far off")
         print(f"{found.records:,} records, log-likelihood {found.log_likelihood:.2f}, BIC {found.bic:.2f}")
         poor = "; the law describes these records poorly" if found.check < 0.05 else ""
         print(f"check: of records drawn from the law, {found.check:.1%} are further from it than these{poor}")

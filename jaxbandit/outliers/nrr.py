@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 
 def patience(delta: float) -> int:
-    """Returns the least number of pulls that is at least 1/delta, with delta as the decimal that prints it."""
-    return math.ceil(1 / Fraction(repr(float(delta))))
+    """Returns the least number of pulls that is at least 1/delta, with delta as the decimal that prints it; but no more
+    than 2^31 - 1, which is above any budget."""
+    return min(math.ceil(1 / Fraction(repr(float(delta)))), 2**31 - 1)
 
 
 class State(NamedTuple):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 RATES = {"hoeffding": (1.25, 4.0), "kl": (405.5, 1.1)}
 """k1 and alpha as published; the guarantee of KL-LUCB asks for k1 > 2e + 1 + e/(alpha - 1) + (e + 1)/(alpha - 1)^2."""
+_LEAST = 1e-3
+"""The least rate for KL's bounds, whose logarithms have tangents at no rate of 0."""
 CONFIDENCE, OVERLAP = real(1e-9, 1 - 1e-6), real(0, 1)
 """The ranges of delta and epsilon."""
 
@@ -29,9 +31,13 @@ def exploration(
     divergence: str, start: Float32[Array, ""], alpha: Float32[Array, ""], round_: Int32[Array, ""]
 ) -> Float32[Array, ""]:
     """Returns the exploration rate of a round: sqrt(x / 2) for "hoeffding", x + ln x for "kl", with x = ln(start
-    t^alpha), where t is the round's number and ``start`` is k1 n / delta."""
-    x = jnp.log(start) + alpha * jnp.log(jnp.maximum(round_, 1).astype(jnp.float32))
-    return jnp.sqrt(x * jnp.float32(0.5)) if divergence == "hoeffding" else x + jnp.log(x)
+    t^alpha), where t is the round's number and ``start`` is k1 n / delta.
+
+    With k1 below what the papers ask for, that may be below 0 or no number in the first rounds: it is 0 then, or
+    ``_LEAST`` for "kl".
+    """
+    x = jnp.maximum(jnp.log(start) + alpha * jnp.log(jnp.maximum(round_, 1).astype(jnp.float32)), 0)
+    return jnp.sqrt(x * jnp.float32(0.5)) if divergence == "hoeffding" else jnp.maximum(x + jnp.log(x), _LEAST)
 
 
 def stops(

@@ -88,7 +88,8 @@ def uniform(want: Want, *, remainder: Remainder = "drop") -> Uniform:
 
     Args:
         want: K.
-        remainder: what becomes of Q mod n pulls: "drop", or "spread" over as many arms.
+        remainder: what becomes of Q mod n pulls: "drop", or "spread" over as many arms, the lower ones (which win
+            ties, too).
 
     Raises:
         BadInput: for an argument out of range.
