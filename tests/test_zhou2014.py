@@ -73,7 +73,8 @@ def test_histogram(workers: Path, tmp_path: Path) -> None:
 
 
 def test_order_of_the_rules(workers: Path, tmp_path: Path) -> None:
-    study = replace(plan("fig2b", runs=300, data=workers).studies[0], sweep={"K": [5]})
+    # LUCB has no regret in any run: of 300 such runs the mean may still be 0.013.
+    study = replace(plan("fig2b", runs=1000, data=workers).studies[0], sweep={"K": [5]})
     tied = [{"kind": "sar", "ties": "lowest"}]
     rows = run(replace(study, policies=[*study.policies, *tied]), tmp_path / "out")
     regrets = {name: find(rows, name, "regret", **params) for name, params in RULES.items()}
