@@ -118,10 +118,11 @@ class Jobs:
         # Room for a power of two of answers, so that few numbers of runs are compiled for.
         likely = max(self.configurations * runs, min(self.room, _ANSWER_BYTES // bytes_of(answers)))
         likely = -(-likely // self.mesh.size)
-        per_device = max(1 << (likely - 1).bit_length(), self._least())
+        least = self._least()
+        per_device = max(1 << (likely - 1).bit_length(), least)
         _, policy = self.partition.join(self.shared, self.varying)
         width = lanes or _even(_width(lane, policy, self.mesh), likely, per_device)
-        return _Size(max(min(width, per_device), self._least()), per_device)
+        return _Size(max(min(width, per_device), least), per_device)
 
     def _least(self) -> int:
         """The fewest lanes: XLA fails for a kernel of many steps of a single one, so that a second one is idle."""
