@@ -142,8 +142,8 @@ def optmai(
         shares: what becomes of a round's remainder: carried into the next round, lost ("floor"), or an arm's shares
             added up before they are rounded down ("cumulative").
         accept: which of the arms that go are accepted, those whose "rank" is at most K', or with "kth" all whose mean
-            is at least the K'-th largest, or with "printed" at least the next one (Algorithm 3, line 6), which accepts
-            arms below the cut that tie with it.
+            is at least the K'-th largest, or with "printed" at least the next one (Algorithm 3, line 6). That
+            accepts arms below the cut where means tie.
         last: the last stage: accept-reject ("ar"), or "uniform" sampling (Remark 4.1): below 4K arms, all pulls left,
             shared equally, and the K largest means.
         reduce: where K >= n/2, look for the n - K worst arms and choose the others (Theorem 4.5).
