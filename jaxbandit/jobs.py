@@ -125,7 +125,7 @@ class Jobs:
         return _Size(max(min(width, per_device), least), per_device)
 
     def _least(self) -> int:
-        """The fewest lanes: XLA fails for a kernel of many steps of a single one, so that a second one is idle."""
+        """The fewest lanes: many steps of a single one fail to compile, so that a second one is idle."""
         return 2 if execution_of(self.partition.join(self.shared, self.varying)[1]).many_steps else 1
 
     def _empty(self, size: _Size) -> Any:
