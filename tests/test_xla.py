@@ -1,12 +1,15 @@
 """What XLA compiles as it is told."""
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array, lax
 
-from jaxbandit.xla.fence import as_one_kernel, computed_once, lane_by_lane, rarely
+from jaxbandit.xla.columns import Columns
+from jaxbandit.xla.fence import as_one_kernel, computed_once, each, lane_by_lane, rarely
 from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.prefix import highest_first
 
@@ -124,3 +127,43 @@ def test_the_first_of_the_highest_is_found(way: str, monkeypatch: pytest.MonkeyP
     most, first = jax.jit(jax.vmap(highest_first))(x, order)
     assert most.tolist() == [-1, 5]
     assert first.tolist() == [2, 2]
+
+
+class Pair(NamedTuple):
+    """Two columns, or a row of them."""
+
+    number: Array
+    share: Array
+
+
+@pytest.mark.parametrize("way", ["cpu", "default"])
+def test_columns_are_read_and_written_as_arrays_of_their_own(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lane after lane and side by side, where the lanes that are over write nothing."""
+    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, **ways: ways[way](*operands))
+    numbers, shares = np.arange(24, dtype=np.int32).reshape(4, 6), np.linspace(-1, 1, 24, dtype=np.float32)
+    shares, places = shares.reshape(4, 6), np.array([[0, 5], [1, 2], [4, 3], [2, 0]], np.int32)
+    going = np.array([True, False, True, True])
+
+    def changed(number: Array, share: Array, place: Array, going: Array) -> tuple[Any, ...]:
+        columns = Columns.of(Pair(number, share))
+        row = columns.row(place[0])
+        found = row, columns.entry("share", place[1]), columns.part(jnp.minimum(place[0], 3), 3)
+        columns = columns.put_where([(row.number + 100, None), (None, -row.share)], list(place), going)
+        part = columns.part(jnp.int32(3), 2)
+        columns = columns.put_parts_where([Pair(part.number * 2, part.share)], [jnp.int32(3)], [going])
+        return *found, columns.all(), each(lambda a, b: a * b, [place[0], place[1]], [jnp.int32(2), jnp.int32(3)])
+
+    lanes = jax.jit(jax.vmap(changed) if way == "default" else lambda *given: lax.map(lambda own: changed(*own), given))
+    row, share, part, after, products = lanes(numbers, shares, places, going)
+    lane = np.arange(4)
+    np.testing.assert_array_equal(row, (numbers[lane, places[:, 0]], shares[lane, places[:, 0]]))
+    np.testing.assert_array_equal(share, shares[lane, places[:, 1]])
+    start = np.minimum(places[:, 0], 3)[:, None] + np.arange(3)
+    np.testing.assert_array_equal(part, (numbers[lane[:, None], start], shares[lane[:, None], start]))
+    np.testing.assert_array_equal(products, (places * [2, 3]).T)
+    new_numbers, new_shares = numbers.copy(), shares.copy()
+    for own, (first, second) in enumerate(places):
+        if going[own] or (way == "cpu" and not PLAIN):  # a lane alone is not asked when it is over
+            new_numbers[own, first], new_shares[own, second] = numbers[own, first] + 100, -shares[own, first]
+            new_numbers[own, 3:5] *= 2
+    np.testing.assert_array_equal(after, (new_numbers, new_shares))

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from jaxbandit.random.counts import pinned
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import real
+from jaxbandit.xla.fence import repeated
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
@@ -90,11 +91,11 @@ def _kl_lower(mean: Array, level: Array) -> Array:
     # -log(1 - x) is at most x + x^2 up to there.
     start = jnp.where(root < 0.6, jnp.minimum(goal / p, root + root * root), goal / p)
 
-    def closer(_: int, x: Array) -> Array:
+    def closer(x: Array) -> Array:
         share = jnp.exp(-x)
         q = p * share
         slope = p * (1 - share) / (1 - q)
         return jnp.maximum(x - (p * x - rest(q) - goal) / jnp.maximum(slope, jnp.float32(1e-30)), 0)
 
-    x = lax.fori_loop(0, 6, closer, start)
+    x = repeated(closer, 6, start)
     return jnp.where(mean > 0, p * jnp.exp(-x), 0)

@@ -35,6 +35,25 @@ def gathered(x: Array, place: Array) -> Array:
     return x.at[place].get(mode="promise_in_bounds")
 
 
+def taken(x: Array, places: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Returns the entries of ``x`` in some places that there are: slices for loops that go lane by lane, for lanes side
+    by side one gather."""
+    found: tuple[Array, ...] = _taken(x, places)
+    return tuple(x[place] for place in places) if PLAIN else found
+
+
+@jax.custom_batching.custom_vmap
+def _taken(x: Array, places: tuple[Array, ...]) -> tuple[Array, ...]:
+    return tuple(at(x, place) for place in places)
+
+
+@_taken.def_vmap
+def _(size: int, batched: Any, x: Array, places: tuple[Array, ...]) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
+    x, places = whole(size, batched, [x, places])
+    found = jax.vmap(gathered)(x, jnp.stack(places, 1))
+    return tuple(found.T), (True,) * len(places)
+
+
 def put_where(x: Array, values: tuple[Array, ...], places: tuple[Array, ...], where: Array) -> Array:
     """Returns ``x`` with ``values`` in as many ``places`` that there are; of lanes side by side, ``x`` itself in those
     where not ``where`` (bool). A lane alone makes no step when it is over, so it need not look."""
@@ -59,6 +78,35 @@ def _(size: int, batched: Any, *operands: Any) -> tuple[Array, bool]:
     x, values, places, where = whole(size, batched, list(operands))
     place = jnp.where(where[:, None], jnp.stack(places, 1), x.shape[1])
     return x.at[jnp.arange(size)[:, None], place].set(jnp.stack(values, 1), mode="drop"), True
+
+
+def put_parts_where(x: Array, parts: tuple[Array, ...], starts: tuple[Array, ...], where: tuple[Array, ...]) -> Array:
+    """Returns ``x`` with other parts from some places on, that it has room for; of lanes side by side, without those
+    that are not ``where`` (bool). A lane alone writes them all the same, so they have to be what ``x`` has there."""
+    if PLAIN:
+        for part, start, own in zip(parts, starts, where, strict=True):
+            x = jnp.where(own, lax.dynamic_update_slice(x, part, (start,)), x)
+        return x
+    found: Array = _put_parts(x, parts, starts, where)
+    return found
+
+
+@jax.custom_batching.custom_vmap
+def _put_parts(x: Array, parts: tuple[Array, ...], starts: tuple[Array, ...], where: tuple[Array, ...]) -> Array:
+    for part, start in zip(parts, starts, strict=True):
+        x = lax.dynamic_update_slice(x, part, (start,), allow_negative_indices=False)
+    return x
+
+
+@_put_parts.def_vmap
+def _(size: int, batched: Any, *operands: Any) -> tuple[Array, bool]:
+    """Makes one scatter, as ``put_where`` does."""
+    x, parts, starts, where = whole(size, batched, list(operands))
+    places = [
+        jnp.where(own[:, None], start[:, None] + jnp.arange(part.shape[1]), x.shape[1])
+        for part, start, own in zip(parts, starts, where, strict=True)
+    ]
+    return x.at[jnp.arange(size)[:, None], jnp.concatenate(places, 1)].set(jnp.concatenate(parts, 1), mode="drop"), True
 
 
 def in_shared(function: Callable[..., S]) -> Callable[..., S]:

@@ -4,6 +4,7 @@ With ``plain.PLAIN`` all of it but ``rarely`` does nothing: what that one spares
 """
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -190,6 +191,40 @@ def _in_turn(function: Callable[..., T]) -> Callable[..., T]:
 
     alone: Callable[..., T] = plain
     return alone
+
+
+def each(function: Callable[..., T], *operands: Sequence[Any]) -> list[T]:
+    """``[function(*own) for own in zip(*operands)]``: on CPUs one after the other, elsewhere side by side."""
+
+    def in_turn(*operands: Sequence[Any]) -> list[T]:
+        return [function(*own) for own in zip(*operands, strict=True)]
+
+    def abreast(*operands: Sequence[Any]) -> list[T]:
+        rows = [jax.tree.map(lambda *x: jnp.stack(x), *own) for own in operands]
+        found = jax.vmap(function)(*rows)
+        return [jax.tree.map(operator.itemgetter(number), found) for number in range(len(operands[0]))]
+
+    if PLAIN:
+        return in_turn(*operands)
+    found: list[T] = lax.platform_dependent(*operands, cpu=in_turn, default=abreast)
+    return found
+
+
+def repeated(function: Callable[[Array], Array], times: int, x: Array) -> Array:
+    """``function(function(... x))``, so many times: on CPUs a loop, which is less to compile, elsewhere one kernel in
+    place of two for each time."""
+
+    def written_out(x: Array) -> Array:
+        for _ in range(times):
+            x = function(x)
+        return x
+
+    def loop(x: Array) -> Array:
+        found: Array = lax.fori_loop(0, times, lambda _, x: function(x), x)
+        return found
+
+    found: Array = loop(x) if PLAIN else lax.platform_dependent(x, cpu=loop, default=written_out)
+    return found
 
 
 def _mark(operands: Sequence[Array]) -> Array:

@@ -16,18 +16,16 @@ and arms are compared by lines first. Bounds are computed where lines leave a do
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import lower_bound, unit
+from jaxbandit.xla.columns import Columns
 from jaxbandit.xla.entries import at
 from jaxbandit.xla.prefix import lowest
-
-T = TypeVar("T")
 
 NONE = 2**31 - 1
 """A number above all others, which is no arm's and no block's."""
@@ -55,23 +53,26 @@ class Line(NamedTuple):
         return self.start - self.fall * rate
 
 
+Lines = Columns[Line] | None
+
+
 class Slots(NamedTuple):
     """Holds arms by their slots, shape (slots,): the arms with the K largest means and then, from the next whole block
     on, the others. ``arm``: its number (int32; in an empty slot, the number of all arms); ``total``, ``made``: the sum
     of its rewards and its pulls; ``side_mean`` (int32); ``width``: what the exploration rate is multiplied by
-    (float32); ``line``: below the logarithm of its bound with "kl", else None."""
+    (float32); ``place``: by the number of an arm and not by slots, the slot of that arm."""
 
     arm: Array
     total: Array
     made: Array
     side_mean: Array
     width: Array
-    line: Line | None
+    place: Array
 
 
 class Blocks(NamedTuple):
-    """Holds the last evaluation of each block, shape (blocks,). ``arm``, ``side_mean``, ``width``, ``line``: of its
-    first arm, or of the one that is first by lines; ``floor``, ``slope`` (float32): the bounds of the other arms, made
+    """Holds the last evaluation of each block, shape (blocks,). ``arm``, ``side_mean``, ``width``: of its first arm, or
+    of the one that is first by lines; ``floor``, ``slope`` (float32): the bounds of the other arms, made
     linear by ``_straight``, are at least ``floor`` less ``slope`` times the exploration rate (arms of an equal bound
     and greater numbers left out); ``since``: the round of the evaluation, 0 if by lines; ``least``: the least side mean
     in the block; ``next_to``: of the arms with that side mean, the one that crosses the cut first, with a minus sign
@@ -80,7 +81,6 @@ class Blocks(NamedTuple):
     arm: Array
     side_mean: Array
     width: Array
-    line: Line | None
     floor: Array
     slope: Array
     since: Array
@@ -101,33 +101,35 @@ class Sides(NamedTuple):
     early: Array
 
 
-def no_arms(divergence: str, slots: int, arms: int, nothing: Callable[[tuple[int, ...]], Array]) -> Slots:
+def no_arms(slots: int, arms: int, nothing: Callable[[tuple[int, ...]], Array]) -> Slots:
     """Returns so many empty slots for ``arms`` arms; ``nothing``: makes sums of no rewards."""
-    none, low = jnp.zeros(slots, jnp.int32), jnp.zeros(slots)
-    empty = jnp.full_like(none, EMPTY)
-    return Slots(jnp.full_like(none, arms), nothing((slots,)), none, empty, low, _no_line(divergence, low))
+    none = jnp.zeros(slots, jnp.int32)
+    number = jnp.arange(slots, dtype=jnp.int32)
+    return Slots(
+        jnp.full_like(none, arms), nothing((slots,)), none, jnp.full_like(none, EMPTY), jnp.zeros(slots), number
+    )
 
 
-def empty(divergence: str, blocks: int, unseen: Array) -> Blocks:
+def empty(blocks: int, unseen: Array) -> Blocks:
     """Returns so many blocks before any evaluation; those that are ``unseen`` (bool, shape (blocks,)) will have
     arms."""
     none, low = jnp.zeros(blocks, jnp.int32), jnp.zeros(blocks, jnp.float32)
     nowhere = jnp.full_like(none, EMPTY)
     floor = jnp.where(unseen, jnp.float32(-1e9), jnp.float32(1e9))
-    return Blocks(none, nowhere, low, _no_line(divergence, low), floor, low, none, nowhere, none)
+    return Blocks(none, nowhere, low, floor, low, none, nowhere, none)
 
 
-def _no_line(divergence: str, low: Array) -> Line | None:
-    return None if divergence == "hoeffding" else Line(jnp.full_like(low, _NOWHERE), low)
+def no_lines(divergence: str, count: int) -> Lines:
+    """Returns lines above all others, or None where bounds are Hoeffding's."""
+    low = jnp.zeros(count, jnp.float32)
+    return None if divergence == "hoeffding" else Columns.of(Line(jnp.full_like(low, _NOWHERE), low))
 
 
-def lined(divergence: str, arms: Sequence[Slots], rate: Array) -> list[Slots]:
-    """Returns some arms with the lines of now, which are found side by side."""
-    if divergence == "hoeffding":
-        return list(arms)
-    mean, width = (jnp.stack(x) for x in zip(*((own.side_mean, own.width) for own in arms), strict=True))
-    line = _tangent(mean, width, lower_bound(divergence, mean, width, rate), rate)
-    return [own._replace(line=Line(*each)) for own, *each in zip(arms, line.start, line.fall, strict=True)]
+def lines_now(side_means: Sequence[Array], widths: Sequence[Array], rate: Array) -> list[Line]:
+    """Returns the lines of some arms as of now, which are found side by side."""
+    mean, width = jnp.stack(side_means), jnp.stack(widths)
+    line = _tangent(mean, width, lower_bound("kl", mean, width, rate), rate)
+    return list(map(Line, line.start, line.fall))
 
 
 def _tangent(side_mean: Array, width: Array, bound: Array, rate: Array) -> Line:
@@ -139,57 +141,51 @@ def _tangent(side_mean: Array, width: Array, bound: Array, rate: Array) -> Line:
     return Line(_straight("kl", bound) + fall * rate, fall)
 
 
-def ordered(divergence: str, size: int, slots: Slots, block: Array, rate: Array, exact: Array) -> tuple[Slots, Array]:
-    """Returns keys (int32) in the order of the bounds of a block's arms: KL's by lines, unless ``exact`` (bool). Then
-    they are by the bounds themselves, and the lines are those of now."""
-    side_mean, width, line = _part(size, (slots.side_mean, slots.width, slots.line), block)
-    if line is None:
-        return slots, _ordered(lower_bound(divergence, side_mean, width, rate))
-    old: Line = line
+def exact_bounds(
+    size: int, slots: Columns[Slots], lines: Columns[Line], rate: Array, block: Array, due: Array
+) -> tuple[Array, Line]:
+    """Returns keys (int32) in the order of the KL bounds of a block's arms, and the lines of now, where they are
+    ``due`` (bool); else zeros, and the lines that there are."""
+    own, old = slots.part(block * size, size), lines.part(block * size, size)
 
     def now() -> tuple[Array, Line]:
-        bound = lower_bound(divergence, side_mean, width, rate)
-        return _ordered(bound), _tangent(side_mean, width, bound, rate)
+        bound = lower_bound("kl", own.side_mean, own.width, rate)
+        return _ordered(bound), _tangent(own.side_mean, own.width, bound, rate)
 
-    key, line = lax.cond(exact, now, lambda: (_ordered(old.value(rate)), old))
-    lines = jax.tree.map(lambda x, part: lax.dynamic_update_slice_in_dim(x, part, block * size, 0), slots.line, line)
-    return slots._replace(line=lines), key
-
-
-def _part(size: int, arrays: T, block: Array) -> T:
-    """Returns the entries of a block."""
-
-    def part(x: Array) -> Array:
-        return lax.dynamic_slice_in_dim(x, block * size, size, allow_negative_indices=False)
-
-    found: T = jax.tree.map(part, arrays)
+    found: tuple[Array, Line] = lax.cond(due, now, lambda: (jnp.zeros_like(own.arm), old))
     return found
 
 
 def evaluated(
-    divergence: str, size: int, slots: Slots, key: Array, place: Array, block: Array, sign: int, rate: Array,
-    since: Array,
-) -> Blocks:  # fmt: skip
-    """Evaluates a block of ``size`` slots that are in the order of ``key``; ``sign``: -1 for a block of the top;
-    ``place``: each arm's slot."""
-    arm, side_mean, width, line = _part(size, (slots.arm, slots.side_mean, slots.width, slots.line), block)
-    first = _least(jnp.where(key == _least(key), arm, NONE))
-    slot = at(place, first)
-    mean, wide = at(slots.side_mean, slot), at(slots.width, slot)
-    equal = (side_mean == mean) & (width == wide)
-    value, fall, own = key, width, None
-    if slots.line is not None and line is not None:
+    divergence: str, size: int, slots: Columns[Slots], lines: Lines, rate: Array, block: Array, sign: Array,
+    exact: Array, key: Array, since: Array,
+) -> tuple[Blocks, Line | None]:  # fmt: skip
+    """Evaluates a block of ``size`` slots. KL's arms are in the order of ``key`` where ``exact`` (bool), else by lines.
+    ``sign``: -1 for a block of the top."""
+    own = slots.part(block * size, size)
+    if lines is None:
+        value, fall = _ordered(lower_bound(divergence, own.side_mean, own.width, rate)), own.width
+        key = value
+    else:
+        line = lines.part(block * size, size)
+        value, fall = _ordered(line.value(rate)), line.fall
+        key = jnp.where(exact, key, value)
+    first = _least(jnp.where(key == _least(key), own.arm, NONE))
+    lead = slots.row(slots.entry("place", first))
+    equal = (own.side_mean == lead.side_mean) & (own.width == lead.width)
+    its = None
+    if lines is not None:
         # Of equal arms, the lines may differ.
-        first, value, fall = _least(jnp.where(equal, arm, NONE)), _ordered(line.value(rate)), line.fall
-        start, its_fall = (at(x, at(place, first)) for x in slots.line)
-        own = _lowered(divergence, start - its_fall * rate, its_fall, rate)
+        first = _least(jnp.where(equal, own.arm, NONE))
+        line = lines.row(slots.entry("place", first))
+        its = _lowered(divergence, line.start - line.fall * rate, line.fall, rate)
     floor = _float(_least(jnp.where(equal, _FAR, value)))
     # Floats that are not negative are ordered as their bits are.
     slope = lax.bitcast_convert_type(-_least(-lax.bitcast_convert_type(fall, jnp.int32)), jnp.float32)
-    cut = _least(side_mean)
-    next_to = _least(jnp.where(side_mean == cut, sign * arm, NONE))
+    cut = _least(own.side_mean)
+    next_to = _least(jnp.where(own.side_mean == cut, sign * own.arm, NONE))
     floor = _lowered(divergence, floor, slope, rate).start
-    return Blocks(first, mean, wide, own, floor, slope, since, cut, next_to)
+    return Blocks(first, lead.side_mean, lead.width, floor, slope, since, cut, next_to), its
 
 
 def _lowered(divergence: str, value: Array, fall: Array, rate: Array) -> Line:
@@ -197,8 +193,11 @@ def _lowered(divergence: str, value: Array, fall: Array, rate: Array) -> Line:
     return Line(value + fall * rate - _SLACK[divergence] * (2 + jnp.abs(value) + fall * rate), fall)
 
 
-def compared(divergence: str, blocks: Blocks, tops: Array, rate: Array, round_: Array) -> tuple[Blocks, Sides]:
-    """Compares all blocks in a round; the first ``tops`` of them are of the top. Lines of blocks may be renewed."""
+def compared(
+    divergence: str, blocks: Blocks, lines: Line | None, tops: Array, rate: Array, round_: Array
+) -> tuple[Line | None, Sides]:
+    """Compares all blocks in a round; the first ``tops`` of them are of the top. Returns their lines, which may be
+    renewed, too."""
     number = jnp.arange(blocks.arm.shape[0], dtype=jnp.int32)
     top = number < tops
 
@@ -208,7 +207,7 @@ def compared(divergence: str, blocks: Blocks, tops: Array, rate: Array, round_: 
         tags = [_least(jnp.where(side & (key == own), tag, NONE)) for side, own in zip((top, ~top), least, strict=True)]
         return least, tags
 
-    blocks, key = _first_keys(divergence, blocks, top, first, rate)
+    lines, key = _first_keys(divergence, blocks, lines, top, first, rate)
     keys, arms = first(key, blocks.arm)
     bounds = [_float(key) for key in keys]
     above, below = (_straight(divergence, bound) for bound in bounds)
@@ -216,17 +215,17 @@ def compared(divergence: str, blocks: Blocks, tops: Array, rate: Array, round_: 
     # Next to the cut are the last arm with the least mean of the top, and the first with the largest of the others.
     (out, into), (last, early) = first(blocks.least, blocks.next_to)
     swap = (out + into < UNITS) | ((out + into == UNITS) & (early < -last))
-    return blocks, Sides(arms, bounds, _least(jnp.where(doubt, number, NONE)), swap, -last, early)
+    return lines, Sides(arms, bounds, _least(jnp.where(doubt, number, NONE)), swap, -last, early)
 
 
 def _first_keys(
-    divergence: str, blocks: Blocks, top: Array, first: Callable[[Array, Array], Any], rate: Array
-) -> tuple[Blocks, Array]:
+    divergence: str, blocks: Blocks, lines: Line | None, top: Array, first: Callable[[Array, Array], Any], rate: Array
+) -> tuple[Line | None, Array]:
     """Returns keys (int32) in the order of the bounds of first arms. KL's are computed for the lowest arm of each side
     by lines alone, if all others' lines are above its bound; then their keys are above all others."""
-    lines, means, widths = blocks.line, blocks.side_mean, blocks.width
+    means, widths = blocks.side_mean, blocks.width
     if lines is None:
-        return blocks, _ordered(lower_bound(divergence, means, widths, rate))
+        return None, _ordered(lower_bound(divergence, means, widths, rate))
     value = lines.value(rate)
     lead = first(_ordered(value), jnp.arange(top.shape[0], dtype=jnp.int32))[1]
     mean, width = (jnp.stack([at(x, own) for own in lead]) for x in (means, widths))
@@ -242,7 +241,7 @@ def _first_keys(
         return _ordered(bound), _lowered(divergence, _straight(divergence, bound), fall, rate)
 
     key, lines = lax.cond(clear, lambda: (jnp.where(equal, key, _FAR), lines), now)
-    return blocks._replace(line=lines), key
+    return lines, key
 
 
 def _straight(divergence: str, bound: Array) -> Array:

@@ -7,11 +7,11 @@ most the least mean above and the greatest below swap sides after it, and no rou
 ``test_fast_lucb_equals_the_rule`` (tests/test_topk_policies.py) ties it to ``topk/lucb.py``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -20,11 +20,25 @@ from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.pytree import pytree
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import exploration, stops, width
-from jaxbandit.topk.fast.blocks import NONE, ROW, Blocks, Slots, compared, empty, evaluated, lined, no_arms, ordered
+from jaxbandit.topk.fast.blocks import (
+    NONE,
+    ROW,
+    Blocks,
+    Lines,
+    Slots,
+    compared,
+    empty,
+    evaluated,
+    exact_bounds,
+    lines_now,
+    no_arms,
+    no_lines,
+)
 from jaxbandit.topk.lucb import Lucb
 from jaxbandit.xla.batch import over_lanes
-from jaxbandit.xla.entries import at, put_where, select
-from jaxbandit.xla.fence import lane_by_lane
+from jaxbandit.xla.columns import Columns
+from jaxbandit.xla.entries import select
+from jaxbandit.xla.fence import each, lane_by_lane
 from jaxbandit.xla.prefix import best, places
 
 _PULL, _EVALUATE, _SWAP = range(3)
@@ -35,15 +49,16 @@ _Pair = tuple[list[Array], list[Array], Array]
 
 
 class State(NamedTuple):
-    """Holds a run of LUCB between turns. ``place``: the slot of each arm (int32, shape (arms + 1,)). ``turn``: what is
-    next, to pull the arms in the slots ``weak`` and ``strong``, to evaluate their blocks, or to have them swap sides.
-    ``round``: its number from 1, or 0 before; ``rate``, ``after``: its exploration rate and that of the next round;
-    ``spent``: pulls asked for. Bools: the bounds are close enough (``stopped``), the last pulls gave no rewards
-    (``dry``), no pull of a round did (``stuck``)."""
+    """Holds a run of LUCB between turns. ``lines``, ``block_lines``: with KL, below the logarithms of the bounds of
+    arms and of blocks' first arms. ``turn``: what is next, to pull the arms in the slots ``weak`` and ``strong``, to
+    evaluate their blocks, or to have them swap sides. ``round``: its number from 1, or 0 before; ``rate``, ``after``:
+    its exploration rate and that of the next round; ``spent``: pulls asked for. Bools: the bounds are close enough
+    (``stopped``), the last pulls gave no rewards (``dry``), no pull of a round did (``stuck``)."""
 
-    slots: Slots
-    place: Array
-    blocks: Blocks
+    slots: Columns[Slots]
+    blocks: Columns[Blocks]
+    lines: Lines
+    block_lines: Lines
     turn: Array
     weak: Array
     strong: Array
@@ -54,6 +69,10 @@ class State(NamedTuple):
     stopped: Array
     dry: Array
     stuck: Array
+
+    def small(self) -> dict[str, Any]:
+        """Returns what is changed without regard to whether lanes are over."""
+        return {name: x for name, x in self._asdict().items() if name not in ("slots", "blocks", "lines")}
 
 
 @pytree
@@ -75,8 +94,9 @@ class LucbByTurns:
         zero, false = jnp.int32(0), jnp.bool_(False)
         unseen = block * self.block < self._rest() + (view.arms - self.rule.want)
         return State(
-            no_arms(kind, many * self.block, view.arms, view.nothing), jnp.arange(view.arms + 1, dtype=jnp.int32),
-            empty(kind, block.shape[0], unseen), jnp.int32(_PULL), zero, zero, zero, jnp.float32(0), jnp.float32(0),
+            Columns.of(no_arms(many * self.block, view.arms, view.nothing)),
+            Columns.of(empty(block.shape[0], unseen)), no_lines(kind, many * self.block),
+            no_lines(kind, block.shape[0]), jnp.int32(_PULL), zero, zero, zero, jnp.float32(0), jnp.float32(0),
             zero, false, false, false,
         )  # fmt: skip
 
@@ -122,8 +142,9 @@ class LucbByTurns:
         arms, upto = jnp.arange(view.arms, dtype=jnp.int32), jnp.minimum(view.budget, view.arms)
         outcome = sample(Single(arms, jnp.zeros_like(arms)))
         fresh = (arms >= state.spent) & (arms < upto)
-        total = state.slots.total[: view.arms] + jnp.where(fresh, outcome.total, 0)
-        made = state.slots.made[: view.arms] + jnp.where(fresh, outcome.made, 0)
+        old = state.slots.all()
+        total = old.total[: view.arms] + jnp.where(fresh, outcome.total, 0)
+        made = old.made[: view.arms] + jnp.where(fresh, outcome.made, 0)
         begun = upto == view.arms
         mean = view.mean(total, made)
         top = best(mean, self.rule.want, jnp.ones(view.arms, bool))[0]
@@ -135,13 +156,13 @@ class LucbByTurns:
 
         side_mean, kind = jnp.where(top, mean, UNITS - mean), self.rule.divergence
         rate, after = (self._rate(view.arms, jnp.int32(number)) for number in (1, 2))
-        blank = no_arms(kind, state.slots.arm.shape[0], view.arms, view.nothing)
-        own = Slots(arms, total, made, side_mean, width(kind, made), None)
+        blank = no_arms(state.slots.rows, view.arms, view.nothing)
+        known = Slots(arms, total, made, side_mean, width(kind, made), arms)
+        slots = Slots(*map(placed, blank, known))._replace(place=blank.place.at[: view.arms].set(place))
         # Lines are those of no arms, until a block is evaluated, which is before any pull.
-        slots = jax.tree.map(placed, blank._replace(line=None), own)._replace(line=blank.line)
         return state._replace(
-            slots=slots, place=jnp.append(place, 0), turn=jnp.where(begun, _EVALUATE, _PULL), strong=self._rest(),
-            round=begun.astype(jnp.int32), rate=rate, after=after, spent=upto,
+            slots=Columns.of(slots), turn=jnp.where(begun, _EVALUATE, _PULL),
+            strong=self._rest(), round=begun.astype(jnp.int32), rate=rate, after=after, spent=upto,
         )  # fmt: skip
 
     def _turn(self, view: View, state: State, sample: _Sample, going: Array) -> State:
@@ -149,33 +170,49 @@ class LucbByTurns:
         one; where not ``going``, it changes nothing."""
         weak, strong, gave = self._acted(view, state, sample)
         before, pulls, state = state, state.turn == _PULL, self._clocked(view, state, gave)
-        over, kind = (state.spent - view.arms) & 1 == 0, self.rule.divergence
-        where = state.weak, state.strong
+        over, where = (state.spent - view.arms) & 1 == 0, (state.weak, state.strong)
 
-        def renewed(pulled: list[Array], top: bool) -> Slots:
+        def renewed(pulled: list[Array], top: bool) -> tuple[Array, ...]:
             arm, total, made = pulled
             mean = view.mean(total, made)
-            side_mean = mean if top else UNITS - mean
-            return Slots(arm, total, made, side_mean, width(kind, made), None)
+            return arm, total, made, mean if top else UNITS - mean, width(self.rule.divergence, made)
 
-        new = lined(kind, [renewed(weak, top=True), renewed(strong, top=False)], state.rate)
-        slots = jax.tree.map(lambda x, *pair: put_where(x, pair, where, going), state.slots, *new)
-        place = put_where(state.place, where, (weak[0], strong[0]), going)
-        block = [slot >> (self.block.bit_length() - 1) for slot in where]
-        keys, found = [], []
-        # Both are written before one is read, or arrays would be copied. A block in doubt is named by its first slot.
-        exact = [(state.turn == _EVALUATE) & (slot & (self.block - 1) == 0) for slot in where]
-        for own, sure in zip(block, exact, strict=True):
-            slots, key = ordered(kind, self.block, slots, own, state.rate, sure)
-            keys.append(key)
-        for own, sure, key, sign in zip(block, exact, keys, (-1, 1), strict=True):
-            since = state.round if kind == "hoeffding" else jnp.where(sure, state.round, 0)
-            found.append(evaluated(kind, self.block, slots, key, place, own, sign, state.rate, since))
-        blocks = jax.tree.map(lambda x, *pair: put_where(x, pair, tuple(block), going), state.blocks, *found)
-        after = self._next(state._replace(slots=slots, place=place, blocks=blocks), pulls & ~over)
-        lines = select(going, after.blocks.line, before.blocks.line)
-        blocks = after.blocks._replace(line=lines)
-        return State(after.slots, after.place, blocks, *select(going, after[3:], before[3:]))
+        new = [renewed(weak, top=True), renewed(strong, top=False)]
+        rows = [*((*own, None) for own in new), *((*[None] * 5, slot) for slot in where)]
+        slots = state.slots.put_where(rows, (*where, weak[0], strong[0]), going)
+        lines = state.lines
+        if lines is not None:
+            means, widths = zip(*(own[-2:] for own in new), strict=True)
+            lines = lines.put_where(lines_now(means, widths, state.rate), where, going)
+        state = self._evaluated(state._replace(slots=slots, lines=lines), going)
+        after = self._next(state, pulls & ~over)
+        return after._replace(**select(going, after.small(), before.small()))
+
+    def _evaluated(self, state: State, going: Array) -> State:
+        """Evaluates the blocks of the weak and the strong arm anew."""
+        slots, lines, kind = state.slots, state.lines, self.rule.divergence
+        where = state.weak, state.strong
+        block = tuple(slot >> (self.block.bit_length() - 1) for slot in where)
+        # A block in doubt is named by its first slot. If the other one is sure, it has to stay so, or they could be in
+        # doubt by turns without end.
+        exact = [
+            (state.turn == _EVALUATE) & ((slot & (self.block - 1) == 0) | (state.blocks.row(own).since == state.round))
+            for slot, own in zip(where, block, strict=True)
+        ]
+        # Both are written before one is read, or arrays would be copied.
+        keys: Sequence[Array] = [jnp.int32(0)] * 2
+        since = [state.round] * 2
+        if lines is not None:
+            bounds = partial(exact_bounds, self.block, slots, lines, state.rate)
+            keys, parts = zip(*each(bounds, block, exact), strict=True)
+            lines = lines.put_parts_where(parts, [own * self.block for own in block], [going & sure for sure in exact])
+            since = [jnp.where(sure, state.round, 0) for sure in exact]
+        evaluate = partial(evaluated, kind, self.block, slots, lines, state.rate)
+        found, firsts = zip(*each(evaluate, block, (jnp.int32(-1), jnp.int32(1)), exact, keys, since), strict=True)
+        blocks, block_lines = state.blocks.put_where(found, block, going), state.block_lines
+        if block_lines is not None:
+            block_lines = block_lines.put_where(firsts, block, going)
+        return state._replace(blocks=blocks, lines=lines, block_lines=block_lines)
 
     def _acted(self, view: View, state: State, sample: _Sample) -> _Pair:
         """Returns the weak and the strong arm after the turn. All that is written depends on all that was read, or
@@ -183,9 +220,7 @@ class LucbByTurns:
         slots, takes = state.slots, self.rule.takes(view, state.spent)
 
         def same() -> _Pair:
-            weak, strong = (
-                [at(x, slot) for x in (slots.arm, slots.total, slots.made)] for slot in (state.weak, state.strong)
-            )
+            weak, strong = (list(slots.row(slot)[:3]) for slot in (state.weak, state.strong))
             return weak, strong, jnp.int32(0)
 
         def swapped() -> _Pair:
@@ -219,9 +254,12 @@ class LucbByTurns:
 
     def _next(self, state: State, kept: Array) -> State:
         """Decides the next turn, unless the last one is ``kept`` for the second pull of a round."""
-        rest, place = self._rest(), state.place
-        blocks, sides = compared(self.rule.divergence, state.blocks, rest // self.block, state.rate, state.round)
-        weak, strong, last, early = (at(place, arm) for arm in (*sides.first, sides.last, sides.early))
+        rest, place = self._rest(), partial(state.slots.entry, "place")
+        lines = None if state.block_lines is None else state.block_lines.all()
+        lines, sides = compared(
+            self.rule.divergence, state.blocks.all(), lines, rest // self.block, state.rate, state.round
+        )
+        weak, strong, last, early = (place(arm) for arm in (*sides.first, sides.last, sides.early))
         doubtful, slot = ~sides.swap & (sides.doubt != NONE), sides.doubt * self.block
         weak = jnp.where(sides.swap, last, jnp.where(doubtful & (slot < rest), slot, weak))
         strong = jnp.where(sides.swap, early, jnp.where(doubtful & (slot >= rest), slot, strong))
@@ -229,8 +267,9 @@ class LucbByTurns:
         lower, above = sides.bound
         close = stops(self.rule.divergence, self.rule.epsilon, state.round, (1 - above) - lower)
         return state._replace(
-            blocks=blocks, turn=jnp.where(kept, _PULL, turn), weak=jnp.where(kept, state.weak, weak),
-            strong=jnp.where(kept, state.strong, strong), stopped=state.stopped | (close & (turn == _PULL) & ~kept),
+            block_lines=None if lines is None else Columns.of(lines), turn=jnp.where(kept, _PULL, turn),
+            weak=jnp.where(kept, state.weak, weak), strong=jnp.where(kept, state.strong, strong),
+            stopped=state.stopped | (close & (turn == _PULL) & ~kept),
         )  # fmt: skip
 
     def done(self, view: View, state: State) -> Array:
@@ -239,8 +278,9 @@ class LucbByTurns:
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """Chooses the K largest means, as ``Lucb`` does, without a sort."""
-        place = state.place[: view.arms]
-        total, made = state.slots.total[place], state.slots.made[place]
+        slots = state.slots.all()
+        place = slots.place[: view.arms]
+        total, made = slots.total[place], slots.made[place]
         chosen, _ = best(view.mean(total, made), self.rule.want, jnp.ones(view.arms, bool))
         return {"chosen": chosen, "arm_pulls": made, "stopped": state.stopped.astype(jnp.int32)}
 
