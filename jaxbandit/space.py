@@ -29,14 +29,17 @@ class Range:
         return number and self.low <= value <= self.high
 
     def at(self, share: float) -> float | int:
-        """Returns the number at a share of the way from ``low`` to ``high``, 0 to 1, of four digits."""
+        """Returns the number at a share of the way from ``low`` to ``high``, 0 to 1, of four digits, or of as many as
+        tell a thousand numbers between the two apart."""
         low, high = (self.low - 0.5, self.high + 0.5) if self.whole else (self.low, self.high)
         if self.log:
             low = max(low, self.low / 2)
             value = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
         else:
             value = low + share * (high - low)
-        value = min(max(float(f"{value:.4g}"), self.low), self.high)
+        if value and self.high > self.low:
+            digits = 3 - min(_exponent(value), _exponent(self.high - self.low))
+            value = min(max(round(value, digits), self.low), self.high)
         return min(max(round(value), int(self.low)), int(self.high)) if self.whole else value
 
     def spread(self, count: int) -> list[Any]:
@@ -51,6 +54,11 @@ class Range:
         first, last = scale(self.low), scale(self.high)
         steps = (first + (last - first) * number / (count - 1) for number in range(count))
         return list(dict.fromkeys(round(math.exp(step) if self.log else step) for step in steps))
+
+
+def _exponent(value: float) -> int:
+    """Returns the exponent of a number other than 0, as it is written with one digit before the point."""
+    return int(f"{value:e}".partition("e")[2])
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,39 @@ def test_a_candidate_without_a_value_is_out() -> None:
     assert judge.chosen in (0, 2)
 
 
+def test_all_in_question_without_a_value_leave_those_that_the_leader_covered() -> None:
+    """In the same batch of runs: a candidate that was within of the leader had fewer runs, and gets the others."""
+    rng = np.random.default_rng(0)
+
+    def draw(one: int, first: int, runs: int) -> np.ndarray:
+        own = {0: 1.0, 1: 1.0, 2: 0.9}[one] + {0: 0.01, 1: 20.0, 2: 0.01}[one] * rng.standard_normal(runs - first)
+        return np.where((one < 2) & (np.arange(first, runs) >= 100), np.nan, own)
+
+    judge, target, verdict = Judge(3, within=0.5, cap=10**6), 64, "undecided"
+    while verdict == "undecided" and target < 10_000:
+        verdict = judge.decide(target, {one: draw(one, first, target) for one, first in judge.missing(target).items()})
+        target = target if judge.missing(target) else 2 * target
+    assert (verdict, judge.chosen, judge.survivors) == ("best", 2, [2])
+    assert set(judge.failed) == {0, 1}
+
+
+def test_what_is_0_at_first_is_told_apart_later() -> None:
+    """``within`` is a share of means that are all 0 in the first runs; verdicts stay right as often as they say."""
+    verdicts, wrong = [], 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        judge, target, verdict = Judge(2, 0.05, True, 0.8, 40_000, True, True), 64, "undecided"
+        while verdict == "undecided" and target <= 40_000:
+            missing = judge.missing(target)
+            drawn = {one: rng.random(target - first) < (0.01, 0.002)[one] for one, first in missing.items()}
+            verdict = judge.decide(target, {one: own.astype(float) for one, own in drawn.items()})
+            target = int(1.1 * target)
+        verdicts.append(verdict)
+        wrong += verdict != "undecided" and judge.chosen != 0
+    assert "undecided" not in verdicts
+    assert wrong <= 0.2 * 60
+
+
 def test_what_the_leader_covers_is_run_on_when_another_leads() -> None:
     judge = Judge(3, within=1.0)
     rng = np.random.default_rng(1)
@@ -117,6 +150,8 @@ def test_domains() -> None:
     assert Range(1, 4, whole=True).spread(10) == [1, 2, 3, 4]
     assert {Range(1, 12, log=True, whole=True).at(share) for share in np.linspace(0, 1, 100)} == set(range(1, 13))
     assert Range(0.01, 0.9, log=True).at(1 / 3) == 0.04481
+    assert Range(0.9999, 0.99999).spread(4) == pytest.approx([0.9999, 0.99993, 0.99996, 0.99999])
+    assert {Range(12340, 12349, whole=True).at(share) for share in np.linspace(0, 1, 200)} == set(range(12340, 12350))
     assert Choice(("a", "b")).at(1.0) == "b"
     assert 2 in Range(1, 4)
     assert 5 not in Range(1, 4)

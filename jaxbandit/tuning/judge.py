@@ -80,7 +80,7 @@ class Judge:
         self._products = np.zeros((0, 0))
         self._summed: list[int] = []
         self._upto = 0
-        self._scale = math.nan
+        self._scale = 0.0
 
     def missing(self, runs: int) -> dict[int, int]:
         """Returns the candidates in question, each with the first of its runs below ``runs`` that the judge has not
@@ -103,8 +103,9 @@ class Judge:
             self._values[one] = np.concatenate([self._values[one], own])
             self._sums[one] += (own - self._centre[one]).sum()
             self._low[one], self._high[one] = min(self._low[one], own.min()), max(self._high[one], own.max())
-        self._active = [one for one in self._active if self._alive[one]]
-        verdict = self._verdict(runs)
+        # Where all in question have failed, those that the leader covered are in question.
+        self._active = [one for one in self._active if self._alive[one]] or self.survivors
+        verdict: Verdict = "undecided" if self.missing(runs) else self._verdict(runs)
         self.history.append((runs, int(self._alive.sum()), len(self._active) if verdict == "undecided" else 1))
         return verdict
 
@@ -159,8 +160,8 @@ class Judge:
         """Notes what the runs show of each two in question: who is out, and who covers whom."""
         if len(self._active) < 2:
             return
-        if math.isnan(self._scale):
-            self._scale = self._size()
+        if not self._scale:
+            self._scale = self._size()  # 0 as long as all means are, of what ``within`` is relative to
         active = np.array(self._active)
         lower = self._lower(np.ones(len(active)))
         if self.relative:

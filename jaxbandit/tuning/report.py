@@ -40,7 +40,7 @@ def report(out: Path, found: Sequence[TuningOutcome]) -> str:
 def _problem(number: int, found: TuningOutcome) -> list[str]:
     where = f": {show(found.params)}" if found.params else ""
     first, *others = map(html.escape, found.sentences())
-    confidence = f"The verdict is right with a probability of at least {100 * found.options.confidence:.4g} %."
+    confidence = f"The verdict is right with a probability of at least {100 * found.options.confidence:.10g} %."
     if found.verdict == "undecided":
         confidence = ""
     wide, narrow = (

@@ -129,7 +129,7 @@ class TuningOutcome:
         """Returns the verdict in words, a line for each sentence."""
         options, chosen = self.options, self.candidates[self.chosen]
         size = f"{options.within:.3g}" if not options.relative else f"{100 * options.within:.3g} %"
-        sure = f"{100 * options.confidence:.4g} %"
+        sure = f"{100 * options.confidence:.10g} %"
         said = {
             "best": f"is the best of {len(self.candidates)} candidates, at {sure}",
             "within": f"is within {size} of the best of {len(self.candidates)} candidates, at {sure}",
