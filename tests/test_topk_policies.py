@@ -399,6 +399,17 @@ def test_fast_kl_lucb_equals_the_rule() -> None:
     same_bits(rules, "drawn")
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("fast_programs")
+def test_long_runs_of_kl_lucb_end() -> None:
+    """Of a thousand arms, where near ties come up that short runs do not meet: a step makes 2,048 turns, and few pulls
+    need more than two."""
+    problem = arms(50_000, given(np.random.default_rng(0).random(1000)), Bernoulli())
+    found = simulate(problem, lucb(100, divergence="kl"), runs=4, max_steps=50)
+    assert not found["endless"].any()
+    assert (found["pulls"] == 50_000).all()
+
+
 def test_kl_lucb_ends_where_its_blocks_are_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Floors far below the bounds leave a doubt on both sides of the cut in nearly all rounds, as near ties do in long
     runs of many arms. A block that is sure has to stay so while the other side's is evaluated."""
