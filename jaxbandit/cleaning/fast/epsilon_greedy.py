@@ -29,7 +29,7 @@ from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import scale, uniform
 from jaxbandit.random.stream import words
-from jaxbandit.xla.entries import at, in_shared, put_where
+from jaxbandit.xla.entries import at, in_shared, put, put_parts_where
 from jaxbandit.xla.fence import once
 
 CERTAIN, BETWEEN, ZERO, NOWHERE = map(np.int32, range(4))
@@ -93,24 +93,47 @@ class _Change(NamedTuple):
     end: Array
 
 
+_Arrays = tuple[Array, Array, Array]
+
+
 @functools.lru_cache
-def _changed(capacity: int) -> Callable[..., tuple[Array, Array, Array]]:
+def _changed(capacity: int) -> Callable[..., _Arrays]:
     """Makes the function that changes the arrays of a run."""
 
-    def one(arrays: tuple[Array, Array, Array], change: _Change) -> tuple[Array, Array, Array]:
+    def in_turn(arrays: _Arrays, change: _Change) -> _Arrays:
         rows, best, many = arrays
         rows = _put_row(rows, _row(rows, change.last), change.hole)
         rows = _put_row(rows, change.row, change.place)
-        leaves = change.base + capacity
         new = change.new >= 0
-        leaf = jnp.where(new, leaves + change.new, change.base)
-        best = put_where(best, (jnp.where(new, change.estimate, 0),), (leaf,), new)
-        estimate = jnp.where(change.stays, change.estimate, at(best, leaves + change.size))
+        best = put(best, jnp.where(new, change.estimate, 0), change.base + jnp.where(new, capacity + change.new, 0))
         ties = Ties(best, many, change.base, change.size, capacity)
+        estimate = jnp.where(change.stays, change.estimate, at(best, change.base + capacity + change.size))
         top = jnp.where(change.changed < change.begin, ties.top, capacity)
         ties = ties.put(jnp.where(change.changed >= 0, capacity + change.changed, 0), estimate, top)
         ties = ties.put_all(change.begin, change.end)
         return rows, ties.best, ties.many
+
+    def at_once(arrays: _Arrays, change: _Change) -> _Arrays:
+        """Of lanes side by side, whose trees know all slots after each operation, so that one is new to them at
+        most."""
+        rows, best, many = arrays
+        both = _row(rows, change.last), change.row
+        rows = put_parts_where(rows, both, (4 * change.hole, 4 * change.place), (jnp.bool_(True), jnp.bool_(True)))
+        ties, leaves = Ties(best, many, change.base, change.size, capacity), change.base + capacity
+        moved = jnp.where(change.stays, change.estimate, at(best, leaves + change.size))
+        last = jnp.where(change.changed == change.begin, moved, at(best, leaves + change.begin))
+        last = jnp.where(change.new >= 0, change.estimate, last)
+        nodes = (
+            jnp.where(change.changed >= 0, capacity + change.changed, 0),
+            jnp.where(change.begin < change.end, capacity + change.begin, 0),
+        )
+        top = jnp.where(change.changed < change.begin, ties.top, capacity)
+        ties = ties.put_both(nodes, (moved, last), (top, ties.top))
+        return rows, ties.best, ties.many
+
+    def one(arrays: _Arrays, change: _Change) -> _Arrays:
+        found: _Arrays = lax.platform_dependent(arrays, change, cpu=in_turn, default=at_once)
+        return found
 
     return in_shared(one)
 
