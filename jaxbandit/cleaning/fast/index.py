@@ -20,6 +20,7 @@ from jaxbandit.contract import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.random.race import UNLIMITED
+from jaxbandit.xla.entries import select
 
 _NONE = 2**31 - 1
 
@@ -32,12 +33,13 @@ class ListSearch(NamedTuple):
     """Where the search for the next entity stands (int32 all).
 
     ``stage``: number of the level; ``klass`` and ``place``: false values, descending, and place in the random order, of
-    the next fresh entity to be checked.
+    the next fresh entity to be checked. ``over`` (bool): it has come to an entity to work on, or to the end.
     """
 
     stage: Array
     klass: Array
     place: Array
+    over: Array
 
 
 class State(NamedTuple):
@@ -73,7 +75,7 @@ class IndexByLists:
     def init(self, view: View) -> State:
         """Begins at the first level, with the first entity of the most false values."""
         zero = jnp.int32(0)
-        search = ListSearch(zero, jnp.int32(self.allowed.shape[2]), zero)
+        search = ListSearch(zero, jnp.int32(self.allowed.shape[2]), zero, jnp.bool_(False))
         rows = jnp.zeros(5 * (self.memory + PADDING), jnp.int32)
         ends = jnp.zeros(self.allowed.shape[0], jnp.int32)
         nobody = Known(zero, zero, zero, zero)
@@ -93,7 +95,7 @@ class IndexByLists:
 
     def _search(self, view: View, search: ListSearch, ends: Array) -> ListSearch:
         """Moves the search to the first level, from its own on, and there to the first class, that has an entity to
-        work on.
+        work on; where lanes are side by side, by one turn towards that.
 
         If nobody waits in the level's list, the fresh entity at the search's place is that one.
         """
@@ -102,8 +104,7 @@ class IndexByLists:
         def waiting(search: ListSearch) -> Array:
             return ends[jnp.minimum(search.stage, levels - 1)] > 0
 
-        def onward(carry: tuple[ListSearch, Array]) -> tuple[ListSearch, Array]:
-            search, _ = carry
+        def onward(search: ListSearch) -> ListSearch:
             worth = (search.klass > 0) & (self._limit(search.stage, search.klass, jnp.int32(0)) > 0)
             place = search.place + jnp.arange(SCANNED, dtype=jnp.int32)
             hit = view.false_values(view.in_random_order(jnp.minimum(place, view.entities - 1))) == search.klass
@@ -111,26 +112,33 @@ class IndexByLists:
             found = worth & (first != _NONE)
             passed = worth & ~found & (search.place + SCANNED >= view.entities)
             # A class not worth a try ends the level: those below it are worth less.
-            after = ListSearch(
+            after = search._replace(
                 stage=search.stage + (~worth).astype(jnp.int32),
                 klass=search.klass - passed.astype(jnp.int32),
                 place=jnp.where(
                     found, first, jnp.where(passed, 0, jnp.where(worth, search.place + SCANNED, search.place))
                 ),
             )
-            return after, found | (after.stage >= levels) | waiting(after)
+            return after._replace(over=found | (after.stage >= levels) | waiting(after))
 
-        start = search, (search.stage >= levels) | waiting(search)
-        return lax.while_loop(lambda carry: ~carry[1], onward, start)[0]
+        def until_over(start: ListSearch) -> ListSearch:
+            return lax.while_loop(lambda search: ~search.over, onward, start)
+
+        def one_turn(start: ListSearch) -> ListSearch:
+            return select(start.over, start, onward(start))
+
+        start = search._replace(over=(search.stage >= levels) | waiting(search))
+        found: ListSearch = lax.platform_dependent(start, cpu=until_over, default=one_turn)
+        return found
 
     def _next(self, view: View, state: State, leave: Array) -> State:
-        """Takes, where ``leave``, the next entity that is worth its price."""
+        """Takes, where ``leave``, the next entity that is worth its price, or goes on to search for it."""
         levels, base = self.allowed.shape[0], state.run * (self.memory + PADDING)
         # Where nothing is left, the search ends before it begins.
         search = self._search(
             view, state.search._replace(stage=jnp.where(leave, state.search.stage, levels)), state.ends
         )
-        search = ListSearch(*(jnp.where(leave, new, old) for new, old in zip(search, state.search, strict=True)))
+        search, leave = select(leave, search, state.search), leave & search.over
         stage = jnp.minimum(search.stage, levels - 1)
         end = state.ends[stage]
         again, over = (end > 0) & (search.stage < levels), search.stage >= levels
@@ -160,7 +168,7 @@ class IndexByLists:
             attempt=at.tried,
             successes=at.began - at.gained,
             failures=jnp.where(limit == UNLIMITED, UNLIMITED, limit - (at.tried - at.gained)),
-            cleans=jnp.where(self.done(view, state), 0, view.budget - state.totals.spent),
+            cleans=jnp.where(self.done(view, state) | ~state.search.over, 0, view.budget - state.totals.spent),
         )
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
@@ -179,7 +187,7 @@ class IndexByLists:
         rows = lax.dynamic_update_slice(state.rows, row, (5 * (base + slot),))
         ends = jnp.where((level == later) & given_up, state.slot + 1, state.ends)
         told = state._replace(at=at, rows=rows, ends=ends, totals=state.totals.add(outcome, clean))
-        return self._next(view, told, clean | given_up)
+        return self._next(view, told, clean | given_up | ~state.search.over)
 
     def done(self, view: View, state: State) -> Array:
         """Ends the run when the budget is spent or every entity is clean."""
