@@ -9,7 +9,7 @@ import pytest
 from jax import Array, lax
 
 from jaxbandit.xla.columns import Columns
-from jaxbandit.xla.fence import as_one_kernel, computed_once, each, lane_by_lane, rarely
+from jaxbandit.xla.fence import as_one_kernel, computed_once, each, lane_by_lane, rarely, walk
 from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.prefix import highest_first
 
@@ -127,6 +127,24 @@ def test_the_first_of_the_highest_is_found(way: str, monkeypatch: pytest.MonkeyP
     most, first = jax.jit(jax.vmap(highest_first))(x, order)
     assert most.tolist() == [-1, 5]
     assert first.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("way", ["cpu", "default"])
+def test_a_walk_ends_for_each_lane_where_it_is_over(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or after so many steps, more on a CPU; with operands from around it that differ from lane to lane."""
+    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, **ways: ways[way](*operands))
+
+    def countdown(left: Array, by: Array) -> Array:
+        def step(state: tuple[Array, Array], going: Array) -> tuple[Array, Array]:
+            return jnp.where(going, state[0] - by, state[0]), state[1] + going.astype(jnp.int32)
+
+        return walk(step, lambda state: state[0] > 0, most=9, abreast=5)((left, jnp.int32(0)))
+
+    left, by = np.array([0, 7, 20, 40], np.int32), np.array([1, 2, 4, 1], np.int32)
+    after, steps = jax.jit(jax.vmap(countdown))(left, by)
+    made = np.minimum(-(-left // by), 9 if way == "cpu" or PLAIN else 5)
+    assert steps.tolist() == made.tolist()
+    assert after.tolist() == (left - made * by).tolist()
 
 
 class Pair(NamedTuple):

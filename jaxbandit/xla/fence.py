@@ -162,8 +162,51 @@ def lane_by_lane(function: Callable[..., T]) -> Callable[..., T]:
     return alone
 
 
-def _in_turn(function: Callable[..., T]) -> Callable[..., T]:
-    """``lane_by_lane`` of a function that has nothing from around it."""
+def walk(step: Callable[[T, Array], T], going: Callable[[T], Array], most: int, abreast: int) -> Callable[[T], T]:
+    """``f(state)``: ``step`` after step while the state is ``going`` (bool), at most ``most`` of them.
+
+    Under ``vmap``, on CPUs ``lane_by_lane``. Elsewhere all lanes make ``abreast`` steps, so that none has to be asked
+    whether it is over: with a second argument that is false, ``step`` must return the state as it is.
+    """
+
+    def further(state: T, goes: Array) -> tuple[T, Array]:
+        state = step(state, goes)
+        return state, going(state)
+
+    def until_over(further: Callable[..., tuple[T, Array]]) -> Callable[..., tuple[T, Array]]:
+        def loop(carry: tuple[T, Array], *around: Any) -> tuple[T, Array]:
+            found: tuple[Array, tuple[T, Array]] = lax.while_loop(
+                lambda counted: (counted[0] < most) & counted[1][1],
+                lambda counted: (counted[0] + 1, further(*counted[1], *around)),
+                (jnp.int32(0), carry),
+            )
+            return found[1]
+
+        return loop
+
+    def alone(state: T) -> T:
+        start = state, going(state)
+        if PLAIN:
+            return until_over(further)(start)[0]
+        closed, shape = jax.make_jaxpr(further, return_shape=True)(*start)
+
+        def explicit(state: T, goes: Array, around: list[Any]) -> tuple[T, Array]:
+            leaves = jax.core.eval_jaxpr(closed.jaxpr, around, *jax.tree.leaves((state, goes)))
+            after: tuple[T, Array] = jax.tree.unflatten(jax.tree.structure(shape), leaves)
+            return after
+
+        def some(carry: tuple[T, Array], around: list[Any]) -> tuple[T, Array]:
+            after: tuple[T, Array] = lax.fori_loop(0, abreast, lambda _, own: explicit(own[0], own[1], around), carry)
+            return after
+
+        return _in_turn(until_over(explicit), some)(start, closed.consts)[0]
+
+    return alone
+
+
+def _in_turn(function: Callable[..., T], side_by_side: Callable[..., T] | None = None) -> Callable[..., T]:
+    """``lane_by_lane`` of a function that has nothing from around it; ``side_by_side``: another one for the lanes of an
+    accelerator."""
     plain = jax.custom_batching.custom_vmap(function)
 
     @plain.def_vmap
@@ -183,7 +226,7 @@ def _in_turn(function: Callable[..., T]) -> Callable[..., T]:
 
         def abreast(*operands: Any) -> T:
             axes = jax.tree.map(lambda own: 0 if own else None, has)
-            found: T = jax.vmap(function, axes, axis_size=size)(*operands)
+            found: T = jax.vmap(side_by_side or function, axes, axis_size=size)(*operands)
             return found
 
         found: T = lax.platform_dependent(state, *read, cpu=in_turn, default=abreast)

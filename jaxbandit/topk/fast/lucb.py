@@ -38,10 +38,13 @@ from jaxbandit.topk.lucb import Lucb
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.columns import Columns
 from jaxbandit.xla.entries import select
-from jaxbandit.xla.fence import each, lane_by_lane
+from jaxbandit.xla.fence import each, walk
 from jaxbandit.xla.prefix import best, places
 
 _PULL, _EVALUATE, _SWAP = range(3)
+
+_ABREAST = 64
+"""Turns in a step of lanes side by side, where all of them are made."""
 
 _Sample = Callable[[Single], Outcome]
 _Pair = tuple[list[Array], list[Array], Array]
@@ -110,23 +113,13 @@ class LucbByTurns:
 
         state = lax.cond(over_lanes(opening.astype(jnp.int32)) > 0, opened, lambda same: same, state)
 
-        def several(state: State) -> State:
-            def going(state: State) -> Array:
-                return (state.round > 0) & ~self.done(view, state)
+        def turn(state: State, going: Array) -> State:
+            return self._turn(view, state, sample, going)
 
-            def more(carry: tuple[Array, State]) -> Array:
-                # Side by side, lanes go on until the last is at its end: a turn changes nothing of those that are.
-                any_goes: Array = over_lanes(going(carry[1]).astype(jnp.int32)) > 0
-                return (carry[0] < self.turns) & any_goes
+        def going(state: State) -> Array:
+            return (state.round > 0) & ~self.done(view, state)
 
-            def one(carry: tuple[Array, State]) -> tuple[Array, State]:
-                return carry[0] + 1, self._turn(view, carry[1], sample, going(carry[1]))
-
-            found: State = lax.while_loop(more, one, (jnp.int32(0), state))[1]
-            return found
-
-        after: State = lane_by_lane(several)(state)
-        return after
+        return walk(turn, going, self.turns, min(self.turns, _ABREAST))(state)
 
     def _rest(self) -> Array:
         """Returns the first slot behind the blocks of the top."""
