@@ -25,12 +25,20 @@ class BadInput(ValueError):
 
     def __init__(self, field: str, value: Any, allowed: str) -> None:
         self.field, self.value, self.allowed = field, value, allowed
-        shown = value if isinstance(value, str) else repr(value)
-        shown = " ".join(str(shown).split())
+        shown = " ".join(_shown(value).split())
         # The end of a long path says which file it is.
         shown = shown if len(shown) <= 80 else f"{shown[:38]}...{shown[-39:]}"
         # What is allowed may be cells of a user's table.
-        super().__init__(f"{field} = {shown}: {' '.join(allowed.split())}")
+        line = f"{field} = {shown}: {' '.join(allowed.split())}"
+        # Half a character, which JSON may have, can be neither printed nor sent.
+        super().__init__(line.encode("utf-8", "backslashreplace").decode())
+
+
+def _shown(value: Any) -> str:
+    try:
+        return value if isinstance(value, str) else repr(value)
+    except (ValueError, RecursionError):  # of thousands of digits, or of brackets
+        return f"one of type {type(value).__name__} that is too long to show"
 
 
 def quoted(value: Any) -> Any:

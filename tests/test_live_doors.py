@@ -1,6 +1,8 @@
 """The doors of a live session: HTTP, commands, services, sheets, PostgreSQL; and what SIGKILL leaves."""
 
+import asyncio
 import csv
+import functools
 import http.client
 import io
 import json
@@ -29,9 +31,9 @@ from starlette.testclient import TestClient
 from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
 from jaxbandit.live import Session, agents, show
-from jaxbandit.live.journal import Journal
+from jaxbandit.live.journal import Journal, Lease, Writing
 from jaxbandit.live.reconcile import Offers, Reconciliation
-from jaxbandit.live.server import app, serve
+from jaxbandit.live.server import _Desk, app, serve
 from tests.live_kills import killed
 from tests.test_live import claims
 
@@ -63,17 +65,53 @@ def test_http(session: Session) -> None:
             ("/answers", {"id": 1}, 400, "answer = missing: a text"),
             ("/answers", {"id": 1, "answer": "Z"}, 400, "ANSWER = Z: one of "),
             ("/answers", {"id": 1, "answer": "unknown", "cost": "dear"}, 400, "cost = dear: a number"),
-            ("/answers", {"id": 1, "answer": "unknown", "cost": -1}, 400, "cost = -1: a number, 0 or more"),
+            ("/answers", {"id": 1, "answer": "unknown", "cost": -1}, 400, "cost = -1: a number at least 0, below"),
+            ("/answers", {"id": 1, "answer": "unknown", "cost": 10**4000}, 400, "cost = 1000"),
+            ("/answers", {"id": "9" * 5000, "answer": "unknown"}, 404, "ID = 999"),
+            ("/answers", {"id": [1], "answer": "unknown"}, 404, "ID = [1]: a question of this session"),
+            ("/answers", {"id": 1, "answer": f"#{'9' * 5000}"}, 400, "ANSWER = #999"),
+            ("/answers", {"id": 1, "answer": "\ud800"}, 400, "body = no JSON object: such as {}, its texts in UTF-8"),
+            ("/candidates", {"id": "9" * 5000}, 404, "ID = 999"),
             ("/next", {"agent": 3}, 400, "agent = 3: a text"),
-            ("/next", {"wait": 61}, 400, "wait = 61: seconds from 0 to 60"),
+            ("/next", {"agent": "\ud800"}, 400, "body = no JSON object: such as {}, its texts in UTF-8"),
+            ("/next", {"agent": "\0"}, 400, "agent = \0: a text in UTF-8, without NUL"),
+            ("/next", {"wait": 61}, 400, "wait = 61: a number from 0 to 60"),
             ("/next", {"wait": "long"}, 400, "wait = long: a number"),
         ):
-            reply = client.post(path, json=content)
+            reply = client.post(path, content=json.dumps(content))
             assert (reply.status_code, reply.json()["error"].startswith(line)) == (code, True), reply.text
-        for content in (b"[1", b"[" * 60_000, b"\xff"):
-            assert client.post("/next", content=content).status_code == 400
+        for given in (b"[1", b"[" * 60_000, b'{"id":' + b"[" * 900 + b"]" * 900 + b"}", b"\xff"):
+            assert client.post("/answers", content=given).status_code == 400
         assert client.post("/next", content=b" " * 70_000).status_code == 413
         assert client.post("/undo").json()["id"] == 1
+
+
+def test_a_call_that_fails_leaves_its_neighbours_alone(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in one transaction, and what the failed one had done is not in it."""
+    desk, taken = _Desk(session), Writing.lease
+
+    def failing(self: Writing, question: int, agent: str, seconds: float) -> Lease:
+        given = taken(self, question, agent, seconds)
+        if agent == "unlucky":
+            raise ZeroDivisionError
+        return given
+
+    monkeypatch.setattr(Writing, "lease", failing)
+    names = ("unlucky", "a", "unlucky", "b")
+
+    async def all_at_once() -> list[Any]:
+        calls = (desk.call(functools.partial(session.next, name, ahead=9)) for name in names)
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    found = dict(zip(names, asyncio.run(all_at_once()), strict=True))
+    desk.close()
+    assert isinstance(found["unlucky"], ZeroDivisionError)
+    assert (found["a"]["id"], found["b"]["id"]) == (1, 2)
+    again = Session.open(session.journal.place)
+    assert again.status() == session.status()
+    assert [each.kind for each in again._ledger.events] == ["asked", "asked"]
+    with sqlite3.connect(session.journal.place) as database:
+        assert database.execute("SELECT agent FROM jaxbandit_lease ORDER BY question").fetchall() == [("a",), ("b",)]
 
 
 @pytest.fixture
@@ -494,6 +532,39 @@ def test_values_are_written_back_to_a_file(tmp_path: Path) -> None:
         database.execute("UPDATE claims SET gate = 'Z9'")
     with pytest.raises(BadInput, match=r"--write-back = claims: as it was when the session began: f\d, gate has Z9"):
         agents.work(session, lambda asked: asked["values"][-1], "", lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "UPDATE claims SET gate = 'Z9' WHERE number = 4",
+        """CREATE TRIGGER no BEFORE UPDATE
+    ON claims WHEN old.number = 4 BEGIN SELECT RAISE(ABORT, 'not this one'); END""",
+    ],
+)
+def test_half_a_value_is_never_written_back(tmp_path: Path, why: str) -> None:
+    """An answer is refused beside others in one transaction, after the first cells of its value were written."""
+    place = str(tmp_path / "claims.db")
+    claimed = [(number, f"f{number % 2}", "XY"[number > 1]) for number in range(6)]
+    with closing(sqlite3.connect(place)) as database, database:
+        database.execute("CREATE TABLE claims (number INTEGER, flight TEXT, gate TEXT)")
+        database.executemany("INSERT INTO claims VALUES (?, ?, ?)", claimed)
+    problem = {"kind": "cleaning/table", "path": place, "entity": "flight", "value": "gate", "budget": 9}
+    study = {"problem": problem, "policy": [{"kind": "greedy"}]}
+    session = Session.begin(study, "greedy", place, write_back="claims")
+    asked = {each["entity"]: each["id"] for each in (session.next(name, ahead=9) for name in ("a", "b"))}
+    with closing(sqlite3.connect(place)) as database, database:
+        database.execute(why)
+    with session.together():
+        with pytest.raises(BadInput, match="--write-back = claims: "):
+            session.record(asked["f0"], "Y", "a")
+        session.record(asked["f1"], "X", "b")
+    with closing(sqlite3.connect(place)) as database:
+        found = database.execute("SELECT gate FROM claims ORDER BY number").fetchall()
+        assert "".join(gate for (gate,) in found) in ("XYYYZ9Y", "XYYYYY")
+        assert database.execute("SELECT agent FROM jaxbandit_lease").fetchall() == [("a",)]
+    for each in (session, Session.open(place)):
+        assert (each.status()["answers"], each.status()["open"]) == (1, 1)
 
 
 def test_values_are_written_back_to_postgresql(tmp_path: Path, postgres: str) -> None:

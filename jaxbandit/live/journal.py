@@ -224,6 +224,21 @@ class Writing:
         """Ends a question's lease, if there is one."""
         self._all_leases().pop(question, None)
 
+    @contextlib.contextmanager
+    def apart(self, statements: bool) -> Iterator[None]:
+        """Has what is done in here be undone where it fails, and the rest of the transaction stand. ``statements``:
+        whether some go to the database in here."""
+        last, chain, added = self._last, self._chain, len(self._added)
+        leases = None if self._leases is None else dict(self._leases)
+        try:
+            with self._connection.begin_nested() if statements else contextlib.nullcontext():
+                yield
+        except BaseException:
+            self._last, self._chain, self._leases = last, chain, leases
+            self._before = {} if leases is None else self._before
+            del self._added[added:]
+            raise
+
     def flush(self) -> None:
         """Sends what was added, leased and released to the database."""
         if self._added:

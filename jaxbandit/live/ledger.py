@@ -60,6 +60,13 @@ class Ledger:
         self.spent, self.changed = 0.0, 0
         self._follow(self._first)
 
+    def back(self, many: int) -> None:
+        """Goes back to the state after the first ``many`` events, if there are more."""
+        if len(self.events) > many:
+            events = self.events[:many]
+            self.forget()
+            self.take(events)
+
     def take(self, events: Sequence[Event]) -> None:
         """Applies the journal's next events to the state.
 

@@ -14,10 +14,13 @@ from importlib import resources
 from typing import Any
 
 from jaxbandit.errors import BadInput
+from jaxbandit.live import inputs
 from jaxbandit.live.session import LEASE, Session
+from jaxbandit.parsers import real
 
 try:
     import uvicorn
+    from sqlalchemy.exc import DBAPIError
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -86,7 +89,9 @@ class _Desk:
                     for what, _, _ in some:
                         try:
                             results.append(what())
-                        except BadInput as error:
+                        except DBAPIError:  # the transaction may be over
+                            raise
+                        except Exception as error:  # of this call alone, which left nothing
                             results.append(error)
             except Exception as error:  # none of them is on disk
                 results = [error] * len(some)
@@ -185,9 +190,7 @@ class _Routes:
         """POST /next."""
 
         def ask(given: dict[str, Any]) -> Awaitable[dict[str, Any]]:
-            agent, wait = _text(given, "agent", ""), _number(given, "wait", 0)
-            if not 0 <= wait <= MOST_WAIT:
-                raise BadInput("wait", wait, f"seconds from 0 to {MOST_WAIT:g}")
+            agent, wait = _text(given, "agent", ""), real(0, MOST_WAIT)("wait", given.get("wait", 0))
             more = {} if self.offers is None else {"offers": True}
             return self.line.next(
                 lambda: self.session.next(agent, lease=self.lease, ahead=self.ahead) | more,
@@ -202,7 +205,7 @@ class _Routes:
         async def record(given: dict[str, Any]) -> dict[str, Any]:
             answer = given.get("answer")
             text = json.dumps(answer) if isinstance(answer, list | int | float) else _text(given, "answer")
-            number, agent, cost = given.get("id", "missing"), _text(given, "agent", ""), _number(given, "cost", None)
+            number, agent, cost = given.get("id", "missing"), _text(given, "agent", ""), given.get("cost")
             found = await self.desk.call(lambda: self.session.record(number, text, agent, cost))
             self.line.wake()
             return found
@@ -243,12 +246,7 @@ class _Routes:
             if len(body) > MOST_BODY:
                 return _refused(413, f"body = more than {MOST_BODY} bytes: a question's answer")
         try:
-            content = json.loads(body or b"{}")
-            if not isinstance(content, dict):
-                raise ValueError
-        except (ValueError, RecursionError):  # the latter for thousands of brackets
-            return _refused(400, "body = no JSON object: such as {}")
-        try:
+            content = _object(body)
             return JSONResponse(await handle(content), headers=_HEADERS)
         except BadInput as error:
             if error.field == "--journal":
@@ -270,7 +268,12 @@ def app(
         ahead: see ``Session.next``.
         offers: what a reconciliation service offers beside a question, see ``Offers``.
         rate: requests a second that are taken from one address.
+
+    Raises:
+        BadInput: for a lease, or a number of pulls ahead, that no question could be asked with.
     """
+    inputs.lease("lease", lease)
+    inputs.ahead("ahead", ahead)
     desk = _Desk(session)
     routes = _Routes(session, token, lease, ahead, offers, rate, desk, _Line(desk), _Rates(rate))
 
@@ -298,7 +301,8 @@ def serve(
     """Serves a session until it is stopped.
 
     Raises:
-        BadInput: for another address than the loopback without a token, and one that cannot be listened on.
+        BadInput: for another address than the loopback without a token, one that cannot be listened on, and what
+            ``app`` does not take.
     """
     if host not in _LOOPBACK and len(token) < 16:
         raise BadInput("--host", host, "127.0.0.1, or a token of at least 16 characters in JAXBANDIT_TOKEN")
@@ -319,18 +323,15 @@ def serve(
     uvicorn.Server(config).run([door])
 
 
+def _object(body: bytes) -> dict[str, Any]:
+    with suppress(ValueError):
+        if isinstance(content := inputs.parsed(body or b"{}"), dict):
+            return content
+    raise BadInput("body", "no JSON object", "such as {}, its texts in UTF-8")
+
+
 def _text(given: dict[str, Any], key: str, default: str | None = None) -> str:
-    value = given.get(key, default)
-    if not isinstance(value, str):
-        raise BadInput(key, "missing" if value is None else value, "a text")
-    return value
-
-
-def _number(given: dict[str, Any], key: str, default: Any) -> Any:
-    value = given.get(key, default)
-    if value is not default and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise BadInput(key, value, "a number")
-    return value
+    return inputs.text(key, given.get(key, default))
 
 
 def _refused(status: int, line: str) -> Response:

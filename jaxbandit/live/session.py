@@ -1,7 +1,6 @@
 """A session: a policy decides what an agent is asked next, and the journal keeps what was asked and answered."""
 
 import json
-import math
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -11,10 +10,11 @@ from typing import Any, cast
 
 from jaxbandit import __version__
 from jaxbandit.errors import BadInput
+from jaxbandit.live import inputs
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.journal import Journal, Lease, Writing
-from jaxbandit.live.ledger import AskedQuestion, Ledger
+from jaxbandit.live.ledger import Ledger
 from jaxbandit.live.questions import Address, questions
 from jaxbandit.live.standing import Standing
 from jaxbandit.live.writeback import WriteBack
@@ -124,10 +124,9 @@ class Session(Standing):
             agent's (seconds of the Unix epoch). Without an ``id`` where there is none: ``over`` is then whether the
             session is.
         """
-        if not lease > 0 or not lease < 1e9:
-            raise BadInput("lease", lease, "a number of seconds above 0")
-        if isinstance(ahead, bool) or not 0 <= ahead <= 10_000:
-            raise BadInput("ahead", ahead, "a whole number from 0 to 10000")
+        inputs.text("agent", agent)
+        inputs.lease("lease", lease)
+        inputs.ahead("ahead", ahead)
         with self._writing() as writing:
             held = writing.leases()
             self._withdraw(writing)
@@ -155,8 +154,7 @@ class Session(Standing):
             BadInput: for a question that there is not.
         """
         with self._writing():
-            self._found(question)
-            return self._about(int(question))
+            return self._about(self._found(question))
 
     def record(self, question: int | str, answer: str, agent: str = "", cost: float | None = None) -> dict[str, Any]:
         """Records an answer; the same one again changes nothing.
@@ -174,12 +172,14 @@ class Session(Standing):
             BadInput: for a question that there is not, that is answered otherwise or was withdrawn, and an answer that
                 is not allowed. One that comes too late is kept in the journal, and the policy is not told.
         """
-        if cost is not None and not 0 <= cost < math.inf:
-            raise BadInput("cost", cost, "a number, 0 or more")
+        inputs.text("ANSWER", answer)
+        inputs.text("agent", agent)
+        if cost is not None:
+            inputs.cost("cost", cost)
         late, new = None, False
         with self._writing() as writing:
-            asked = self._found(question)
-            number = int(question)
+            number = self._found(question)
+            asked = self.questions[number]
             if asked.state in ("undone", "withdrawn"):
                 raise BadInput("ID", question, f"a question that is open; this one was {asked.state}")
             before = self.answers
@@ -193,8 +193,8 @@ class Session(Standing):
                     self._ledger.take([writing.add("late", number, content)])
             else:
                 new = True
-                writing.release(number)
                 content |= self._written(writing, asked.address, value)
+                writing.release(number)
                 self._ledger.take([writing.add("answered", number, content)])
         if late is not None:
             raise BadInput("ID", question, f"a question that is open; this one has the answer {_text(late)}")
@@ -318,12 +318,13 @@ class Session(Standing):
         before = self._write_back.write(writing.connection, self.asks.name(entity), column, left[0], claimed)
         return {"written": {"column": column, "value": left[0], "before": before}}
 
-    def _found(self, question: int | str) -> AskedQuestion:
-        number = int(question) if str(question).isascii() and str(question).isdigit() else 0
+    def _found(self, question: int | str) -> int:
+        """Returns the number of a question that there is."""
+        number = inputs.place(question)
         if number not in self.questions:
             last = f"1 to {len(self.questions)}" if self.questions else "`jaxbandit live next` asks the first one"
             raise BadInput("ID", question, f"a question of this session: {last}")
-        return self.questions[number]
+        return number
 
     def _about(self, number: int | None) -> dict[str, Any]:
         about: dict[str, Any] = {"family": self.asks.family}
@@ -360,13 +361,20 @@ class Session(Standing):
 
     @contextmanager
     def _writing(self) -> Iterator[Writing]:
-        """Opens a transaction that begins with what others wrote, or goes on in that of ``together``."""
+        """Opens a transaction that begins with what others wrote, or goes on in that of ``together``. What fails in
+        here leaves nothing, there as little."""
         with self._lock:
-            if self._current is not None:
-                yield self._current
+            if self._current is None:
+                with self.together() as writing:
+                    yield writing
                 return
-            with self.together() as writing:
-                yield writing
+            before, writing = len(self._ledger.events), self._current
+            try:
+                with writing.apart(statements=self._write_back is not None):
+                    yield writing
+            except BaseException:
+                self._ledger.back(before)
+                raise
 
 
 def _text(answer: Any) -> str:

@@ -52,7 +52,8 @@ class WriteBack:
             Of each cell that changed, the key of its row and what was there, for ``restore``.
 
         Raises:
-            BadInput: where a cell has a value that was not claimed when the session began.
+            BadInput: where a cell has a value that was not claimed when the session began, and where the table takes
+                another one alone. The transaction is then to be undone as far as this call.
         """
         cell, before = self._table.c[column], []
         for key in self._rows.get((entity, column), []):
@@ -62,14 +63,23 @@ class WriteBack:
                 was = f"as it was when the session began: {entity}, {column} has {text}, which nobody claimed"
                 raise BadInput("--write-back", self._name, was)
             if text and text != value:
-                connection.execute(sa.update(self._table).where(self._at(key)).values({column: value}))
+                self._put(connection, key, column, value)
                 before.append([*key, there])
         return before
 
     def restore(self, connection: Any, column: str, before: Sequence[Sequence[Any]]) -> None:
         """Puts back the cells that ``write`` replaced, as they were."""
         for *key, there in before:
-            connection.execute(sa.update(self._table).where(self._at(key)).values({column: there}))
+            self._put(connection, key, column, there)
+
+    def _put(self, connection: Any, key: Sequence[Any], column: str, value: Any) -> None:
+        try:
+            connection.execute(sa.update(self._table).where(self._at(key)).values({column: value}))
+        except sa.exc.DBAPIError as error:
+            if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
+                raise  # the database does not answer
+            why = str(error.orig).strip().splitlines() or [type(error).__name__]
+            raise BadInput("--write-back", self._name, f"a table that takes {value} in {column} ({why[0]})") from None
 
     def _at(self, key: Sequence[Any]) -> Any:
         return sa.and_(*(column == value for column, value in zip(self._key, key, strict=True)))

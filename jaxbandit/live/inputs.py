@@ -1,0 +1,98 @@
+"""What people, agents and services give to a session: each kind of number and of text is read in one place."""
+
+import json
+import math
+import urllib.parse
+from itertools import chain
+from typing import Any
+
+from jaxbandit.errors import BadInput
+from jaxbandit.parsers import between, whole
+
+ahead = whole(0, 10_000)
+"""Reads how many pulls a policy may be ahead of its open questions."""
+count = whole(1, 10_000)
+"""Reads how many questions a sheet may have."""
+lease = between(0, 1e9)
+"""Reads for how many seconds a question is an agent's."""
+timeout = between(0, 1e6)
+"""Reads for how many seconds an agent is waited for."""
+cost = between(0, 1e15, least_too=True)
+"""Reads what an answer really cost."""
+_DEEPEST = 64
+
+
+def place(value: Any) -> int:
+    """Returns a number from 1 on, as of a question or of a value in a list: a whole one, or up to ten of the digits 0
+    to 9. Whatever else is given is 0, which nothing has."""
+    if isinstance(value, str):
+        return int(value) if value.isascii() and value.isdigit() and len(value) <= 10 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def number(value: str) -> float:
+    """Returns the number that a text stands for in the way of CSV and JSON; NaN where it is none."""
+    try:
+        return float(value) if value.isascii() and "_" not in value else math.nan
+    except ValueError:
+        return math.nan
+
+
+def parsed(value: str | bytes) -> Any:
+    """Returns what a text says in JSON.
+
+    Raises:
+        ValueError: for one that is none, that is nested deeper than any value is, or has half a character.
+    """
+    try:
+        found = json.loads(value)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    level, depth = [found], 0
+    while level:
+        for each in level:
+            if isinstance(each, str):
+                each.encode()  # UnicodeEncodeError is a ValueError
+        level = list(chain.from_iterable(map(_inner, level)))
+        if (depth := depth + 1) > _DEEPEST:
+            raise ValueError("nested too deep")
+    return found
+
+
+def _inner(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return value if isinstance(value, list) else []
+
+
+def text(field: str, value: Any) -> str:
+    """Returns a text that can be stored and sent.
+
+    Raises:
+        BadInput: for what is no text, and one with a NUL or with half a character (a lone surrogate, as JSON and
+            arguments that are not UTF-8 may have).
+    """
+    if not isinstance(value, str):
+        raise BadInput(field, "missing" if value is None else value, "a text")
+    if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in value):
+        raise BadInput(field, value, "a text in UTF-8, without NUL")
+    return value
+
+
+def address(field: str, value: str) -> str:
+    """Returns the URL of a service.
+
+    Raises:
+        BadInput: for one that no request can be sent to.
+    """
+    try:
+        parts = urllib.parse.urlsplit(value)
+        right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as a port that is no number
+        right = False
+    if not right or not value.isascii() or not value.isprintable() or " " in value:
+        raise BadInput(field, value, "http://... or https://...")
+    return value
+
+
+__all__ = ["address", "ahead", "cost", "count", "lease", "number", "parsed", "place", "text", "timeout"]
