@@ -232,6 +232,39 @@ def test_an_answer_is_told_once(session: Session) -> None:
     assert (status["answers"], status["removed"], status["late"], status["spent"]) == (1, 1, 1, 1)
 
 
+HALF = "\ud800"
+REFUSED = [
+    ("cleaning", "ee", {}, ["#²", "#٣", f"#{'9' * 5000}", "#0", "#", "", HALF, "a\0"]),
+    ("topk", "uniform", {}, ["²", "٣", "2", "1_0", "nan", "9" * 5000, HALF]),
+    ("topk", "uniform", {"kind": "topk/gaussian"}, ["nan", "1e16", "-inf", "1_0", "٣"]),
+    ("extraction", "rand-leaf", {}, [
+        '[{"name":"","at":null}]', '[{"name":NaN}]', '[{"name":1}]', f'[{{"name":"{HALF}"}}]', '[{"name":"\\ud800"}]',
+        '[{"name":"a","at":["a"]}]', '[{"name":"a","at":{}}]', '[{"name":"a","at":1}]', "[1]", "[" * 5000, "none;none",
+        "none; a", "@", " ; ", "@ PS", f"{HALF} @ PS", '[{"at":null}]', "[" * 900 + "]" * 900,
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "name", "problem", "answers"), REFUSED)
+def test_answers_that_are_none(
+    family: str, name: str, problem: dict[str, Any], answers: list[str], tmp_path: Path
+) -> None:
+    """One line each, which can be printed, and nothing is written."""
+    session = Session.begin(study(family, name, tmp_path, **problem), name, tmp_path / "journal")
+    asked = session.next()
+    for answer in answers:
+        with pytest.raises(BadInput, match=r"\AANSWER = ") as caught:
+            session.record(asked["id"], answer)
+        assert len(str(caught.value).encode().splitlines()) == 1
+    for number in ("9" * 5000, 10**5000, "²", True, None, [1]):
+        with pytest.raises(BadInput, match=r"\AID = .*a question of this session: 1 to 1"):
+            session.record(number, "1")  # type: ignore[arg-type]
+    for agent in (HALF, "a\0", 3):
+        with pytest.raises(BadInput, match=r"\Aagent = "):
+            session.record(asked["id"], "1", agent)  # type: ignore[arg-type]
+    assert again(session).status() | {"over": False} == session.status() | {"answers": 0, "open": 1}
+
+
 def test_undo(session: Session) -> None:
     answer = agent(session)
     for _ in range(9):

@@ -1,6 +1,5 @@
 """Pulls of arms as questions: what did this arm give? For top-K and for outlier arms."""
 
-import math
 from collections.abc import Container, Mapping
 from typing import Any
 
@@ -10,12 +9,16 @@ import numpy as np
 from jaxbandit.arms.problem import Arms, Outcome, Pull
 from jaxbandit.arms.rewards import Gaussian, Rewards
 from jaxbandit.errors import BadInput
+from jaxbandit.live import inputs
 from jaxbandit.live.questions import Address, Answers, questions
 from jaxbandit.outliers.family import Setting as OutlierSetting
 from jaxbandit.outliers.problem import OutlierArms
 from jaxbandit.outliers.problem import Pull as OutlierPull
 from jaxbandit.random.stream import Stream
 from jaxbandit.topk.family import Setting as TopSetting
+
+_MOST = 1e15
+"""The most that an arm without bounds gives: policies add up squares of rewards in float32."""
 
 
 class ArmQuestions:
@@ -47,17 +50,14 @@ class ArmQuestions:
 
     def parse(self, address: Address, answer: str, answers: Answers) -> float | int:
         """Reads a reward from an agent's text and checks that the arms can give it."""
-        try:
-            value = float(answer)
-        except ValueError:
-            value = math.nan
+        value = inputs.number(answer)
         if self._rewards.whole:
             if value not in (0, 1):
                 raise BadInput("ANSWER", answer, "0 or 1")
             return int(value)
-        if not math.isfinite(value) or (self._bounded and not self._low <= value <= self._high):
-            span = f"from {self._low:g} to {self._high:g}" if self._bounded else "that is finite"
-            raise BadInput("ANSWER", answer, f"a number {span}")
+        low, high = (self._low, self._high) if self._bounded else (-_MOST, _MOST)
+        if not low <= value <= high:
+            raise BadInput("ANSWER", answer, f"a number from {low:g} to {high:g}")
         return value
 
     def text(self, answer: float) -> str:

@@ -10,6 +10,7 @@ from jaxbandit.cleaning.family import Setting
 from jaxbandit.cleaning.problem import Cleaning
 from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.errors import BadInput
+from jaxbandit.live import inputs
 from jaxbandit.live.questions import Address, Answers, questions
 from jaxbandit.random.stream import Stream
 
@@ -107,8 +108,9 @@ class CleaningQuestions:
         shown = self.shown(address, answers)
         values, allowed = shown["values"], shown["allowed"]
         given = answer.strip()
-        if given not in allowed and given[:1] == "#" and given[1:].isdigit() and 1 <= int(given[1:]) <= len(values):
-            given = values[int(given[1:]) - 1]
+        place = inputs.place(given[1:]) if given[:1] == "#" and given not in allowed else 0
+        if 1 <= place <= len(values):
+            given = values[place - 1]
         if given not in allowed:
             raise BadInput("ANSWER", answer, f"one of {', '.join(allowed)}")
         found: str = given

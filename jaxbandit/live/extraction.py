@@ -1,6 +1,5 @@
 """Queries as questions: name k entities of this node, none of those that are known (Rekatsinas et al. 2019)."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.family import Setting
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull
+from jaxbandit.live import inputs
 from jaxbandit.live.questions import Address, Answers, questions
 from jaxbandit.random.stream import Stream
 
@@ -131,19 +131,38 @@ class ExtractionQuestions:
 
 def _pairs(answer: str) -> list[tuple[str, str | None]]:
     text = answer.strip()
-    if text.startswith("["):
-        try:
-            return [(str(each["name"]).strip(), each.get("at")) for each in json.loads(text)]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise BadInput("ANSWER", answer, 'JSON as [{"name": "...", "at": "..."}]') from None
     if text == _NONE:
         return []
+    found = _listed(text) if text.startswith("[") else _written(text)
+    for name, _ in found:
+        if not name:
+            raise BadInput("ANSWER", answer, f"entities with a name each, as NAME @ NODE; NAME @ NODE, or {_NONE}")
+    return found
+
+
+def _listed(text: str) -> list[tuple[str, str | None]]:
+    """Pairs from JSON."""
+    allowed = 'JSON as [{"name": "...", "at": "..."}]'
+    try:
+        found = [(each["name"], each.get("at")) for each in inputs.parsed(text)]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise BadInput("ANSWER", text, allowed) from None
+    for name, at in found:
+        if not isinstance(name, str) or not isinstance(at, str | None):
+            raise BadInput("ANSWER", text, f"{allowed}, both of them texts")
+    return [(name.strip(), at) for name, at in found]
+
+
+def _written(text: str) -> list[tuple[str, str | None]]:
+    """Pairs from ``NAME @ NODE; NAME @ NODE``."""
     found: list[tuple[str, str | None]] = []
     for part in filter(None, map(str.strip, text.split(";"))):
         name, sign, at = part.rpartition("@")
         found.append((name.strip(), at.strip()) if sign else (part, None))
-    if not found or not all(name for name, _ in found):
-        raise BadInput("ANSWER", answer, f"NAME @ NODE; NAME @ NODE, or {_NONE}")
+    if not found:
+        raise BadInput("ANSWER", text, f"NAME @ NODE; NAME @ NODE, or {_NONE}")
+    if (_NONE, None) in found:
+        raise BadInput("ANSWER", text, f"{_NONE} alone, or entities alone")
     return found
 
 
