@@ -295,6 +295,53 @@ def test_a_damaged_journal_is_refused(session: Session) -> None:
         again(session)
 
 
+@pytest.mark.parametrize("damage", [
+    "UPDATE jaxbandit_session SET value = replace(value, '60', '90') WHERE key = 'study'",
+    "UPDATE jaxbandit_session SET value = 'random' WHERE key = 'label'",
+    "UPDATE jaxbandit_session SET value = '{' WHERE key = 'study'",
+    "UPDATE jaxbandit_session SET value = '[]' WHERE key = 'files'",
+    "DELETE FROM jaxbandit_session WHERE key = 'files'",
+    "DELETE FROM jaxbandit_session WHERE key = 'write_back'",
+])  # fmt: skip
+@pytest.mark.parametrize("first", [False, True])
+def test_a_damaged_head_is_refused(session: Session, damage: str, first: bool) -> None:
+    """With the first event, before there is one; and of the first journals, which had no hash of it, what cannot be
+    read."""
+    if first:
+        session.next()
+    session.close()
+    with sqlite3.connect(session.journal.place) as database:
+        database.execute(damage)
+    with pytest.raises(BadInput, match=r"an undamaged journal; its head was changed or lost"):
+        again(session)
+    with sqlite3.connect(session.journal.place) as database:
+        database.execute("DELETE FROM jaxbandit_session WHERE key = 'hash'")
+    if first or "'{'" in damage or "[]" in damage or "DELETE" in damage:
+        with pytest.raises(BadInput, match=r"--journal = .*: an undamaged journal; "):
+            again(session)
+
+
+def test_a_journal_is_where_its_name_says(tmp_path: Path) -> None:
+    """Names that a URL would read otherwise; and a file that is empty is looked at, and no more."""
+    place = tmp_path / "a?b=c%20d#e"
+    Session.begin(study("topk", "uniform", tmp_path), "uniform", place).close()
+    assert {path.name.removesuffix("-wal").removesuffix("-shm") for path in tmp_path.iterdir()} == {place.name}
+    (tmp_path / "empty").touch()
+    with pytest.raises(BadInput, match="a journal that `jaxbandit live begin` made"):
+        Session.open(tmp_path / "empty")
+    assert (tmp_path / "empty").read_bytes() == b""
+
+
+def test_a_journal_without_a_hash_of_its_head(session: Session) -> None:
+    """The first ones had none; they go on."""
+    session.close()
+    with sqlite3.connect(session.journal.place) as database:
+        database.execute("DELETE FROM jaxbandit_session WHERE key = 'hash'")
+    old = again(session)
+    old.record(old.next()["id"], "unknown")
+    assert again(old).status()["answers"] == 1
+
+
 def test_another_version_does_not_go_on_in_silence(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that has t = 2 would have left the first entity after two failures."""
     for _ in range(4):

@@ -113,6 +113,22 @@ def test_a_change_that_is_none(session: Session, monkeypatch: pytest.MonkeyPatch
     )
 
 
+def test_a_change_keeps_the_file_of_its_policy(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal has it, as another machine needs it, and shows it by its name."""
+    monkeypatch.chdir(tmp_path)
+    score = Path(cleaning.__file__).parent / "trained.json"
+    Path("score.json").write_bytes(score.read_bytes())
+    answered(session, 3)
+    assert session.change("trained", path="score.json")["policy"].startswith("trained path=score.json:")
+    Path("score.json").unlink()
+    other = again(session)
+    assert other.status() == session.status()
+    answered(other, 3)
+    assert again(other).status()["answers"] == 6
+
+
 def test_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Half of the entities can be cleaned and half cannot, which a rule that never gives up is slow to see."""
     problem = {"kind": "cleaning/synthetic", "entities": 400, "budget": 300, "false_values": {"uniform": [3, 6]}}

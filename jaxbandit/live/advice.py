@@ -33,7 +33,7 @@ def advice(case: Case, asks: CleaningQuestions, play: Play, left: int) -> dict[s
     found: list[tuple[Case, Play]] = []
     for kind in KINDS:
         try:
-            other = case.with_policy({"kind": kind}, law)
+            other = case.with_policy(kind, {}, law)
         except BadInput:  # a problem that the policy is not for
             continue
         if other.table["policy"] != case.table["policy"]:

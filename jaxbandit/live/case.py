@@ -6,7 +6,7 @@ import json
 import sqlite3
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,9 +15,10 @@ from typing import Any
 
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Beta
-from jaxbandit.registry import Family, parse
+from jaxbandit.registry import Family, Parameter, parse
 from jaxbandit.study.keys import paths
 from jaxbandit.study.spec import Configuration, Study
+from jaxbandit.study.summary import plain
 from jaxbandit.user_tables import columns, header
 
 MOST_BYTES = 1 << 28
@@ -48,23 +49,14 @@ class Case:
             raise BadInput("--policy", policy, f"one of {', '.join(label for label, _ in wanted)}")
         (label, own), problem = tables[0], dict(study.problem)
         _may_be_live(study.family, own["kind"])
+        given = _settable(problem["kind"], study.kind.parameters, given)
         for name, values in study.sweep.items():
             if name not in given and len(values) > 1:
                 raise BadInput(f"--set {name}", "missing", f"one value, as the study sweeps {name}: {values}")
             problem[name] = values[0]
-        problem |= given
         files: dict[str, tuple[str, bytes]] = {}
-
-        def kept(field: str, path: str) -> str:
-            content = _read(field, path)
-            name = f"{hashlib.sha256(content).hexdigest()}{Path(path).suffix}"
-            files[name] = (path, content)
-            return name
-
-        table = {"seed": study.seed, "problem": paths("problem", problem, kept), "policy": paths("policy", own, kept)}
-        if sum(len(content) for _, content in files.values()) > MOST_BYTES:
-            raise BadInput("problem.path", label, f"files of at most {MOST_BYTES >> 20} MiB, which the journal keeps")
-        return cls._tuned(table, files, label)
+        kept, policy = _kept("problem", problem | given, files), _kept("policy", own, files)
+        return cls._tuned({"seed": study.seed, "problem": kept, "policy": policy}, files, label)
 
     @classmethod
     def _tuned(cls, table: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]], label: str = "") -> "Case":
@@ -75,35 +67,48 @@ class Case:
         found = {each.name: chosen.params[each.name] for each in kind.parameters if each.name in chosen.params}
         with_found = {**table, "policy": {**{name: each for name, each in found.items() if each is not None}, **own}}
         chosen = _built(with_found, files)
-        return cls(with_found, files, label or chosen.label, chosen)
+        label = label or chosen.label
+        for name, (path, _) in files.items():
+            label = label.replace(name, Path(path).name)
+        return cls(with_found, files, label, chosen)
 
-    def with_policy(self, policy: Mapping[str, Any], sc_pdf: Beta | None = None) -> "Case":
-        """Returns the same problem with another policy, given as a table of its kind and parameters. ``sc_pdf``
-        replaces the study's where it fits the answers better.
+    def with_policy(self, kind: str, params: Mapping[str, Any], sc_pdf: Beta | None = None) -> "Case":
+        """Returns the same problem with another policy, given by its kind and its parameters. ``sc_pdf`` replaces the
+        study's where it fits the answers better.
 
         Raises:
-            BadInput: for one that there is not, and one that knows the truth.
+            BadInput: for one that there is not, one that knows the truth, and several values of a parameter.
         """
         kinds = self.chosen.family.policies
-        if policy["kind"] not in kinds:
-            raise BadInput("--policy", policy["kind"], f"one of {', '.join(kinds)}")
-        _may_be_live(self.chosen.family, policy["kind"])
+        if kind not in kinds:
+            raise BadInput("--policy", kind, f"one of {', '.join(kinds)}")
+        _may_be_live(self.chosen.family, kind)
+        given = _settable(kind, kinds[kind].parameters, params)
+        for name in (each.name for each in kinds[kind].parameters if each.swept):
+            if isinstance(given.get(name), list):
+                raise BadInput(f"--set {name}", given[name], "one value, and not a list of them")
         problem = dict(self.table["problem"])
         if sc_pdf is not None:
             problem["sc_pdf"] = {"beta": [sc_pdf.alpha, sc_pdf.beta]}
-        return self._tuned({**self.table, "problem": problem, "policy": dict(policy)}, self.files)
+        files = dict(self.files)
+        policy = _kept("policy", {"kind": kind, **given}, files)
+        return self._tuned({**self.table, "problem": problem, "policy": policy}, files)
 
-    def changed(self, table: Mapping[str, Any], label: str) -> "Case":
+    def change(self, before: "Case") -> dict[str, Any]:
+        """Returns what ``changed`` needs to make this case of the one before, JSON-ready."""
+        files = _packed({name: each for name, each in self.files.items() if name not in before.files})
+        return {"table": self.table, "label": self.label} | ({"files": files} if files else {})
+
+    def changed(self, change: Mapping[str, Any]) -> "Case":
         """Returns the case after a change of policy that the journal has."""
-        return replace(self, table=table, label=label, chosen=_built(table, self.files))
+        files = {**self.files, **_unpacked(change.get("files", {}))}
+        table = change["table"]
+        return replace(self, table=table, files=files, label=change["label"], chosen=_built(table, files))
 
     def head(self) -> dict[str, str]:
         """Returns the case as texts by name, for the head of a journal."""
-        data = {
-            name: {"path": path, "data": base64.b85encode(zlib.compress(content)).decode()}
-            for name, (path, content) in self.files.items()
-        }
-        return {"study": json.dumps(self.table), "label": self.label, "files": json.dumps(data)}
+        files = json.dumps(_packed(self.files))
+        return {"study": json.dumps(self.table), "label": self.label, "files": files}
 
     @cached_property
     def sources(self) -> Mapping[tuple[str, str], list[str]]:
@@ -143,15 +148,18 @@ class Case:
             return tuple(dict.fromkeys(name for _, (name,) in columns(folder / table["path"], {"arm": (column,)})))
 
     @classmethod
-    def back(cls, head: Mapping[str, str], own: str = "") -> "Case":
-        """Returns the case that ``head`` gave. ``own``: a file that may change, as the session writes into it.
+    def back(cls, head: Mapping[str, str], place: str, own: str = "") -> "Case":
+        """Returns the case that ``head`` gave in the journal at ``place``. ``own``: a file that may change, as the
+        session writes into it.
 
         Raises:
-            BadInput: where a file that is still there has changed since.
+            BadInput: where a file that is still there has changed since, and for a head that is damaged.
         """
-        table, files = json.loads(head["study"]), {}
-        for name, kept in json.loads(head["files"]).items():
-            path, content = kept["path"], zlib.decompress(base64.b85decode(kept["data"]))
+        try:
+            table, files = json.loads(head["study"]), _unpacked(json.loads(head["files"]))
+        except (ValueError, TypeError, KeyError, AttributeError, zlib.error):
+            raise BadInput("--journal", place, "an undamaged journal; its study or its files were changed") from None
+        for path, content in files.values():
             may = own and Path(own).absolute() == Path(path).absolute()
             if not may and Path(path).exists() and _read("problem.path", path) != content:
                 raise BadInput(
@@ -159,8 +167,48 @@ class Case:
                     path,
                     "the file as it was when the session began, or none at all: the journal has its content",
                 )
-            files[name] = (path, content)
         return cls(table, files, head["label"], _built(table, files))
+
+
+def _settable(kind: str, parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of those parameters of a problem or a policy that a session's user gives.
+
+    Raises:
+        BadInput: for what is none of its parameters, as its ``kind``, and what a study file could not have.
+    """
+    names = [each.name for each in parameters]
+    for name, value in given.items():
+        if name not in names:
+            raise BadInput(f"--set {name}", value, f"a parameter of {kind}: {', '.join(names) or 'it has none'}")
+    return {name: plain(f"--set {name}", value, nulls=False) for name, value in given.items()}
+
+
+def _kept(field: str, table: Mapping[str, Any], files: dict[str, tuple[str, bytes]]) -> Any:
+    """Returns a table whose paths are names in ``files``, to which it adds what they lead to."""
+
+    def kept(field: str, path: str) -> str:
+        content = _read(field, path)
+        name = f"{hashlib.sha256(content).hexdigest()}{Path(path).suffix}"
+        files.setdefault(name, (path, content))
+        return name
+
+    found = paths(field, dict(table), kept)
+    if sum(len(content) for _, content in files.values()) > MOST_BYTES:
+        raise BadInput(
+            f"{field}.path", table["kind"], f"files of at most {MOST_BYTES >> 20} MiB, which a journal keeps"
+        )
+    return found
+
+
+def _packed(files: Mapping[str, tuple[str, bytes]]) -> dict[str, dict[str, str]]:
+    return {
+        name: {"path": path, "data": base64.b85encode(zlib.compress(content)).decode()}
+        for name, (path, content) in files.items()
+    }
+
+
+def _unpacked(packed: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, bytes]]:
+    return {name: (each["path"], zlib.decompress(base64.b85decode(each["data"]))) for name, each in packed.items()}
 
 
 def _may_be_live(family: Family, kind: str) -> None:
@@ -171,20 +219,30 @@ def _may_be_live(family: Family, kind: str) -> None:
 def _read(field: str, path: str) -> bytes:
     try:
         content = Path(path).read_bytes()
+        if not content.startswith(b"SQLite format 3\0"):
+            return content
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as database:
+            return database.serialize()  # with what is in its write-ahead log
     except OSError as error:
         raise BadInput(field, path, f"a file that can be read ({error.strerror})") from None
-    if not content.startswith(b"SQLite format 3\0"):
-        return content
-    with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as database:
-        return database.serialize()  # with what is in its write-ahead log
+    except (sqlite3.Error, ValueError) as error:  # the latter for a NUL in its name
+        raise BadInput(field, path, f"a file that can be read ({error})") from None
 
 
 @contextmanager
 def _laid_out(files: Mapping[str, tuple[str, bytes]]) -> Iterator[Path]:
+    """Yields a folder with the files. Errors in there name each file by the path that its user knows."""
     with tempfile.TemporaryDirectory() as name:
         for each, (_, content) in files.items():
             (Path(name) / each).write_bytes(content)
-        yield Path(name)
+        try:
+            yield Path(name)
+        except BadInput as error:
+            value, allowed = error.value, error.allowed
+            for each, (path, _) in files.items():
+                value = value.replace(str(Path(name) / each), path) if isinstance(value, str) else value
+                allowed = allowed.replace(str(Path(name) / each), path)
+            raise BadInput(error.field, value, allowed) from None
 
 
 def _built(table: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]) -> Configuration:

@@ -1,6 +1,7 @@
 """The journal of a session: what was asked and what was answered, append-only, in SQLite or PostgreSQL.
 
-Events have numbers without gaps, and each carries a hash of itself and of the one before. Whoever writes holds the
+Events have numbers without gaps, and each carries a hash of itself and of the one before, the first of the journal's
+head. Whoever writes holds the
 journal's lock, reads what others wrote since, and adds its own events in one transaction: on disk once it returns.
 Which agent has which question until when is no event and stands in a table of its own.
 """
@@ -8,6 +9,7 @@ Which agent has which question until when is no event and stands in a table of i
 import contextlib
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ except ImportError:
 
 FORMAT = "1"
 """The format of the tables and of what the events hold."""
+_PARTS = ("version", "write_back", "study", "label", "files")
+"""Of a head, beside its format and its hash."""
 
 _TABLES = sa.MetaData()
 _HEAD = sa.Table(
@@ -45,6 +49,7 @@ _LEASE = sa.Table(
 
 # Made once: to put a statement together costs more than to run it.
 _NEWS = sa.select(_EVENT).where(_EVENT.c.number > sa.bindparam("last")).order_by(_EVENT.c.number)
+_HASH = sa.select(_HEAD.c.value).where(_HEAD.c.key == "hash")
 _LEASES, _LEASED = sa.select(_LEASE), sa.insert(_LEASE)
 _RELEASED, _ADDED = sa.delete(_LEASE).where(_LEASE.c.question == sa.bindparam("released")), sa.insert(_EVENT)
 
@@ -86,14 +91,16 @@ class Journal:
             BadInput: for a URL that is none.
         """
         if "://" not in place:
-            engine = sa.create_engine(f"sqlite:///{Path(place).absolute()}", connect_args={"timeout": 30})
+            url = sa.URL.create("sqlite", database=str(Path(place).absolute()))
+            engine = sa.create_engine(url, connect_args={"timeout": 30})
             sa.event.listen(engine, "connect", _durable)
             sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
             return cls(place, engine)
         try:
             url = sa.make_url(place)
-        except sa.exc.ArgumentError:
-            raise BadInput("--journal", "a URL", "a file, or postgresql://user@host/database") from None
+        except (sa.exc.ArgumentError, ValueError):  # the latter for a port that is no number
+            shown = re.sub(r"(://[^/@]*?):[^@]*@", r"\1:***@", place)
+            raise BadInput("--journal", shown, "a file, or postgresql://user@host/database") from None
         if url.get_backend_name() != "postgresql":
             raise BadInput("--journal", url.render_as_string(), "a file, or postgresql://user@host/database")
         try:
@@ -114,16 +121,17 @@ class Journal:
             _TABLES.create_all(connection)
             if connection.execute(sa.select(_HEAD.c.key).limit(1)).first():
                 raise BadInput("--journal", self.place, "a place without a journal; `live next` goes on with this one")
-            rows = [{"key": key, "value": value} for key, value in {"format": FORMAT, **head}.items()]
-            connection.execute(sa.insert(_HEAD), rows)
+            whole = {"format": FORMAT, **head}
+            whole["hash"] = _hashed(whole)
+            connection.execute(sa.insert(_HEAD), [{"key": key, "value": value} for key, value in whole.items()])
 
     def head(self) -> dict[str, str]:
         """Returns the texts with which the journal was begun.
 
         Raises:
-            BadInput: where there is none, or one of another format.
+            BadInput: where there is none, one of another format, or one whose head was changed.
         """
-        if "://" not in self.place and not Path(self.place).exists():
+        if not self.there:
             raise BadInput("--journal", self.place, "a journal that `jaxbandit live begin` made; there is no such file")
         with self._talking(), self._engine.connect() as connection:
             if not sa.inspect(connection).has_table(_HEAD.name):
@@ -131,7 +139,16 @@ class Journal:
             found = {row.key: row.value for row in connection.execute(sa.select(_HEAD))}
         if found.get("format") != FORMAT:
             raise BadInput("--journal", self.place, f"a journal of format {FORMAT}; this one has {found.get('format')}")
+        own = found.pop("hash", None)  # the first ones had none
+        if set(_PARTS) - set(found) or own not in (None, _hashed(found)):
+            allowed = f"an undamaged journal; its head was changed or lost: {', '.join(_PARTS)}"
+            raise BadInput("--journal", self.place, allowed)
         return found
+
+    @property
+    def there(self) -> bool:
+        """Returns whether there is something at the place: a database, or a file that is not empty."""
+        return "://" in self.place or (Path(self.place).exists() and Path(self.place).stat().st_size > 0)
 
     @contextlib.contextmanager
     def writing(self, after: int, chain: str) -> Iterator["Writing"]:
@@ -144,6 +161,7 @@ class Journal:
         with self._talking(), self._engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(_HEAD).where(_HEAD.c.key == "format").with_for_update())
+            chain = chain if after else connection.execute(_HASH).scalar() or ""
             writing = Writing(self.place, connection, after, chain)
             yield writing
             writing.flush()
@@ -257,6 +275,10 @@ class Writing:
             self._before = {row.question: Lease(row.agent, row.until) for row in rows}
             self._leases = dict(self._before)
         return self._leases
+
+
+def _hashed(head: Mapping[str, str]) -> str:
+    return _chained("", *sorted(head.items()))
 
 
 def _chained(before: str, *parts: Any) -> str:

@@ -34,6 +34,7 @@ class Ledger:
     """Knows the state of a session after some events of its journal.
 
     Attributes:
+        place: of the journal.
         case: the problem and the policy, as of the last change.
         asks, play: the policy's questions, and its run so far.
         events: all that were taken.
@@ -48,7 +49,7 @@ class Ledger:
     play: Play
 
     def __init__(self, case: Case, place: str) -> None:
-        self._first, self._place = case, place
+        self._first, self.place = case, place
         self.forget()
 
     def forget(self) -> None:
@@ -79,7 +80,7 @@ class Ledger:
             if event.kind == "changed":
                 self._tell(events[since:place])
                 self.changed, since = event.number, place + 1
-                self._follow(self.case.changed(event.content["table"], event.content["label"]))
+                self._follow(self.case.changed(event.content))
         self._tell(events[since:])
 
     def changes(self) -> list[dict[str, Any]]:
@@ -166,7 +167,7 @@ class Ledger:
         """Checks that this version decides as the version that asked the question did."""
         if asked.step > self.play.steps or self.play.trace(asked.step) != asked.trace:
             raise BadInput(
-                "--journal", self._place,
+                "--journal", self.place,
                 f"a journal of a version that decides the same: question {number} was asked by {asked.version}, and "
                 f"this one ({__version__}) would not have asked it; go on with that version",
             )  # fmt: skip

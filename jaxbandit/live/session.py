@@ -56,8 +56,8 @@ class Session(Standing):
 
     @classmethod
     def begin(
-        cls, study: Study | Path | str | Mapping[str, Any], policy: str, place: str | Path, *, write_back: str = "",
-        **given: Any,
+        cls, study: Study | Path | str | Mapping[str, Any], policy: str, place: str | Path, /, *,
+        write_back: str = "", **given: Any,
     ) -> "Session":  # fmt: skip
         """Begins a live session of a study's policy, with a new journal.
 
@@ -76,8 +76,11 @@ class Session(Standing):
             study = Study.of(study, counted=False)
         elif not isinstance(study, Study):
             study = load(study, counted=False)
+        inputs.text("--write-back", write_back)
         case = Case.of(study, policy, given)
         journal = Journal.at(str(place))
+        if write_back and not journal.there:  # to look into it would make the file
+            raise BadInput("--write-back", write_back, "a table in the database of the journal; there is no such file")
         chosen = case.chosen
         questions(chosen.setting, chosen.problem, chosen.policy, stream(case.table["seed"], 0))  # or there are none
         head = {"version": __version__, "write_back": write_back, **case.head()}
@@ -98,7 +101,7 @@ class Session(Standing):
         journal = Journal.at(str(place))
         head = journal.head()
         own = str(place) if head["write_back"] else ""  # which changes, as the session writes into it
-        return cls(journal, Case.back(head, own), head["write_back"])
+        return cls(journal, Case.back(head, journal.place, own), head["write_back"])
 
     @property
     def over(self) -> bool:
@@ -225,7 +228,7 @@ class Session(Standing):
             self._ledger.take([writing.add("undone", number, {"answer": taken.answer})])
         return {"id": number, "answer": taken.answer} | self._money()
 
-    def change(self, policy: str, **params: Any) -> dict[str, Any]:
+    def change(self, policy: str, /, **params: Any) -> dict[str, Any]:
         """Goes on with another policy, or with other parameters of the same one.
 
         What was answered stays, and is told to the new policy as far as it asks for it: it decides as if it had been
@@ -246,12 +249,12 @@ class Session(Standing):
         """
         with self._writing():
             pass  # what others wrote
-        case = self.case.with_policy({"kind": policy, **params}, self._fitted())
+        case = self.case.with_policy(policy, params, self._fitted())
         with self._writing() as writing:
             was = self.case.label
             if case.table["policy"] == self.case.table["policy"]:
                 raise BadInput("--policy", case.label, f"another one than now, or other parameters than {was} has")
-            content = {"table": case.table, "label": case.label, "was": was, "version": __version__}
+            content = case.change(self.case) | {"was": was, "version": __version__}
             self._ledger.take([writing.add("changed", None, content)])
             self._withdraw(writing)
         return {

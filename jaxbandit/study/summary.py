@@ -35,8 +35,15 @@ def plain(field: str, value: Any, nulls: bool = True) -> Any:
     ``nulls``: whether NaN and infinity become None.
 
     Raises:
-        BadInput: naming ``field``, for anything else that JSON has not.
+        BadInput: naming ``field``, for anything else that JSON has not, and lists in lists without end.
     """
+    try:
+        return _plain(field, value, nulls)
+    except RecursionError:
+        raise BadInput(field, value, "lists and tables that are not nested so deep") from None
+
+
+def _plain(field: str, value: Any, nulls: bool) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, float):
@@ -44,9 +51,9 @@ def plain(field: str, value: Any, nulls: bool = True) -> Any:
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, list | tuple):
-        return [plain(field, item, nulls) for item in value]
+        return [_plain(field, item, nulls) for item in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: plain(field, item, nulls) for key, item in value.items()}
+        return {key: _plain(field, item, nulls) for key, item in value.items()}
     raise BadInput(field, value, "a number, a text, true or false, a list or a table")
 
 
