@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -407,13 +408,108 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         (("next", "--journal", "study.toml"), "--journal = study.toml: a database that answers"),
         (("next", "--journal", "none"), "--journal = none: a journal that `jaxbandit live begin` made"),
         (("next", "--journal", "mysql://a:secret@b/c"), "--journal = mysql://a:***@b/c: a file, or postgresql://"),
-        (("next", *place, "--lease", "-1"), "lease = -1.0: a number of seconds above 0"),
+        (("next", *place, "--lease", "-1"), "--lease = -1.0: a number above 0, below 1e+09"),
         (("wait", *place), "verb = wait: one of begin, next, record, status"),
     ):
         status, out, error = run(*words)
         assert (status, out) == (2, "")
         assert error.startswith(f"jaxbandit: {line}")
     assert not (tmp_path / "none").exists()
+
+
+RECORD, ANSWER, BEGIN = (
+    ("record", "journal"),
+    ("answer", "journal"),
+    ("begin", "new.db", "study.toml", "--policy", "random"),
+)
+SHEET, CHANGE, SERVE = ("sheet", "journal", "new.csv"), ("change", "journal", "--policy", "ee"), ("serve", "journal")
+BYTE = os.fsdecode(b"\xff")  # as an argument that is no UTF-8 is read
+
+
+@pytest.mark.parametrize(("words", "line"), [
+    ((*RECORD, "1", "#²"), "ANSWER = #²: one of "),
+    ((*RECORD, "9" * 5000, "unknown"), "ID = 999"),
+    ((*RECORD, "1", "unknown", "--agent", BYTE), r"--agent = \udcff: a text in UTF-8, without NUL"),
+    ((*RECORD, "1", "unknown", "--cost", "-1"), "--cost = -1.0: a number at least 0, below 1e+15"),
+    (("next", "journal", "--agent", BYTE), r"--agent = \udcff: a text in UTF-8, without NUL"),
+    (("next", "journal", "--ahead", "-1"), "--ahead = -1: a whole number from 0 to 10000"),
+    ((*SERVE, "--lease=-5"), "--lease = -5.0: a number above 0"),
+    ((*SERVE, "--lease=nan"), "--lease = nan: a number above 0"),
+    ((*SERVE, "--ahead=-1"), "--ahead = -1: a whole number from 0 to 10000"),
+    ((*SERVE, "--candidates", "http://[bad"), "--candidates = http://[bad: http://... or https://..."),
+    ((*ANSWER, "--timeout", "-1"), "--timeout = -1.0: a number above 0"),
+    ((*ANSWER, "--command", "echo unknown", "--timeout", "nan"), "--timeout = nan: a number above 0"),
+    ((*ANSWER, "--command", r"printf '\377'"), r"--command = printf '\377': a command that prints an answer in UTF-8"),
+    ((*ANSWER, "--command", "printf '#²'"), "--command = printf '#²': an agent that gives answers"),
+    ((*ANSWER, "--url", "http://[bad"), "--url = http://[bad: http://... or https://..."),
+    ((*ANSWER, "--url", "http://a b/"), "--url = http://a b/: http://... or https://..."),
+    ((*ANSWER, "--url", "http://a:port/"), "--url = http://a:port/: http://... or https://..."),
+    ((*ANSWER, "--reconcile", "http://"), "--reconcile = http://: http://... or https://..."),
+    ((*SHEET, "--count", "-5"), "--count = -5: a whole number from 1 to 10000"),
+    ((*SHEET, "--count", "0"), "--count = 0: a whole number from 1 to 10000"),
+    ((*SHEET, "--count", "20000"), "--count = 20000: a whole number from 1 to 10000"),
+    ((*SHEET, "--back"), "FILE.csv = new.csv: a file that can be read"),
+    (("export", "journal", "--out", "journal"), "--out = journal: another file than the journal and the tables"),
+    (("export", "journal", "--out", "link"), "--out = link: another file than the journal and the tables"),
+    (("export", "journal", "--out", "claims.csv"), "--out = claims.csv: another file than the journal and the"),
+    (("export", "journal", "--out", "."), "--out = .: a file, and this is a folder"),
+    (("show", "journal", "--out", "../here/claims.csv"), "--out = ../here/claims.csv: another file than the journal"),
+    ((*BEGIN, "--write-back", "nope"), "--write-back = nope: a table in the database of the journal"),
+    ((*BEGIN, "--write-back", BYTE), r"--write-back = \udcff: a text in UTF-8"),
+    ((*BEGIN, "--set", f"value={BYTE}"), r"--set = value=\udcff: a text in UTF-8"),
+    ((*BEGIN, "--set", "budget=5", "--set", "budget=6"), "--set = budget=6: budget once"),
+    ((*BEGIN, "--set", f"budget={'[' * 100_000}"), "problem.budget = [[["),
+    ((*BEGIN, "--set", f"budget={'[' * 900}{']' * 900}"), "problem.budget = [[["),
+    ((*BEGIN, "--set", "budget=null"), "problem.budget = None: a whole number from 1"),
+    ((*BEGIN, "--set", r'path="\u0000"'), "problem.path = "),
+    ((*BEGIN, "--set", "entity=nobody"), "problem.entity = nobody: no such column; there are flight, gate"),
+    ((*BEGIN, "--set", "path=ragged.csv"), "problem.path = ragged.csv: line 2 has 1 cells"),
+    *(((*BEGIN, "--set", f"{name}=topk/bernoulli"), f"--set {name} = topk/bernoulli: a parameter of cleaning/table: ")
+      for name in ("kind", "study", "policy", "place", "cls", "self")),
+    ((*BEGIN, "--set", "write_back=claims"), "--set write_back = claims: a parameter of the problem"),
+    (("begin", "://", "study.toml", "--policy", "random"), "--journal = ://: a file, or postgresql://user@host/database"),
+    (("begin", "postgresql://u:secret@h:port/z", "study.toml", "--policy", "random"),
+     "--journal = postgresql://u:***@h:port/z: a file, or postgresql://user@host/database"),
+    ((*CHANGE, "--set", "t=[1,2]"), "--set t = [1, 2]: one value, and not a list of them"),
+    *(((*CHANGE, "--set", f"{name}=greedy"), f"--set {name} = greedy: a parameter of ee: t, q, ")
+      for name in ("kind", "policy", "self", "path")),
+    (("change", "journal", "--policy", "trained", "--set", "path=none"), "policy.path = none: a file that can be read"),
+])  # fmt: skip
+def test_what_the_command_refuses(
+    words: tuple[str, ...], line: str, begun: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line that names the option, without a trace of it in the folder."""
+    monkeypatch.chdir(begun)
+    before = holding(begun)
+    verb, place, *more = words
+    assert program.run(["live", verb, "--journal", place, *more]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith(f"jaxbandit: {line}")
+    assert error.count("\n") == 1
+    assert "/tmp" not in error
+    assert holding(begun) == before
+
+
+def holding(folder: Path) -> dict[str, Any]:
+    """What the files of a folder hold: of the journal, whose file changes as SQLite likes, its events."""
+    found: dict[str, Any] = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix}
+    with sqlite3.connect(folder / "journal") as database:
+        return found | {"events": database.execute("SELECT * FROM jaxbandit_event").fetchall()}
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a study and a session of it that has asked a question."""
+    folder = tmp_path_factory.mktemp("begun") / "here"
+    folder.mkdir()
+    claims(folder)
+    (folder / "ragged.csv").write_text("flight,gate\nf1\n")
+    (folder / "link").symlink_to("journal")
+    session = Session.begin(folder / "study.toml", "random", folder / "journal")
+    session.next("terminal")
+    session.close()
+    return folder
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -84,6 +85,9 @@ def test_http(session: Session) -> None:
             assert client.post("/answers", content=given).status_code == 400
         assert client.post("/next", content=b" " * 70_000).status_code == 413
         assert client.post("/undo").json()["id"] == 1
+        for reply in (client.post("/nothing", json={}), client.get("/next")):
+            assert reply.status_code in (404, 405)
+            assert reply.json()["error"].startswith("request = ")
 
 
 def test_a_call_that_fails_leaves_its_neighbours_alone(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +155,23 @@ def test_agents_wait_in_line_for_a_question(session: Session, port: int, monkeyp
         assert [agent for (agent,) in database.execute("SELECT agent FROM jaxbandit_lease")] == ["c"]
 
 
+def test_a_signal_ends_the_server_at_once(session: Session) -> None:
+    """Whoever waits in line for a question does not hold it up."""
+    session.next("a")
+    session.close()
+    command = [sys.executable, "-m", "jaxbandit", "live", "serve", "--journal", session.journal.place, "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        port = int(server.stderr.readline().rpartition(":")[2].strip("/\n"))
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("POST", "/next", '{"agent": "b", "wait": 60}')
+        other = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        other.request("GET", "/status")
+        assert other.getresponse().status == 200
+        server.send_signal(signal.SIGTERM)
+        assert (server.wait(30), server.stderr.read()) == (143, "jaxbandit: terminated\n")
+
+
 def test_a_token_and_a_rate(session: Session) -> None:
     with TestClient(app(session, token="a long secret token", rate=8)) as client:
         assert client.get("/status").status_code == 401
@@ -159,6 +180,9 @@ def test_a_token_and_a_rate(session: Session) -> None:
         assert {client.get("/status").status_code for _ in range(30)} == {401, 429}
     with pytest.raises(BadInput, match=r"--host = 0\.0\.0\.0: 127\.0\.0\.1, or a token"):
         serve(session, host="0.0.0.0")
+    for given, line in ({"lease": -5}, "lease = -5: a number"), ({"ahead": -1}, "ahead = -1: a whole number"):
+        with pytest.raises(BadInput, match=line):
+            serve(session, **given)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"--port = 70000: a port from 0 to 65535"):
         serve(session, port=70_000)
 
@@ -328,6 +352,13 @@ def test_a_service_is_asked_again(session: Session, monkeypatch: pytest.MonkeyPa
     with pytest.raises(BadInput, match="a service that answers; 4 tries failed"):
         agents.service(url, 5)({"id": 1})
 
+    def cut(*_: Any, **__: Any) -> None:
+        raise http.client.IncompleteRead(b"")
+
+    monkeypatch.setattr("jaxbandit.live.agents.urllib.request.urlopen", cut)
+    with pytest.raises(BadInput, match="a service that answers; 4 tries failed"):
+        agents.service(url, 5)({"id": 1})
+
 
 class _Reconciliation(BaseHTTPRequestHandler):
     """A service of the protocol's version 0.2 that knows f1 to f8; f8 under a name that is no match."""
@@ -391,6 +422,9 @@ def test_a_reconciliation_service_confirms_values(
     monkeypatch.setattr(_Reconciliation, "versions", ("0.1",))
     with pytest.raises(BadInput, match=r"a service of the protocol's version 0\.2, not \['0\.1'\]"):
         service.check()
+    monkeypatch.setattr(_Reconciliation, "versions", 5)
+    with pytest.raises(BadInput, match=r"a service that answers; 4 tries failed \(the reply is none of version 0\.2\)"):
+        service.check()
     with pytest.raises(BadInput, match=r"--reconcile = .*: a service that answers; 4 tries failed"):
         Reconciliation("http://127.0.0.1:9/").values("f1")
     with pytest.raises(BadInput, match="--reconcile = topk: a session of cleaning"):
@@ -432,6 +466,12 @@ def test_a_dead_reconciliation_service_stops_nobody(
     offers, asked = Offers.at(reconciliation, "flight"), session.next("terminal")
     monkeypatch.setattr(_Reconciliation, "score", "NaN")
     assert "the reply is none of version 0.2" in offers.beside(asked)["none"]
+    monkeypatch.setattr("jaxbandit.live.reconcile.PAUSE", 0)
+    for score in (10**400, "\ud800"):
+        monkeypatch.setattr(_Reconciliation, "score", score)
+        assert "the reply is none of version 0.2" in offers.beside(asked)["none"]
+    monkeypatch.setattr("jaxbandit.live.reconcile.PAUSE", 60)
+    offers.beside(asked)
     monkeypatch.setattr(_Reconciliation, "score", 7)
     assert "the reply is none of version 0.2" in offers.beside(asked)["none"]
     monkeypatch.setattr("jaxbandit.live.reconcile.PAUSE", 0)

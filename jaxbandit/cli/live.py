@@ -24,6 +24,7 @@ from jaxbandit.cli.live_common import (
     settings,
     written,
 )
+from jaxbandit.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,10 @@ class Begin:
         """Begins the session and says so in a line on stderr."""
         from jaxbandit.live import Session
 
-        session = Session.begin(self.study, self.policy, self.journal, write_back=self.write_back,
-                                **settings(self.set))  # fmt: skip
+        given = settings(self.set)
+        if "write_back" in given:
+            raise BadInput("--set write_back", given["write_back"], "a parameter of the problem; a table: --write-back")
+        session = Session.begin(self.study, self.policy, self.journal, write_back=self.write_back, **given)
         shown = session.journal.place
         say(f"a session of {session.case.label} with a budget of {session.budget:g}; `jaxbandit live next --journal "
             f"{shown}` asks the first question")  # fmt: skip
@@ -197,7 +200,7 @@ class Export:
             say(f"{len(found)} values are decided; --out FILE.csv writes a copy of the table with them")
             return
         text, cells = agents.cleaned(session)
-        written("--out", self.out, text)
+        written("--out", self.out, text, session)
         say(f"{cells} cells of {len(found)} values that are decided are changed in {self.out}")
 
     def _arms(self, session: Any) -> None:
@@ -209,7 +212,7 @@ class Export:
         count = f"{sum(row[verdict] for row in rows)} of {len(rows)} arms are {word}{'' if session.over else ' so far'}"
         text = agents.as_csv(rows)
         if self.out is not None:
-            written("--out", self.out, text)
+            written("--out", self.out, text, session)
             say(f"{count}; the table is in {self.out}")
             return
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -232,7 +235,8 @@ class Show:
         """Writes the page and says where it is."""
         from jaxbandit.live.show import page
 
-        written("--out", self.out, page(opened(self.journal)))
+        session = opened(self.journal)
+        written("--out", self.out, page(session), session)
         say(f"the session is shown in {self.out}")
 
 

@@ -48,9 +48,10 @@ class Answer:
 
     def __call__(self) -> None:
         """Asks until there are no more questions, or the person leaves."""
-        from jaxbandit.live import agents
+        from jaxbandit.live import agents, inputs
         from jaxbandit.live.reconcile import Reconciliation
 
+        inputs.timeout("timeout", self.timeout)
         given = {
             "--command": self.command, "--url": self.url, "--reconcile": self.reconcile, "--candidates": self.candidates
         }  # fmt: skip
@@ -113,7 +114,7 @@ class Sheet:
             raise BadInput("FILE.csv", str(self.file), "a file that does not exist yet; --back reads its answers")
         else:
             text = agents.sheet(session, self.count, self.agent, self.lease)
-            written("FILE.csv", self.file, text)
+            written("FILE.csv", self.file, text, session)
             say(f"{text.count(chr(10)) - 1} questions in {self.file}; fill in the column answer, then: --back")
 
 

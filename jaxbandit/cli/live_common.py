@@ -1,8 +1,10 @@
 """What the verbs of ``jaxbandit live`` share: their options, questions as text, and what they print."""
 
+import contextlib
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,20 +17,38 @@ JournalPlace = Annotated[str, tyro.conf.arg(metavar="PLACE")]
 Json = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 Settings = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")]
 AGENT = "terminal"
+_ARGUMENTS = {name: name for name in ("agent", "ahead", "cost", "count", "lease", "timeout")} | {"path": "file"}
+"""Of functions of ``jaxbandit.live``, by the names of arguments there, what gives them here."""
 
 
 def settings(given: tuple[str, ...]) -> dict[str, Any]:
     """Returns the values of texts KEY=VALUE by key; a value that is no JSON is a text."""
-    found = {}
+    from jaxbandit.live import inputs
+
+    found = dict[str, Any]()
     for text in given:
-        name, sign, value = text.partition("=")
+        name, sign, value = inputs.text("--set", text).partition("=")
         if not sign or not name:
             raise BadInput("--set", text, "KEY=VALUE, such as budget=500")
+        if name in found:
+            raise BadInput("--set", text, f"{name} once")
         try:
-            found[name] = json.loads(value)
+            found[name] = inputs.parsed(value)
         except ValueError:
             found[name] = value
     return found
+
+
+@contextlib.contextmanager
+def by_option(verb: Any) -> Iterator[None]:
+    """Names a verb's option in an error of a library function, which knows only its own arguments."""
+    try:
+        yield
+    except BadInput as error:
+        option = _ARGUMENTS.get(error.field, "")
+        if not hasattr(verb, option):
+            raise
+        raise BadInput("FILE.csv" if option == "file" else f"--{option}", error.value, error.allowed) from None
 
 
 def opened(place: str) -> Any:
@@ -38,10 +58,17 @@ def opened(place: str) -> Any:
     return Session.open(place)
 
 
-def written(field: str, path: Path, text: str) -> None:
-    """Writes a text to a file that an option names, and complains of that option."""
+def written(field: str, path: Path, text: str, session: Any) -> None:
+    """Writes a text to a file that an option names, and complains of that option. Files of the session are none to
+    write to: its journal, and the tables that it was begun with."""
     from jaxbandit.study import folder
 
+    if path.is_dir():
+        raise BadInput(field, str(path), "a file, and this is a folder")
+    for own in session.files:
+        same = os.path.exists(path) and os.path.exists(own) and os.path.samefile(path, own)
+        if same or os.path.realpath(path) == os.path.realpath(own):
+            raise BadInput(field, str(path), "another file than the journal and the tables of the session")
     try:
         folder.write(path, text.encode())
     except OSError as error:

@@ -7,10 +7,12 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
 
 from jaxbandit.errors import BadInput
+from jaxbandit.live import inputs
 from jaxbandit.live.arms import ArmQuestions
 from jaxbandit.live.session import LEASE, Session
 from jaxbandit.user_tables import columns
@@ -54,26 +56,29 @@ def command(line: str, timeout: float) -> Ask:
     answer.
 
     Raises:
-        BadInput: where the command fails, takes longer than ``timeout`` seconds, or prints nothing.
+        BadInput: where the command fails, takes longer than ``timeout`` seconds, or prints nothing or no UTF-8.
     """
+    inputs.timeout("timeout", timeout)
 
     def ask(question: dict[str, Any]) -> str:
         try:
             done = subprocess.run(
                 line,
                 shell=True,
-                input=json.dumps(question),
+                input=json.dumps(question).encode(),
                 capture_output=True,
-                text=True,
                 timeout=timeout,
                 check=False,
             )
         except subprocess.TimeoutExpired:
             raise BadInput("--command", line, f"a command that answers within {timeout:g} s") from None
         if done.returncode or not done.stdout.strip():
-            why = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+            why = (done.stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
             raise BadInput("--command", line, f"a command that prints an answer (status {done.returncode}: {why})")
-        return done.stdout.splitlines()[0]
+        try:
+            return done.stdout.splitlines()[0].decode()
+        except UnicodeDecodeError:
+            raise BadInput("--command", line, "a command that prints an answer in UTF-8") from None
 
     return ask
 
@@ -85,8 +90,8 @@ def service(url: str, timeout: float) -> Ask:
     Raises:
         BadInput: for a URL that is none, and where the service has not answered.
     """
-    if not url.startswith(("http://", "https://")):
-        raise BadInput("--url", url, "http://... or https://...")
+    inputs.address("--url", url)
+    inputs.timeout("timeout", timeout)
 
     def ask(question: dict[str, Any]) -> str:
         headers = {"Content-Type": "application/json", "Idempotency-Key": str(question["id"])}
@@ -94,7 +99,7 @@ def service(url: str, timeout: float) -> Ask:
 
         def once() -> str:
             with urllib.request.urlopen(request, timeout=timeout) as reply:
-                answer = json.loads(reply.read(MOST_REPLY))["answer"]
+                answer = inputs.parsed(reply.read(MOST_REPLY))["answer"]
             return answer if isinstance(answer, str) else json.dumps(answer)
 
         return patiently("--url", url, 'the reply is not {"answer": ...}', once)
@@ -111,9 +116,9 @@ def patiently(field: str, url: str, other: str, call: Callable[[], Found], tries
     for number in range(tries):
         try:
             return call()
-        except OSError as error:  # URLError is one
+        except (OSError, HTTPException) as error:  # URLError is an OSError
             why: object = error
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
             why = other
         if number + 1 < tries:
             time.sleep(2**number)
@@ -125,7 +130,11 @@ def sheet(session: Session, count: int, agent: str, lease: float = LEASE) -> str
     """Questions as CSV, to be filled in and read back by ``read_sheet``: at most ``count`` that can be open at once.
 
     A cell that a spreadsheet would take for a formula begins with an apostrophe.
+
+    Raises:
+        BadInput: for a count that is not from 1 to 10000, before any question is given away.
     """
+    inputs.count("count", count)
     text = io.StringIO()
     table = csv.writer(text)
     table.writerow(["id", "question", "allowed", "how", "answer"])

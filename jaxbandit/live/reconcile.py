@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jaxbandit.errors import BadInput
+from jaxbandit.live import inputs
 from jaxbandit.live.agents import MOST_REPLY, Found, patiently
 
 VERSION = "0.2"
@@ -48,8 +49,8 @@ class Reconciliation:
     tries: int = 4
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
-            raise BadInput(self.option, self.url, "http://... or https://...")
+        inputs.address(self.option, self.url)
+        inputs.timeout("timeout", self.timeout)
 
     def check(self) -> None:
         """Checks that there is such a service.
@@ -57,7 +58,7 @@ class Reconciliation:
         Raises:
             BadInput: where it is not, or speaks another version alone.
         """
-        versions, extends = self._call(None, lambda found: (found.get("versions", [VERSION]), "extend" in found))
+        versions, extends = self._call(None, lambda found: (list(found.get("versions", [VERSION])), "extend" in found))
         if VERSION not in versions:
             raise BadInput(self.option, self.url, f"a service of the protocol's version {VERSION}, not {versions}")
         if self.property and not extends:
@@ -104,7 +105,7 @@ class Reconciliation:
 
         def once() -> Found:
             with urllib.request.urlopen(self.url, body, timeout=self.timeout) as reply:
-                return read(json.loads(reply.read(MOST_REPLY)))
+                return read(inputs.parsed(reply.read(MOST_REPLY)))
 
         return patiently(self.option, self.url, f"the reply is none of version {VERSION}", once, self.tries)
 

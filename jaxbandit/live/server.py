@@ -22,6 +22,7 @@ try:
     import uvicorn
     from sqlalchemy.exc import DBAPIError
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import HTMLResponse, JSONResponse, Response
     from starlette.routing import Route
@@ -290,7 +291,7 @@ def app(
             route("/", routes.page, "GET"), route("/status", routes.status, "GET"), route("/next", routes.next, "POST"),
             route("/answers", routes.answers, "POST"), route("/undo", routes.undo, "POST"),
             route("/candidates", routes.candidates, "POST"),
-        ], lifespan=lifespan,
+        ], lifespan=lifespan, exception_handlers={HTTPException: _no_such_request},
     )  # fmt: skip
 
 
@@ -320,7 +321,14 @@ def serve(
     if ready is not None:
         name = f"[{host}]" if ":" in host else host
         ready(f"http://{name}:{door.getsockname()[1]}/")
-    uvicorn.Server(config).run([door])
+    server = uvicorn.Server(config)
+    # The loop would take the main thread's signals, and those that end a program would wait for who stands in line.
+    thread = threading.Thread(target=server.run, args=([door],), daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    finally:
+        server.should_exit = True
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -332,6 +340,12 @@ def _object(body: bytes) -> dict[str, Any]:
 
 def _text(given: dict[str, Any], key: str, default: str | None = None) -> str:
     return inputs.text(key, given.get(key, default))
+
+
+async def _no_such_request(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    line = BadInput("request", f"{request.method} {request.url.path}", "one of those in docs/live.md")
+    return _refused(status, str(line))
 
 
 def _refused(status: int, line: str) -> Response:

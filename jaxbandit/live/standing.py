@@ -1,6 +1,7 @@
 """What a session tells of itself: its policy, its answers, what they cost, and what the rest should bring."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from jaxbandit.laws import Beta
@@ -55,6 +56,13 @@ class Standing:
     def spent(self) -> float:
         """Returns what all answers together have cost."""
         return self._ledger.spent
+
+    @property
+    def files(self) -> list[Path]:
+        """Returns where the files of the session are, or were: the journal, and those that it was begun with."""
+        place = self._ledger.place
+        own = [] if "://" in place else [f"{place}{end}" for end in ("", "-wal", "-shm", "-journal")]
+        return [Path(each) for each in (*own, *(path for path, _ in self.case.files.values()))]
 
     def changes(self) -> list[dict[str, Any]]:
         """Returns the changes of the policy: ``policy``, ``was``, and what was ``spent`` by then."""
