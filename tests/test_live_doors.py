@@ -466,12 +466,12 @@ def test_a_dead_reconciliation_service_stops_nobody(
     offers, asked = Offers.at(reconciliation, "flight"), session.next("terminal")
     monkeypatch.setattr(_Reconciliation, "score", "NaN")
     assert "the reply is none of version 0.2" in offers.beside(asked)["none"]
-    monkeypatch.setattr("jaxbandit.live.reconcile.PAUSE", 0)
-    for score in (10**400, "\ud800"):
-        monkeypatch.setattr(_Reconciliation, "score", score)
-        assert "the reply is none of version 0.2" in offers.beside(asked)["none"]
-    monkeypatch.setattr("jaxbandit.live.reconcile.PAUSE", 60)
-    offers.beside(asked)
+    for name, value in (("score", 10**400), ("mark", "\ud800")):
+        with monkeypatch.context() as once:
+            once.setattr(_Reconciliation, "score", 7)
+            once.setattr(_Reconciliation, name, value)
+            found = Offers.at(reconciliation, "flight").beside(asked)
+        assert "the reply is none of version 0.2" in found["none"]
     monkeypatch.setattr(_Reconciliation, "score", 7)
     assert "the reply is none of version 0.2" in offers.beside(asked)["none"]
     monkeypatch.setattr("jaxbandit.live.reconcile.PAUSE", 0)

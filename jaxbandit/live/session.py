@@ -377,6 +377,7 @@ class Session(Standing):
                     yield writing
             except BaseException:
                 self._ledger.back(before)
+                self._nothing = (-1, 0)
                 raise
 
 
