@@ -62,7 +62,7 @@ class Places:
         self._of_use("once", fence, lambda x: x)
         self._of_use("once_in_blocks", fence, lambda x: x)
         self._of_use("as_one_kernel", fence, lambda function: function())
-        self._of_use("lane_by_lane", fence, lambda function: function)
+        self._of_use("walk", fence, _plain_walk)
         self._of_use("where_due", fence, lambda due, function, state: lax.cond(due, function, lambda same: same, state))
         self._decorators(fence)
 
@@ -101,6 +101,18 @@ class Places:
             return decorate
 
         module.computed_once, module.side_by_side = once, beside
+
+
+def _plain_walk(
+    step: Callable[[Any, Any], Any], going: Callable[[Any], Any], state: Any, most: int, abreast: int
+) -> Any:
+    from jax import lax
+
+    return lax.while_loop(
+        lambda counted: (counted[0] < most) & going(counted[1]),
+        lambda counted: (counted[0] + 1, step(counted[1], going(counted[1]))),
+        (0, state),
+    )[1]
 
 
 def _caller() -> str:

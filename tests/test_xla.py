@@ -9,7 +9,7 @@ import pytest
 from jax import Array, lax
 
 from jaxbandit.xla.columns import Columns
-from jaxbandit.xla.fence import as_one_kernel, computed_once, each, lane_by_lane, rarely, walk
+from jaxbandit.xla.fence import as_one_kernel, computed_once, each, rarely, walk
 from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.prefix import highest_first
 
@@ -53,33 +53,6 @@ def test_one_kernel_computes_the_same() -> None:
     assert program(*given).tolist() == expected
     if jax.default_backend() == "cpu" and not PLAIN:
         assert "xla_cpu_small_call" in program.as_text()
-
-
-def test_lanes_in_turn_compute_the_same() -> None:
-    """Walks of different lengths that write rows in place; an operand of all lanes, and one that has no lanes;
-    and the same of operands that the function has from around it."""
-
-    def walk(state: tuple[Array, Array], table: Array, most: Array) -> tuple[Array, Array]:
-        def one(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            number, rows = carry
-            row = lax.dynamic_slice_in_dim(rows, number % 3 * 16, 16)
-            return number + 1, lax.dynamic_update_slice_in_dim(rows, row * 3 + table[number % 5], number % 3 * 16, 0)
-
-        found: tuple[Array, Array] = lax.while_loop(lambda carry: carry[0] < most, one, state)
-        return found
-
-    rng = np.random.default_rng(0)
-    given = (np.arange(6, dtype=np.int32), rng.integers(0, 9, (6, 48), np.int32)), rng.integers(0, 9, 5, np.int32)
-    most = np.array([3, 0, 9, 40, 5, 7], np.int32)
-    in_turn, abreast = (
-        jax.jit(jax.vmap(function, ((0, 0), None, 0)))(*given, most) for function in (lane_by_lane(walk), walk)
-    )
-    around = jax.jit(
-        jax.vmap(lambda state, table, most: lane_by_lane(lambda own: walk(own, table, most))(state), ((0, 0), None, 0))
-    )(*given, most)
-    for found, expected, enclosed in zip(in_turn, abreast, around, strict=True):
-        np.testing.assert_array_equal(found, expected)
-        np.testing.assert_array_equal(enclosed, expected)
 
 
 @pytest.mark.parametrize("way", ["cpu", "default"])
@@ -131,20 +104,35 @@ def test_the_first_of_the_highest_is_found(way: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("way", ["cpu", "default"])
 def test_a_walk_ends_for_each_lane_where_it_is_over(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or after so many steps, more on a CPU; with operands from around it that differ from lane to lane."""
+    """Or after so many steps, more on a CPU. Rows are written in place; of what the steps have from around them, one
+    differs from lane to lane."""
     monkeypatch.setattr(lax, "platform_dependent", lambda *operands, **ways: ways[way](*operands))
 
-    def countdown(left: Array, by: Array) -> Array:
+    def walked(number: Array, rows: Array, table: Array, most: Array) -> tuple[Array, Array]:
         def step(state: tuple[Array, Array], going: Array) -> tuple[Array, Array]:
-            return jnp.where(going, state[0] - by, state[0]), state[1] + going.astype(jnp.int32)
+            number, rows = state
+            start = number % 3 * 16
+            row = lax.dynamic_slice_in_dim(rows, start, 16)
+            row = jnp.where(going, row * 3 + table[number % 5], row)
+            return number + going.astype(jnp.int32), lax.dynamic_update_slice_in_dim(rows, row, start, 0)
 
-        return walk(step, lambda state: state[0] > 0, most=9, abreast=5)((left, jnp.int32(0)))
+        return walk(step, lambda state: state[0] < most, (number, rows), most=9, abreast=5)
 
-    left, by = np.array([0, 7, 20, 40], np.int32), np.array([1, 2, 4, 1], np.int32)
-    after, steps = jax.jit(jax.vmap(countdown))(left, by)
-    made = np.minimum(-(-left // by), 9 if way == "cpu" or PLAIN else 5)
-    assert steps.tolist() == made.tolist()
-    assert after.tolist() == (left - made * by).tolist()
+    rng = np.random.default_rng(0)
+    numbers, rows, table = (
+        np.arange(6, dtype=np.int32),
+        rng.integers(0, 9, (6, 48), np.int32),
+        rng.integers(0, 9, 5, np.int32),
+    )
+    most = np.array([3, 0, 9, 40, 5, 7], np.int32)
+    found_numbers, found_rows = jax.jit(jax.vmap(walked, (0, 0, None, 0)))(numbers, rows, table, most)
+    for lane in range(6):
+        steps = min(max(most[lane] - lane, 0), 9 if way == "cpu" or PLAIN else 5)
+        for number in range(lane, lane + steps):
+            part = slice(number % 3 * 16, number % 3 * 16 + 16)
+            rows[lane, part] = rows[lane, part] * 3 + table[number % 5]
+        assert found_numbers[lane] == lane + steps
+    np.testing.assert_array_equal(found_rows, rows)
 
 
 class Pair(NamedTuple):

@@ -138,102 +138,77 @@ def as_one_kernel(function: Callable[[], T], in_place: bool = False) -> T:
     return after
 
 
-def lane_by_lane(function: Callable[..., T]) -> Callable[..., T]:
-    """``f(state, *read)``: ``function(state, *read)``, which returns a state alike.
+def walk(step: Callable[[T, Array], T], going: Callable[[T], Array], state: T, most: int, abreast: int) -> T:
+    """Returns the state after one ``step`` after the other while it is ``going`` (bool), at most ``most`` of them.
 
     Under ``vmap``, on CPUs, one lane after the other in one kernel: for long walks of scalars and short rows of larger
-    arrays, where lanes side by side would all wait for all that any of them does. Elsewhere as ever.
-    """
-    if PLAIN:
-        return function
-
-    def alone(*operands: Any) -> T:
-        # What the function has from around it becomes an operand too: it may differ from lane to lane.
-        closed, shape = jax.make_jaxpr(function, return_shape=True)(*operands)
-
-        def explicit(state: T, around: list[Any], read: tuple[Any, ...]) -> T:
-            leaves = jax.core.eval_jaxpr(closed.jaxpr, around, *jax.tree.leaves((state, *read)))
-            after: T = jax.tree.unflatten(jax.tree.structure(shape), leaves)
-            return after
-
-        found: T = _in_turn(explicit)(operands[0], closed.consts, operands[1:])
-        return found
-
-    return alone
-
-
-def walk(step: Callable[[T, Array], T], going: Callable[[T], Array], most: int, abreast: int) -> Callable[[T], T]:
-    """``f(state)``: ``step`` after step while the state is ``going`` (bool), at most ``most`` of them.
-
-    Under ``vmap``, on CPUs ``lane_by_lane``. Elsewhere all lanes make ``abreast`` steps, so that none has to be asked
-    whether it is over: with a second argument that is false, ``step`` must return the state as it is.
+    arrays, where lanes side by side would all wait for all that any of them does. Elsewhere all lanes make ``abreast``
+    steps, so that none is asked whether it is over; with a second argument that is false, ``step`` has to return the
+    state as it is.
     """
 
     def further(state: T, goes: Array) -> tuple[T, Array]:
         state = step(state, goes)
         return state, going(state)
 
-    def until_over(further: Callable[..., tuple[T, Array]]) -> Callable[..., tuple[T, Array]]:
-        def loop(carry: tuple[T, Array], *around: Any) -> tuple[T, Array]:
-            found: tuple[Array, tuple[T, Array]] = lax.while_loop(
-                lambda counted: (counted[0] < most) & counted[1][1],
-                lambda counted: (counted[0] + 1, further(*counted[1], *around)),
-                (jnp.int32(0), carry),
-            )
-            return found[1]
+    def loop(further: Callable[[T, Array], tuple[T, Array]], carry: tuple[T, Array]) -> tuple[T, Array]:
+        found: tuple[Array, tuple[T, Array]] = lax.while_loop(
+            lambda counted: (counted[0] < most) & counted[1][1],
+            lambda counted: (counted[0] + 1, further(*counted[1])),
+            (jnp.int32(0), carry),
+        )
+        return found[1]
 
-        return loop
+    start = state, going(state)
+    if PLAIN:
+        return loop(further, start)[0]
+    # What the functions have from around them becomes an operand too: it may differ from lane to lane.
+    closed, shape = jax.make_jaxpr(further, return_shape=True)(*start)
 
-    def alone(state: T) -> T:
-        start = state, going(state)
-        if PLAIN:
-            return until_over(further)(start)[0]
-        closed, shape = jax.make_jaxpr(further, return_shape=True)(*start)
+    def explicit(around: list[Any], state: T, goes: Array) -> tuple[T, Array]:
+        leaves = jax.core.eval_jaxpr(closed.jaxpr, around, *jax.tree.leaves((state, goes)))
+        after: tuple[T, Array] = jax.tree.unflatten(jax.tree.structure(shape), leaves)
+        return after
 
-        def explicit(state: T, goes: Array, around: list[Any]) -> tuple[T, Array]:
-            leaves = jax.core.eval_jaxpr(closed.jaxpr, around, *jax.tree.leaves((state, goes)))
-            after: tuple[T, Array] = jax.tree.unflatten(jax.tree.structure(shape), leaves)
-            return after
+    def alone(around: list[Any], carry: tuple[T, Array]) -> tuple[T, Array]:
+        return loop(functools.partial(explicit, around), carry)
 
-        def some(carry: tuple[T, Array], around: list[Any]) -> tuple[T, Array]:
-            after: tuple[T, Array] = lax.fori_loop(0, abreast, lambda _, own: explicit(own[0], own[1], around), carry)
-            return after
-
-        return _in_turn(until_over(explicit), some)(start, closed.consts)[0]
-
-    return alone
+    walked: tuple[T, Array] = _in_turn(alone, explicit, abreast)(closed.consts, start)
+    return walked[0]
 
 
-def _in_turn(function: Callable[..., T], side_by_side: Callable[..., T] | None = None) -> Callable[..., T]:
-    """``lane_by_lane`` of a function that has nothing from around it; ``side_by_side``: another one for the lanes of an
-    accelerator."""
-    plain = jax.custom_batching.custom_vmap(function)
+def _in_turn(alone: Callable[..., T], step: Callable[..., T], abreast: int) -> Callable[..., T]:
+    """``alone`` of what is around and of a state, lane after lane on CPUs; elsewhere ``abreast`` times ``step``."""
+    plain = jax.custom_batching.custom_vmap(alone)
 
     @plain.def_vmap
-    def batch(size: int, batched: list[Any], *operands: Any) -> tuple[T, Any]:
-        state, *read = operands
-        state = whole(size, batched[0], state)
-        has = jax.tree.map(lambda _: True, state), *batched[1:]
-
-        def in_turn(*operands: Any) -> T:
+    def batch(size: int, batched: list[Any], around: Any, state: T) -> tuple[T, Any]:
+        def in_turn(around: Any, state: T) -> T:
             def one(lane: Array, states: T) -> T:
-                own = jax.tree.map(lambda x, has: x[lane] if has else x, (states, *operands[1:]), has)
-                found: T = jax.tree.map(lambda all_, x: all_.at[lane].set(x), states, function(*own))
+                own = jax.tree.map(lambda x, has: x[lane] if has else x, around, batched[0])
+                after = alone(own, jax.tree.map(lambda x: x[lane], states))
+                found: T = jax.tree.map(lambda all_, x: all_.at[lane].set(x), states, after)
                 return found
 
-            found: T = as_one_kernel(lambda: lax.fori_loop(0, size, one, operands[0]))
+            walked: T = as_one_kernel(lambda: lax.fori_loop(0, size, one, state))
+            return walked
+
+        def side_by_side(around: Any, state: T) -> T:
+            axes = jax.tree.map(lambda has: 0 if has else None, batched[0])
+
+            def own_step(around: Any, carry: Any) -> T:
+                return step(around, *carry)
+
+            steps = jax.vmap(own_step, (axes, 0), axis_size=size)
+            found: T = lax.fori_loop(0, abreast, lambda _, carry: steps(around, carry), state)
             return found
 
-        def abreast(*operands: Any) -> T:
-            axes = jax.tree.map(lambda own: 0 if own else None, has)
-            found: T = jax.vmap(side_by_side or function, axes, axis_size=size)(*operands)
-            return found
+        state = whole(size, batched[1], state)
+        found = lax.platform_dependent(around, state, cpu=in_turn, default=side_by_side)
+        return found, jax.tree.map(lambda _: True, found)
 
-        found: T = lax.platform_dependent(state, *read, cpu=in_turn, default=abreast)
-        return found, has[0]
-
-    alone: Callable[..., T] = plain
-    return alone
+    found: Callable[..., T] = plain
+    return found
 
 
 def each(function: Callable[..., T], *operands: Sequence[Any]) -> list[T]:

@@ -119,7 +119,7 @@ class LucbByTurns:
         def going(state: State) -> Array:
             return (state.round > 0) & ~self.done(view, state)
 
-        return walk(turn, going, self.turns, min(self.turns, _ABREAST))(state)
+        return walk(turn, going, state, self.turns, min(self.turns, _ABREAST))
 
     def _rest(self) -> Array:
         """Returns the first slot behind the blocks of the top."""
