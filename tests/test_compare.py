@@ -117,7 +117,25 @@ def test_few_runs_that_are_alike_decide_nothing() -> None:
     [row, *_] = paired_differences(dataset(values))
     assert (row["mean"], row["ci_low"], row["ci_high"]) == (-1, None, None)
     found = {(row["policy"], row["metric"]): row["mean"] for row in ranks(dataset(values))}
-    assert (found["a", "best rank"], found["a", "worst rank"], found["c", "rank"]) == (1, 3, None)
+    assert (found["a", "best rank"], found["a", "worst rank"], found["c", "rank"]) == (1, 2, None)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("missing", [np.nan, np.inf])
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("gap", range(4))
+def test_a_policy_without_a_mean_has_no_rank_and_takes_none(gap: int, lower: bool, missing: float) -> None:
+    """Wherever it stands among the others; ``sorted`` leaves anything about a NaN as it was."""
+    noise = np.random.default_rng(3).normal(size=(3, 1, 200)) / 9
+    values = {"second": noise[0] + 2, "third": noise[1] + (3 if lower else 1), "first": noise[2] + (1 if lower else 3)}
+    gone = noise[0] + 9
+    gone[0, 5] = missing
+    named = list(values.items())
+    rows = ranks(dataset(dict([*named[:gap], ("none", gone), *named[gap:]]), lower))
+    found: dict[str, list[float | None]] = {}
+    for row in rows:
+        found.setdefault(row["policy"], []).append(row["mean"])
+    assert found == {"first": [1] * 3, "second": [2] * 3, "third": [3] * 3, "none": [None] * 3}
 
 
 def test_settings_that_look_alike_are_told_apart(tmp_path: Path) -> None:

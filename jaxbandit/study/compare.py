@@ -125,8 +125,9 @@ def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
 
     A policy is surely better than another where the interval of their difference (``paired_differences``) leaves out 0.
     ``best rank`` is 1 more than the policies that are surely better, ``worst rank`` the number of all less those that
-    are surely worse. With a probability of 95 % all true ranks are within their ranges. ``data`` and ``metric`` are
-    those of ``paired_differences``.
+    are surely worse. With a probability of 95 % all true ranks are within their ranges. A policy without a mean has no
+    rank under that setting, and takes none from the others. ``data`` and ``metric`` are those of
+    ``paired_differences``.
 
     Raises:
         BadInput: see ``paired_differences``.
@@ -160,26 +161,32 @@ def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
             winner, loser = (first, second) if sign * low > 0 else (second, first)
             better[loser] += 1
             worse[winner] += 1
-        order = sorted(range(len(labels)), key=lambda number: -sign * float(values[number].mean()))
+        place = {number: rank for rank, (number, _) in enumerate(_best_first(values, sign), 1)}
         for number, label in enumerate(labels):
-            known = bool(np.isfinite(values[number]).all())
             for name, rank in (
-                ("rank", order.index(number) + 1),
+                ("rank", place.get(number, 0)),
                 ("best rank", 1 + better[label]),
-                ("worst rank", len(labels) - worse[label]),
+                ("worst rank", len(place) - worse[label]),
             ):
                 rows.append(
                     Row(
                         policy=label,
                         params=params,
                         metric=name,
-                        mean=float(rank) if known else None,
+                        mean=float(rank) if number in place else None,
                         ci_low=None,
                         ci_high=None,
                         runs=values.shape[1],
                     )
                 )
     return rows
+
+
+def _best_first(values: np.ndarray, sign: float) -> list[tuple[int, float]]:
+    """Returns the numbers of the policies that have a mean, each with it, the best first: values (policies, runs)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        means = enumerate(values.mean(axis=1).tolist())
+    return sorted(((number, mean) for number, mean in means if math.isfinite(mean)), key=lambda each: -sign * each[1])
 
 
 def by_rank(rows: Sequence[Row]) -> list[Row]:
@@ -234,18 +241,14 @@ def leading(data: "xr.Dataset", metric: str | None = None) -> Iterator[tuple[dic
     level = LEVEL / max(1, math.comb(len(labels), 2) * len(points))
     planned = _planned(data)
     for params, values in points:
-        with np.errstate(invalid="ignore"):
-            means = values.mean(axis=1)
-        order = sorted(
-            (number for number in real if np.isfinite(means[number])), key=lambda number: -sign * means[number]
-        )
+        order = [(number, mean) for number, mean in _best_first(values, sign) if number in real]
         contenders = []
-        for number in order:
-            difference = values[number] - values[order[0]]
-            half = _half_width(difference, level, planned) if number != order[0] else None
+        for number, mean in order:
+            difference = values[number] - values[order[0][0]]
+            half = _half_width(difference, level, planned) if number != order[0][0] else None
             away = float(difference.mean())
             if half is None or abs(away) <= half:
-                contenders.append(Contender(labels[number], float(means[number]), away, half))
+                contenders.append(Contender(labels[number], mean, away, half))
         yield params, contenders
 
 
