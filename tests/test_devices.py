@@ -3,6 +3,7 @@
 The platform that was asked for, and no other; how many lanes a device gets.
 """
 
+import hashlib
 import json
 import os
 import subprocess
@@ -15,17 +16,17 @@ import jax
 import numpy as np
 import pytest
 
-from jaxbandit import BadInput, cli
+from jaxbandit import BadInput, cli, simulate
 from jaxbandit.cleaning import expected_removed, uniform_false_values
 from jaxbandit.cli import checkup
 from jaxbandit.devices import Accelerator, accelerator, use_platform
-from jaxbandit.grammar import Execution
+from jaxbandit.grammar import Execution, Implementation, accelerated
 from jaxbandit.jobs import _width
 from jaxbandit.laws import Uniform
 from jaxbandit.study import families
 from jaxbandit.study.run import run as run_study
 from jaxbandit.study.spec import Study
-from tests import toy
+from tests import test_conformance, toy
 
 _SET_UP = """
 import os
@@ -79,6 +80,38 @@ def test_once_it_is_said_that_jax_had_started() -> None:
     assert devices == "1"
     assert said.count("\n") == 1
     assert "jaxbandit: one core of 3 is used, as JAX had started before: set JAX_NUM_CPU_DEVICES=3" in said
+
+
+_DIGESTS = """
+import json, sys
+from tests.test_devices import digests
+print(json.dumps(digests(*sys.argv[1:])))
+"""
+
+
+def digests(family: str) -> dict[str, str]:
+    """What each policy of a family answers in some runs, and as its rule is written where that is other code: bits and
+    types."""
+    found = {}
+    for name in families.FAMILIES[family].policies.keys() - test_conformance.OTHER_NAMES:
+        problem, policy = pair = test_conformance._built(family, name, {"informed": True} if name == "gs-exact" else {})
+        implementations: list[Implementation] = ["fast", "reference"]
+        for implementation in implementations[: 1 + (type(accelerated(policy, problem)) is not type(policy))]:
+            answers = simulate(*pair, runs=3, seed=9, implementation=implementation, progress=False)
+            parts = [f"{name} {each.dtype}".encode() + each.tobytes() for name, each in sorted(answers.items())]
+            found[f"{name}, {implementation}"] = hashlib.sha256(b"".join(parts)).hexdigest()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", test_conformance.PROBLEMS)
+def test_x64_changes_no_bit_of_any_policy(family: str) -> None:
+    environment = os.environ | {"JAX_ENABLE_X64": "1", "PYTHONPATH": os.getcwd(), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", _DIGESTS, family], env=environment, text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == digests(family)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ class Bfs:
 
     def init(self, view: View) -> State:
         """Puts the root in the queue, as its first and only node."""
-        root = jnp.arange(view.nodes) == 0
+        root = jnp.arange(view.nodes, dtype=jnp.int32) == 0
         return State(Retrieved.nothing(view), jnp.where(root, 0, -1), root, jnp.int32(0), root & False)
 
     def configurations(self, view: View, node: Int32[Array, " some"]) -> Int32[Array, " some"]:
@@ -87,7 +87,7 @@ class Bfs:
         configuration = self.configurations(view, node)
         cost = view.cost[configuration, jnp.asarray(view.poset.specificity)[node]]
         affordable = cost <= view.budget - state.retrieved.spent
-        waiting = (jnp.arange(view.nodes) >= state.next) & (state.queue >= 0) & ~state.pruned[node]
+        waiting = (jnp.arange(view.nodes, dtype=jnp.int32) >= state.next) & (state.queue >= 0) & ~state.pruned[node]
         first = jnp.argmax(waiting & affordable if self.dear == "skip" else waiting)
         return node[first], configuration[first], waiting[first] & affordable[first]
 
@@ -102,12 +102,12 @@ class Bfs:
         """Counts the answer; the node's children join the queue, or, if it was empty, what is below is pruned."""
         answered = jnp.any(outcome.entity >= 0)
         known, covered = state.retrieved.held(view, pull.node, pull.exclude)
-        empty = (jnp.arange(view.nodes) == pull.node) & pull.asked & ~answered & ~(known & covered)
+        empty = (jnp.arange(view.nodes, dtype=jnp.int32) == pull.node) & pull.asked & ~answered & ~(known & covered)
         start, child = jnp.asarray(view.poset.child_start), jnp.asarray(view.poset.child)
-        number = jnp.arange(child.shape[0])
+        number = jnp.arange(child.shape[0], dtype=jnp.int32)
         mine = (number >= start[pull.node]) & (number < start[pull.node + 1])
         joins = mine & ~state.queued[child] & answered & pull.asked
-        place = jnp.sum(state.queued) + jnp.cumsum(joins) - 1
+        place = jnp.sum(state.queued, dtype=jnp.int32) + jnp.cumsum(joins, dtype=jnp.int32) - 1
         return State(
             retrieved=add(view, state.retrieved, pull, outcome)[0],
             queue=state.queue.at[jnp.where(joins, place, view.nodes)].set(child, mode="drop"),

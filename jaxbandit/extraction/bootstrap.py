@@ -35,7 +35,7 @@ FEW = 31
 
 def before(f: Array) -> Array:
     """Counts the entities in the columns before each one: int32, of the shape of ``f`` (..., V)."""
-    column = jnp.arange(f.shape[-1])
+    column = jnp.arange(f.shape[-1], dtype=jnp.int32)
     earlier = (column[:, None] < column[None, :]).astype(jnp.float32)
     return (f.astype(jnp.float32) @ earlier).astype(jnp.int32)
 
@@ -56,7 +56,7 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
         columns.
     """
     sizes = jnp.broadcast_to(sizes, f.shape)
-    n, distinct = jnp.sum(f * sizes, axis=1), jnp.sum(f, axis=1)
+    n, distinct = jnp.sum(f * sizes, axis=1, dtype=jnp.int32), jnp.sum(f, axis=1, dtype=jnp.int32)
     longest, most = over_lanes(jnp.max(n, initial=0)), over_lanes(jnp.max(distinct, initial=0))
     below = once(before(f))
     bounds = Stream(key.high[:, None, None], key.low[:, None, None])
@@ -109,11 +109,11 @@ def drawn(key: Stream, f: Array, sizes: Array, copies: int) -> Array:
         int32 (FEW, copies, samples): the entity that each draw falls to, by its rank in the order of the columns;
         ``FEW`` where there are fewer draws.
     """
-    n = jnp.sum(f * sizes, axis=1)
+    n = jnp.sum(f * sizes, axis=1, dtype=jnp.int32)
     # A word has a bit for each answer: those with which an entity begins, every i-th within a column of size i.
     every = np.array([sum(1 << place for place in range(0, FEW, max(i, 1))) for i in range(FEW + 1)], np.int32)
     some = jnp.asarray(every)[jnp.minimum(sizes, FEW)] & ((1 << jnp.minimum(f * sizes, FEW)) - 1)
-    first = jnp.sum(jnp.where(f > 0, some << before(f * sizes), 0), axis=1)
+    first = jnp.sum(jnp.where(f > 0, some << before(f * sizes), 0), axis=1, dtype=jnp.int32)
     index = jnp.arange((FEW + 1) // 2 * copies, dtype=jnp.int32).reshape(-1, copies, 1)
     halves = []
     for part, word in enumerate(words(key, n, index)):
@@ -156,11 +156,11 @@ def few_resampled(
     squares = jnp.zeros_like(none)
     for (i, one), (j, other) in itertools.combinations_with_replacement(enumerate(digits), 2):
         squares += lax.population_count(one & other) << (i + j + (i != j))
-    n = jnp.broadcast_to(jnp.sum(f * sizes, axis=1), none.shape)
+    n = jnp.broadcast_to(jnp.sum(f * sizes, axis=1, dtype=jnp.int32), none.shape)
     whole = Totals(n, many, once(lax.population_count(present & ~large)), none, once(squares - n))
     pool = many + outside
-    halves = [once(scale(some, jnp.maximum(pool - 2 * jnp.arange(some.shape[0])[:, None, None] - part, 0)))
-              for part, some in enumerate(pair)]  # fmt: skip
+    before_it = 2 * jnp.arange(pair[0].shape[0], dtype=jnp.int32)[:, None, None]
+    halves = [once(scale(some, jnp.maximum(pool - before_it - part, 0))) for part, some in enumerate(pair)]
     ranks = jnp.stack(halves, axis=1).reshape(2 * halves[0].shape[0], *pool.shape)
 
     def listed(left: Array, rank: Array) -> tuple[Array, Array]:

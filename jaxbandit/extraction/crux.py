@@ -76,7 +76,7 @@ class Crux:
         """Makes the root's queries active, with nothing retrieved (Algorithm 1, lines 3 to 6)."""
         estimates = GainEstimates(self.readings, view.configurations)
         shape = len(view.configurations), view.nodes
-        root = jnp.arange(view.nodes) == 0
+        root = jnp.arange(view.nodes, dtype=jnp.int32) == 0
         state = State(
             retrieved=Retrieved.nothing(view),
             active=jnp.broadcast_to(root, shape),
@@ -85,7 +85,7 @@ class Crux:
             ended=jnp.zeros_like(root),
             samples=Samples.nothing(view.nodes, view.room.queries, estimates.pairs),
             r=jnp.broadcast_to(estimates.unseen()[:, None], shape),
-            variance=jnp.zeros(shape),
+            variance=jnp.zeros(shape, jnp.float32),
         )
         return self._without_bad(state, jnp.int32(1)) if self.readings.removal_at_start else state
 

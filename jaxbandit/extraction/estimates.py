@@ -72,12 +72,12 @@ class Samples(NamedTuple):
     @property
     def n(self) -> Array:
         """Counts the answers at each node: int32 (nodes,)."""
-        return jnp.sum(self.f * self.sizes, axis=1)
+        return jnp.sum(self.f * self.sizes, axis=1, dtype=jnp.int32)
 
     @property
     def distinct(self) -> Array:
         """Counts the distinct entities at each node: int32 (nodes,)."""
-        return jnp.sum(self.f, axis=1)
+        return jnp.sum(self.f, axis=1, dtype=jnp.int32)
 
 
 class Spread(NamedTuple):
@@ -138,7 +138,7 @@ class GainEstimates:
             return samples
         curve = jax.vmap(hwang_shen_k)(samples.f, samples.sizes)
         one = curve.known & where
-        here = (jnp.arange(self.pairs) == (samples.pairs % self.pairs)[:, None]) & one[:, None]
+        here = (jnp.arange(self.pairs, dtype=jnp.int32) == (samples.pairs % self.pairs)[:, None]) & one[:, None]
         now = samples.n.astype(jnp.float32), jnp.exp(curve.log_k)
         past = Past(*(jnp.where(here, new[:, None], old) for new, old in zip(now, samples.past, strict=True)))
         return samples._replace(past=past, pairs=samples.pairs + one)
@@ -186,7 +186,7 @@ class GainEstimates:
         key = _key(choices, RESAMPLE, samples)
         again, fits = resampled(key, samples.f, samples.sizes, copies, columns)
         again = jnp.moveaxis(again, 1, 0)
-        pool = jnp.sum(again, axis=2) + samples.outside
+        pool = jnp.sum(again, axis=2, dtype=jnp.int32) + samples.outside
         ranks = self._lists(choices, RELIST, samples, pool, copies)
         dense = jnp.broadcast_to(jnp.arange(1, columns + 1, dtype=jnp.int32), (len(samples.f), columns))
         return self._spread(samples, self._gains(dense, again, ranks, pool, samples.past))._replace(fits=fits)
@@ -207,7 +207,7 @@ class GainEstimates:
     def _list_words(self, choices: Stream, purpose: int, samples: Samples, copies: int) -> tuple[Array, Array]:
         """The words of draws 0, 2, 4 ... and 1, 3, 5 ... of lists: uint32 (l / 2, copies, nodes) each."""
         pairs = (max(length for _, length in self.configurations) + 1) // 2
-        index = jnp.arange(pairs * copies).reshape(pairs, copies, 1)
+        index = jnp.arange(pairs * copies, dtype=jnp.int32).reshape(pairs, copies, 1)
         return words(_key(choices, purpose, samples), samples.n, index)
 
     def _lists(self, choices: Stream, purpose: int, samples: Samples, pool: Array, copies: int) -> Array:
@@ -240,7 +240,7 @@ class GainEstimates:
         Returns:
             C arrays, float32 (lists, nodes), or (1, nodes) where l = 0 and there is one sample.
         """
-        distinct, v = jnp.sum(f, axis=2), f.shape[2]
+        distinct, v = jnp.sum(f, axis=2, dtype=jnp.int32), f.shape[2]
         # By column; what is used as often as it is below must not be computed each time.
         below = once(jnp.moveaxis(before(f), 2, 0))
         if self.of_totals:
@@ -308,11 +308,11 @@ def _key(choices: Stream, purpose: int, samples: Samples) -> Stream:
 def _less(whole: Totals, gone: Array) -> Totals:
     """The totals without entities that were seen ``gone`` times each, int32 (any, ...)."""
     return Totals(
-        whole.n - jnp.sum(gone, axis=0),
-        whole.distinct - jnp.sum(gone > 0, axis=0),
-        whole.f1 - jnp.sum(gone == 1, axis=0),
-        whole.f2 - jnp.sum(gone == 2, axis=0),
-        whole.pairs - jnp.sum(gone * (gone - 1), axis=0),
+        whole.n - jnp.sum(gone, axis=0, dtype=jnp.int32),
+        whole.distinct - jnp.sum(gone > 0, axis=0, dtype=jnp.int32),
+        whole.f1 - jnp.sum(gone == 1, axis=0, dtype=jnp.int32),
+        whole.f2 - jnp.sum(gone == 2, axis=0, dtype=jnp.int32),
+        whole.pairs - jnp.sum(gone * (gone - 1), axis=0, dtype=jnp.int32),
     )
 
 
@@ -322,7 +322,7 @@ def _sizes_at(ranks: Array, below: Array, sizes: Array, f: Array) -> Array:
     pad = [(0, -v % _COLUMNS), (0, 0), (0, 0)]
     more = jnp.pad(jnp.diff(sizes, axis=1, prepend=0).T[:, None], pad)
     below = jnp.pad(below, pad)
-    used = jnp.max(jnp.where(f > 0, jnp.arange(v), 0))
+    used = jnp.max(jnp.where(f > 0, jnp.arange(v, dtype=jnp.int32), 0))
 
     def further(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         start, size = carry

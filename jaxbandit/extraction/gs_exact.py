@@ -58,7 +58,7 @@ class GsExact:
 
     def init(self, view: InformedView) -> State:
         """Lets the root in, or all nodes, with nothing retrieved."""
-        node = jnp.arange(view.nodes)
+        node = jnp.arange(view.nodes, dtype=jnp.int32)
         return State(Retrieved.nothing(view), node >= 0 if self.reach == "all" else node == 0, node < 0)
 
     def ask(self, view: InformedView, state: State) -> Pull:
@@ -73,7 +73,9 @@ class GsExact:
         best = jnp.argmax(jnp.where(askable, r / cost.astype(jnp.float32), -jnp.inf)).astype(jnp.int32)
         chosen, configuration = best // cost.shape[1], best % cost.shape[1]
         asked = jnp.any(askable)
-        exclude = jnp.where((jnp.arange(view.l_max) < view.lengths[configuration]) & asked, lists[chosen], -1)
+        exclude = jnp.where(
+            (jnp.arange(view.l_max, dtype=jnp.int32) < view.lengths[configuration]) & asked, lists[chosen], -1
+        )
         return Pull(chosen, configuration, exclude, state.retrieved.queries, asked)
 
     def _askable(self, view: View, state: State) -> tuple[Array, Array]:
@@ -95,7 +97,7 @@ class GsExact:
         return State(
             add(view, state.retrieved, pull, outcome)[0],
             state.entered | (view.poset.is_child(pull.node) & pull.asked),
-            state.pruned | view.poset.is_below((jnp.arange(view.nodes) == pull.node) & empty),
+            state.pruned | view.poset.is_below((jnp.arange(view.nodes, dtype=jnp.int32) == pull.node) & empty),
         )
 
     def done(self, view: InformedView, state: State) -> Bool[Array, ""]:
@@ -120,7 +122,7 @@ def gains(
     """
 
     def truth(node: Array, configuration: Array, listed: Array, known: Array) -> Array:
-        exclude = jnp.where(jnp.arange(view.l_max) < view.lengths[configuration], listed, -1)
+        exclude = jnp.where(jnp.arange(view.l_max, dtype=jnp.int32) < view.lengths[configuration], listed, -1)
         return view.expected_gain(node, configuration, exclude, known)
 
     each: Array = jax.vmap(jax.vmap(truth, (None, 0, None, None)), (0, None, 0, 0))(

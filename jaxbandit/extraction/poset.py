@@ -99,7 +99,7 @@ class Poset:
     def is_child(self, node: Int32[Array, ""]) -> Bool[Array, " nodes"]:
         """Says which nodes are direct descendants of ``node``."""
         start, child = jnp.asarray(self.child_start), jnp.asarray(self.child)
-        place = jnp.arange(child.shape[0])
+        place = jnp.arange(child.shape[0], dtype=jnp.int32)
         here = (place >= start[node]) & (place < start[node + 1])
         return jnp.zeros(start.shape[0] - 1, bool).at[child].max(here)
 

@@ -20,7 +20,7 @@ def costs(readings: Readings, view: View, retrieved: Retrieved, distinct: Array,
     """Returns the cost c(q) of each query at nodes of the given specificity: int32 (C, S)."""
     if readings.short_list == "actual":
         lengths = jnp.minimum(view.lengths[:, None], listable(readings, retrieved, distinct))
-        return view.shorter[jnp.arange(lengths.shape[0])[:, None], lengths, specificity]
+        return view.shorter[jnp.arange(lengths.shape[0], dtype=jnp.int32)[:, None], lengths, specificity]
     cost = jnp.zeros((view.cost.shape[0], specificity.shape[0]), jnp.int32)
     for s in range(view.cost.shape[1]):
         cost = jnp.where(specificity == s, view.cost[:, s, None], cost)
@@ -56,7 +56,7 @@ def ends_node(readings: Readings, view: View, retrieved: Retrieved, pull: Pull, 
 def sigma(readings: Readings, floor: Array, variance: Array, times_asked: Array, t: Array) -> Array:
     """Returns sigma(q, t) = sqrt(v_q log(t) / n_q), float32 (C, S); ``times_asked``: n_q, int32 (C, S)."""
     if readings.asked_by == "node":
-        times_asked = jnp.broadcast_to(jnp.sum(times_asked, axis=0), times_asked.shape)
+        times_asked = jnp.broadcast_to(jnp.sum(times_asked, axis=0, dtype=jnp.int32), times_asked.shape)
     often = times_asked + 1 if readings.never_asked == "plus-one" else jnp.maximum(times_asked, 1)
     v = jnp.maximum(variance, floor) if readings.bootstrap else floor
     found = jnp.sqrt(v * jnp.log(t.astype(jnp.float32)) / often.astype(jnp.float32))

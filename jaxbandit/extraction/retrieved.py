@@ -150,7 +150,7 @@ def _row(retrieved: Retrieved, entity: Array) -> Array:
         return start + block, found
 
     nothing = (jnp.int32(0), jnp.zeros((entity.shape[0], width), jnp.int32))
-    return jnp.sum(lax.while_loop(lambda carry: carry[0] < used, more, nothing)[1], axis=1)
+    return jnp.sum(lax.while_loop(lambda carry: carry[0] < used, more, nothing)[1], axis=1, dtype=jnp.int32)
 
 
 class News(NamedTuple):
@@ -174,13 +174,13 @@ def add(
     known = place > 0
     before = jnp.where(known, retrieved.times[jnp.maximum(place - 1, 0)], 0)
     fresh = there & ~known
-    order = jnp.arange(fresh.shape[0])
+    order = jnp.arange(fresh.shape[0], dtype=jnp.int32)
     rank = jnp.sum(fresh[None, :] & (order[None, :] < order[:, None]), axis=1, dtype=jnp.int32)
     place = jnp.where(known, place - 1, retrieved.size + rank)
     fits = place < rows
     place = jnp.where(there & fits, place, rows)
     asked = pull.asked.astype(jnp.int32)
-    mine = jnp.arange(retrieved.used.shape[0]) == pull.configuration
+    mine = jnp.arange(retrieved.used.shape[0], dtype=jnp.int32) == pull.configuration
     if price is None:
         price = view.cost[pull.configuration, jnp.asarray(view.poset.specificity)[pull.node]]
     retrieved = Retrieved(
@@ -241,9 +241,9 @@ def exclude_list(view: View, retrieved: Retrieved, node: Array, length: Array, f
         pairs = (view.l_max + 1) // 2
         key = substream(view.choices, ISSUE, retrieved.queries)
         key = Stream(*once(jnp.stack(key)))
-        pair = words(key, 0, jnp.arange(pairs))
+        pair = words(key, 0, jnp.arange(pairs, dtype=jnp.int32))
         rank = once(jnp.stack(ranks_without_replacement(pair, view.l_max, known.total)))
-        number = jnp.arange(view.l_max)
+        number = jnp.arange(view.l_max, dtype=jnp.int32)
         return jnp.where((number < length) & (number < known.total), retrieved.entity[nth(known, rank)], -1)
 
     nothing = jnp.full(view.l_max, -1, jnp.int32)

@@ -55,7 +55,7 @@ class ShortQueue:
         waiting = self._waiting(state)
         if self.rule.dear == "skip":
             waiting &= affordable
-        first = jnp.argmax(waiting)
+        first = jnp.argmax(waiting).astype(jnp.int32)
         return first, configuration[first], waiting[first] & affordable[first]
 
     def ask(self, view: View, state: State) -> Pull:

@@ -68,7 +68,7 @@ class SlottedCrux:
         """r of each query, (C, S); ``root``: the root's gains, (C, 1)."""
         if not self.rule.pools:
             return state.gain
-        n = jnp.sum(state.f * state.sizes, axis=1)
+        n = jnp.sum(state.f * state.sizes, axis=1, dtype=jnp.int32)
         return jnp.where(state.pruned, state.gain, queries.pooled(self.rule.prior, state.gain, root, n))
 
     def _sigma(self, state: State, t: Array) -> Array:
@@ -84,7 +84,7 @@ class SlottedCrux:
         def least(most: Array, part: State, _: Array) -> Array:
             return jnp.maximum(most, jnp.where(part.active, self._r(part, root) - self._sigma(part, t), -jnp.inf))
 
-        nothing = jnp.full((among.shape[0], self.layout.width), -jnp.inf)
+        nothing = jnp.full((among.shape[0], self.layout.width), -jnp.inf, jnp.float32)
         bound = highest(self.layout.over_slots(state, least, nothing).reshape(-1))
 
         def good(kept: Array, part: State, begin: Array) -> Array:
@@ -97,7 +97,7 @@ class SlottedCrux:
 
     def _askable(self, view: View, state: State) -> tuple[Array, Array]:
         """The cost of each query (C, S), and whether it can be asked."""
-        known = state.retrieved, jnp.sum(state.f, axis=1)
+        known = state.retrieved, jnp.sum(state.f, axis=1, dtype=jnp.int32)
         cost = queries.costs(self.readings, view, *known, state.specificity)
         return cost, state.active & queries.affordable(self.readings, view, *known, cost)
 
@@ -191,7 +191,7 @@ class SlottedCrux:
             node, entered, touched, pruned, f = read
             sizes, size, choices = lane
             f = once(f)
-            outside = of.outside(size, jnp.sum(f, axis=1))
+            outside = of.outside(size, jnp.sum(f, axis=1, dtype=jnp.int32))
             samples = Samples(f, sizes, node, outside, Past(*rows[1:3]), rows[3])
             samples = of.recorded(samples, touched & entered)
             gain = jnp.where(pruned[:, None], 0, of.gains(samples, choices))
@@ -211,7 +211,7 @@ class SlottedCrux:
 
         def spread(rows: list[Array], read: tuple[Any, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
             (node, f, past, pairs), (sizes, size, choices) = read, lane
-            outside = of.outside(size, jnp.sum(f, axis=1))
+            outside = of.outside(size, jnp.sum(f, axis=1, dtype=jnp.int32))
             found = method.spread(Samples(f, sizes, node, outside, past, pairs), choices)
             return [rows[0] if self.readings.gain == "sample" else found.mean, found.variance, found.fits]
 

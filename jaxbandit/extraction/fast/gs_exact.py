@@ -69,7 +69,7 @@ class SlottedGsExact:
         place = jnp.where(asked, jnp.min(place), 0)
         node, configuration = place // c, place % c
         listed = lists[jnp.argmax(slots == node)]
-        exclude = jnp.where(jnp.arange(view.l_max) < view.lengths[configuration], listed, -1)
+        exclude = jnp.where(jnp.arange(view.l_max, dtype=jnp.int32) < view.lengths[configuration], listed, -1)
         return Pull(node, configuration, jnp.where(asked, exclude, -1), state.retrieved.queries, asked)
 
     def tell(self, view: InformedView, state: State, pull: Pull, outcome: Outcome) -> State:
@@ -79,7 +79,7 @@ class SlottedGsExact:
         retrieved, news = add(view, state.retrieved, pull, outcome)
         above = ancestors(view.poset, jnp.where(news.there & (news.before == 0), news.leaf, -1))
         same = above[:, :, None] == state.nodes.node
-        slot = jnp.sum(jnp.where(same, jnp.arange(self.nodes), 0), axis=2)
+        slot = jnp.sum(jnp.where(same, jnp.arange(self.nodes, dtype=jnp.int32), 0), axis=2)
         slot = jnp.where(jnp.any(same, axis=2), slot, self.nodes)
         inclusion = jax.vmap(jax.vmap(view.inclusion, (None, 0)))(outcome.entity, above)
         state = state._replace(
@@ -95,7 +95,7 @@ class SlottedGsExact:
 
         def counted(node: Array, slot: Array, rest: tuple[Array, Array]) -> tuple[Array, Array]:
             specificity = jnp.asarray(view.poset.specificity)[jnp.maximum(node, 0)]
-            new, nothing = jnp.any(slot < self.nodes), jnp.zeros((node.shape[0], rest[1].shape[1]))
+            new, nothing = jnp.any(slot < self.nodes), jnp.zeros((node.shape[0], rest[1].shape[1]), jnp.float32)
             known = _known(new, nothing, tables, state.retrieved.entity, node)
             return rest[0].at[slot].set(specificity, mode="drop"), rest[1].at[slot].set(known, mode="drop")
 

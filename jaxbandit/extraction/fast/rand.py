@@ -41,10 +41,10 @@ class TabledRand:
         allowed = (view.cost <= view.budget - state.retrieved.spent) & (jnp.diff(self.start) > 0)
         among = allowed if self.rule.dear == "avoid" else jnp.ones_like(allowed)
         many = jnp.where(among, jnp.diff(self.start), 0).reshape(-1)
-        place = jnp.arange(many.shape[0])
-        until = jnp.sum(jnp.where(place[None, :] <= place[:, None], many, 0), axis=1)
+        place = jnp.arange(many.shape[0], dtype=jnp.int32)
+        until = jnp.sum(jnp.where(place[None, :] <= place[:, None], many, 0), axis=1, dtype=jnp.int32)
         drawn = integers(view.choices, PICK, state.retrieved.queries, jnp.maximum(until[-1], 1))
-        group = jnp.minimum(jnp.sum(until <= drawn), many.shape[0] - 1)
+        group = jnp.minimum(jnp.sum(until <= drawn, dtype=jnp.int32), many.shape[0] - 1)
         configuration, s = group // allowed.shape[1], group % allowed.shape[1]
         node = self.node[jnp.clip(self.start[s] + drawn - until[group] + many[group], 0, self.node.shape[0] - 1)]
         asked = allowed[configuration, s]

@@ -219,13 +219,14 @@ def moves(state: State, news: News) -> tuple[Array, Array, Array]:
     has = (state.sizes == now[:, None]) & there
     free = (state.f[0] == 0) & ~jnp.any(has, axis=0) & (state.sizes > 2)
     missing = news.there & ~jnp.any(has, axis=1)
-    earlier = jnp.arange(now.shape[0])[None, :] < jnp.arange(now.shape[0])[:, None]
+    earlier = jnp.arange(now.shape[0], dtype=jnp.int32)[None, :] < jnp.arange(now.shape[0], dtype=jnp.int32)[:, None]
     first = missing & ~jnp.any(earlier & missing[None, :] & (now[None, :] == now[:, None]), axis=1)
-    rank = jnp.sum(earlier & first[None, :], axis=1)
-    v = jnp.arange(free.shape[0])
+    rank = jnp.sum(earlier & first[None, :], axis=1, dtype=jnp.int32)
+    v = jnp.arange(free.shape[0], dtype=jnp.int32)
     after = jnp.sum(free[None, :] & (v[None, :] > v[:, None]), axis=1)
     takes = free & (after == rank[:, None]) & first[:, None]
-    sizes = jnp.where(jnp.any(takes, axis=0), jnp.sum(jnp.where(takes, now[:, None], 0), axis=0), state.sizes)
+    taken = jnp.sum(jnp.where(takes, now[:, None], 0), axis=0, dtype=jnp.int32)
+    sizes = jnp.where(jnp.any(takes, axis=0), taken, state.sizes)
 
     def column(size: Array, some: Array) -> Array:
         return jnp.min(jnp.where((sizes == size[:, None]) & some[:, None], v, v.shape[0]), axis=1)

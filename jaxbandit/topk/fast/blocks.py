@@ -106,7 +106,12 @@ def no_arms(slots: int, arms: int, nothing: Callable[[tuple[int, ...]], Array]) 
     none = jnp.zeros(slots, jnp.int32)
     number = jnp.arange(slots, dtype=jnp.int32)
     return Slots(
-        jnp.full_like(none, arms), nothing((slots,)), none, jnp.full_like(none, EMPTY), jnp.zeros(slots), number
+        jnp.full_like(none, arms),
+        nothing((slots,)),
+        none,
+        jnp.full_like(none, EMPTY),
+        jnp.zeros(slots, jnp.float32),
+        number,
     )
 
 
