@@ -23,6 +23,7 @@ from jaxbandit.study.enough import FIRST, StopWhen, following, planned
 from jaxbandit.study.figure import Figure, Plan, Request, reproduce
 from jaxbandit.study.objects import run_study
 from jaxbandit.study.results import open_results
+from jaxbandit.study.results import rows_of as stored_rows
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study, load
 from jaxbandit.study.summary import Always, Moments, Row, exact_sum, show, student_t, telling
@@ -297,6 +298,47 @@ def test_a_lost_chunk_is_no_nan(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(BadInput, match="all there; what wrote them computes heads/c/1/0/0 again"):
         open_results(tmp_path / "out")
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "a folder", "no array"])
+@pytest.mark.parametrize("name", ["policy", "odds", "kind", "share", "implemented_by", "checkpoint", "heads"])
+def test_a_damaged_or_lost_chunk_is_named_and_repaired(name: str, how: str, tmp_path: Path) -> None:
+    """Of coordinates as of metrics: Zarr would read a lost one as zeros, and tables would be of them."""
+    problem, sweep = {"kind": "toy/coins", "budget": 5}, {"odds": [[0.1, 0.5], [0.2, 0.5]]}
+    stops = {"policy": [{"kind": "best"}], "checkpoints": [2]} if name == "checkpoint" else {}
+    study = Study.of(mapping(runs=9, problem=problem, sweep=sweep, **stops))
+    rows = run(study, tmp_path)
+    whole = open_results(tmp_path).load()
+    chunk = next(path for path in sorted((tmp_path / "results.zarr" / name / "c").rglob("*")) if path.is_file())
+    chunk.unlink()
+    if how == "empty":
+        chunk.touch()
+    elif how == "a folder":
+        chunk.mkdir()
+    elif how == "no array":
+        shutil.rmtree(tmp_path / "results.zarr" / name)
+    with pytest.raises(BadInput, match=r"what wrote them (computes|repairs)") as caught:
+        stored_rows(open_results(tmp_path))
+    assert cli.main(["show", str(tmp_path)]) == 0  # from summary.json
+    if name != "heads":
+        assert f" {name}" in str(caught.value) or f"({name}" in str(caught.value) or how == "empty"
+    assert run(study, tmp_path) == rows
+    assert open_results(tmp_path).identical(whole)
+
+
+def test_a_coordinate_of_zeros_is_there_in_older_folders_too(tmp_path: Path) -> None:
+    """They did not store its chunk, and did not say so."""
+    study = Study.of(mapping(runs=9, policy=[{"kind": "mixed", "share": 0.0}]))
+    run(study, tmp_path)
+    assert open_results(tmp_path).share.values.tolist() == [[0.0, 0.0]]
+    about = tmp_path / "results.zarr" / "zarr.json"
+    held = json.loads(about.read_text())
+    assert held["attributes"].pop("all_coordinates_stored")
+    (tmp_path / "results.zarr" / "share" / "c" / "0" / "0").unlink()
+    about.write_text(json.dumps(held))
+    assert open_results(tmp_path).share.values.tolist() == [[0.0, 0.0]]
+    about.write_text("[1]")
+    assert run(study, tmp_path)[0]["runs"] == 9
 
 
 def test_another_process_may_be_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxbandit.errors import BadInput
-from jaxbandit.study.results import finished, value_of
+from jaxbandit.study.results import finished, value_of, values_of
 from jaxbandit.study.summary import Always, Row, identity
 
 if TYPE_CHECKING:
@@ -374,10 +374,7 @@ def _points(data: "xr.Dataset", metric: str) -> Iterator[tuple[dict[str, Any], n
         params = {}
         for name, index in at.items():
             params["budget" if name == "checkpoint" else name] = value_of(data[name].values[index])
-        try:
-            yield params, array.isel(at).transpose("policy", "run").values
-        except (ValueError, RuntimeError) as error:
-            raise BadInput("DIR", metric, f"undamaged results; what wrote them repairs them ({error})") from None
+        yield params, values_of(data, array.isel(at).transpose("policy", "run"))
 
 
 def _half_width(values: np.ndarray, level: float, planned: int | None) -> float | None:

@@ -12,7 +12,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.study import canvas, folder
 from jaxbandit.study.compare import besides, by_rank, in_pairs, leaders, paired_differences, ranks
 from jaxbandit.study.describe import headline
-from jaxbandit.study.results import open_results, value_of
+from jaxbandit.study.results import open_results, value_of, values_of
 from jaxbandit.study.store import RESULTS
 from jaxbandit.study.summary import Row, show
 from jaxbandit.study.table import caption, cells_of
@@ -136,7 +136,7 @@ def distribution(data: Any, metric: str) -> tuple[dict[str, Any], str]:
     ``canvas.draw``, and what they show."""
     array = data[metric]
     last = {name: -1 for name in array.dims if name not in ("policy", "run")}
-    values = array.isel(last).transpose("policy", "run").values
+    values = values_of(data, array.isel(last).transpose("policy", "run"))
     sign = 1 if metric in data.attrs["lower_is_better"].split() else -1
     best = np.sort(np.argsort(sign * values.mean(axis=1), kind="stable")[:MOST_DISTRIBUTIONS])
     shares = np.linspace(0, 1, 201)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import accelerated
 from jaxbandit.study.spec import Configuration, Study
-from jaxbandit.study.store import DONE, RESULTS, Coordinate, Place, Store
+from jaxbandit.study.store import ALL_STORED, DONE, RESULTS, Coordinate, Place, Store, coordinate_chunk
 from jaxbandit.study.summary import Always, Moments, Row, exactly, identity
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def rows_of(data: "xr.Dataset") -> list[Row]:
         policy = str(part["kind" if "kind" in part.coords else "policy"].values[()])
         for name in names:
             moments = Moments(name in binary, name in share)
-            moments.add(np.ascontiguousarray(part[name].values))
+            moments.add(np.ascontiguousarray(values_of(data, part[name])))
             rows.append(moments.row(policy, given, name, always))
     return rows
 
@@ -124,6 +124,21 @@ def value_of(label: Any) -> Any:
     if isinstance(value, str):
         return None if not value else json.loads(value) if value[0] in "{[" else value
     return value
+
+
+def values_of(data: "xr.Dataset", metric: "xr.DataArray") -> np.ndarray:
+    """Returns the values of a metric, or of a part of it, read from where ``data`` is stored.
+
+    Raises:
+        BadInput: where a chunk of them is damaged.
+    """
+    try:
+        values: np.ndarray = metric.values
+        return values
+    except (ValueError, RuntimeError) as error:
+        folder = str(Path(data.encoding.get("source", RESULTS)).parent)
+        allowed = f"undamaged results; what wrote them repairs a chunk of {metric.name} ({error})"
+        raise BadInput("DIR", folder, allowed) from None
 
 
 def finished(data: "xr.Dataset") -> None:
@@ -176,13 +191,14 @@ def open_results(path: Path | str) -> "xr.Dataset":
     try:
         data: xr.Dataset = xr.open_zarr(group, consolidated=False, chunks=None)
         selected, known = json.loads(data.attrs.pop("selected")), data.attrs.pop("labels")
+        lost = _load_coordinates(group, data, known)
         data = data.isel({name: [known[name].index(identity(label)) for label in selected[name]] for name in known})
         data = data.isel(run=slice(data.attrs.pop("runs", None)))
         for name, label in data.attrs.pop("labels_of_axes", {}).items():
             if name in data.variables:
                 data[name].attrs.setdefault("long_name", label)
         whole = bool(data[DONE].all())
-        missing = _missing(group, data, known, selected) if whole else None
+        missing = lost or (_missing(group, data, known, selected) if whole else None)
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise BadInput(
@@ -203,6 +219,25 @@ def _missing(group: Path, data: "xr.Dataset", known: Mapping[str, Any], selected
         for place in itertools.product(*indices):
             for number in range(-(-data.sizes["run"] // length)):
                 path = group.joinpath(metric, "c", *map(str, place), str(number), *more)
-                if not path.exists():
+                if not path.is_file():
                     return path
+    return None
+
+
+def _load_coordinates(group: Path, data: "xr.Dataset", known: Mapping[str, Any]) -> Path | None:
+    """Reads all coordinates, which checks them, and returns the first chunk of one that should be there and is not:
+    Zarr would read it as zeros or empty texts, and xarray would number the places along its dimension."""
+    checkpoint = ["checkpoint"] if "checkpoint" in data.dims else []
+    stored = data.attrs.pop(ALL_STORED, False)
+    others: str = json.loads((group / "zarr.json").read_text())["attributes"]["coordinates"]  # xarray keeps it
+    for name in [*known, *checkpoint, *others.split()]:
+        if name not in data.coords:
+            return group / name
+        path = coordinate_chunk(group, name, data[name].ndim)
+        if path.is_dir() or (stored and not path.exists()):
+            return path
+        try:
+            data.variables[name].load()
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{path.relative_to(group).as_posix()}: {error}") from None
     return None

@@ -32,6 +32,8 @@ from jaxbandit.study.summary import identity
 
 RESULTS = "results.zarr"
 DONE = "done"
+ALL_STORED = "all_coordinates_stored"
+"""The attribute of groups in which a coordinate without its chunk has lost it; else it could be one of zeros."""
 _log = logging.getLogger("jaxbandit")
 
 Place = tuple[int, ...]
@@ -159,6 +161,8 @@ class Store:
         for first, stop in _pieces(0, runs, self._length):
             path = self._file(DONE, place, first)
             try:
+                if path.is_dir():
+                    raise IsADirectoryError(path)
                 flags[first:stop] = array[(*place, slice(first, stop))] if path.exists() else False
             except Exception as error:  # whatever a codec says of a damaged file
                 self._note(path, error)
@@ -197,7 +201,7 @@ class Store:
                 except Damaged as damage:
                     self.forget(damage)
             else:
-                self._file(name, place, start).unlink(missing_ok=True)
+                _remove(self._file(name, place, start))
 
     def forget(self, damage: Damaged) -> None:
         """Drops a damaged chunk, naming it: its runs are missing from here on."""
@@ -209,7 +213,7 @@ class Store:
     def _note(self, path: Path, error: object) -> None:
         what = "is damaged" if path.exists() else "is gone"
         _log.warning("jaxbandit: %s %s; its runs are computed again", path, what)
-        path.unlink(missing_ok=True)
+        _remove(path)
 
     def _mark(self, place: Place, span: Span, there: bool) -> None:
         first, stop = span
@@ -231,7 +235,7 @@ class Store:
         """
         array = self._arrays[metric]
         span = (*place, slice(first, stop))
-        if all(self._file(metric, place, at).exists() for at, _ in _pieces(first, stop, self._length)):
+        if all(self._file(metric, place, at).is_file() for at, _ in _pieces(first, stop, self._length)):
             try:
                 values: np.ndarray = array[span]
                 return values
@@ -240,7 +244,7 @@ class Store:
         for at, end in _pieces(first, stop, self._length):
             path = self._file(metric, place, at)
             whole = at - at % self._length, at - at % self._length + self._length
-            if not path.exists():
+            if not path.is_file():
                 raise Damaged(path, place, whole)
             try:
                 array[(*place, slice(at, end))]
@@ -261,15 +265,18 @@ class Store:
         for name, (dimensions, values, description) in coordinates.items():
             with suppress(Exception):  # a damaged one is written again
                 held: Any = self._group.get(name)
-                if held.shape == values.shape and np.array_equal(held[...], values):
+                there = coordinate_chunk(self.path, name, len(dimensions)).is_file()
+                if there and held.shape == values.shape and np.array_equal(held[...], values):
                     continue
             array = self._group.create_array(
                 name, shape=values.shape, dtype=values.dtype, chunks=values.shape, dimension_names=dimensions,
                 compressors=[ZstdCodec(level=1), Crc32cCodec()],
                 attributes={"long_name": description} if description else {}, overwrite=True,
+                config={"write_empty_chunks": True},
             )  # fmt: skip
             array[...] = values
-        new = {name: value for name, value in attributes.items() if self._group.attrs.get(name) != value}
+        more = {**attributes, **({ALL_STORED: True} if coordinates else {})}
+        new = {name: value for name, value in more.items() if self._group.attrs.get(name) != value}
         if new:
             self._group.update_attributes(new)
 
@@ -294,6 +301,18 @@ class Store:
         return self._length
 
 
+def coordinate_chunk(group: Path, name: str, dimensions: int) -> Path:
+    """Returns the file that has all values of a coordinate."""
+    return group.joinpath(name, "c", *["0"] * dimensions)
+
+
+def _remove(path: Path) -> None:
+    """Removes a chunk, and what is in the place of one."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+
+
 def check_platform(path: Path, platform: str) -> None:
     """Refuses to mix values of two platforms (cpu, gpu, tpu): some round divisions, square roots, exponentials and
     logarithms of float32 otherwise than others, so that the bits of a run can differ.
@@ -302,8 +321,10 @@ def check_platform(path: Path, platform: str) -> None:
         BadInput: where the group at ``path`` has values of another platform.
     """
     held = None
-    with suppress(OSError, ValueError, KeyError):  # no group yet, or a damaged one
-        held = json.loads((path / "zarr.json").read_text())["attributes"].get("platform")
+    with suppress(OSError, ValueError):  # no group yet, or a damaged one
+        group = json.loads((path / "zarr.json").read_text())
+        attributes = group.get("attributes") if isinstance(group, dict) else None
+        held = attributes.get("platform") if isinstance(attributes, dict) else None
     _refuse(path, held, platform)
 
 
