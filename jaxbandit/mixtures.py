@@ -25,6 +25,8 @@ MAX_CONCENTRATION = 1e4
 MOST_COMPONENTS = 6
 _LOW, _HIGH = math.log(0.01), math.log(MAX_CONCENTRATION)
 _BINS, _COPIES, _STEP = 10, 999, 1e-4
+_MOST_CHECKED = 1 << 14
+"""Attempts of a record that the check looks at: it has a table of as many numbers for each number of attempts."""
 _FIRST_STEPS, _PROMISING, _MOST_STEPS = 12, 2, 200
 """Steps of the descent from each start; how many starts are followed, and so far."""
 
@@ -50,7 +52,8 @@ class Fit:
         bic: the Bayesian information criterion, parameters * log(records) - 2 log_likelihood: lower is better.
         check: how often records drawn from the law itself are further from it than these are: of 999 copies, by the
             chi-square distance of ten bins of the probability integral transform. Below 0.05, the law is a poor
-            description. It is conservative, as the copies are not fitted anew.
+            description. It is conservative, as the copies are not fitted anew. Of a record of more than 16,384 attempts
+            so many are drawn and looked at.
         records: how many, those without an attempt left out.
 
     Example:
@@ -309,7 +312,7 @@ def _components(law: Beta | Mixture) -> tuple[tuple[float, float, float], ...]:
 
 def _check(components: tuple[tuple[float, float, float], ...], records: np.ndarray) -> float:
     """Computes ``Fit.check``, by copies of the records that are drawn from the law."""
-    s, n = records
+    s, n = _thinned(*records)
     kinds, which = np.unique(n, return_inverse=True)
     tables = [_cumulative(components, int(kind)) for kind in kinds]
     start = np.concatenate([[0], np.cumsum([table.size for table in tables])])[which]
@@ -328,6 +331,18 @@ def _check(components: tuple[tuple[float, float, float], ...], records: np.ndarr
         of = rng.choice(weights.size, s.size, p=weights / weights.sum())
         further += distance(rng.binomial(n, rng.beta(alpha[of], beta[of]))) >= own
     return (1 + further) / (1 + _COPIES)
+
+
+def _thinned(s: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Draws ``_MOST_CHECKED`` of the attempts of each record that has more: if its successes are beta-binomial, those
+    among fewer are so too."""
+    s, n, long = s.copy(), n.copy(), n > _MOST_CHECKED
+    # NumPy draws from fewer than 10^9 of a kind. Of so many, every fourth is as good.
+    part = np.where(n[long] < 10**9, 1, 4)
+    won, lost = s[long] // part, (n[long] - s[long]) // part
+    s[long] = np.random.default_rng(1).hypergeometric(won, lost, _MOST_CHECKED)
+    n[long] = _MOST_CHECKED
+    return s, n
 
 
 def _cumulative(components: tuple[tuple[float, float, float], ...], n: int) -> np.ndarray:

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
+from jaxbandit import mixtures
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Beta, Histogram, Law, Mixture, Normal, Uniform, parse
 from jaxbandit.mixtures import MAX_CONCENTRATION, fit, fit_beta
@@ -329,6 +330,19 @@ def test_the_check_is_right_as_often_as_it_says() -> None:
         checks.append(fit(rng.binomial(n, rng.beta(2, 5, n.size)), n, 1).check)
     assert sum(check < 0.05 for check in checks) <= 4
     assert sum(check > 0.3 for check in checks) >= 10
+
+
+def test_the_check_has_no_table_as_long_as_the_longest_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks at some of the attempts, which have the same law: right laws pass, wrong ones do not."""
+    longest, original = [], mixtures._cumulative
+    monkeypatch.setattr(mixtures, "_cumulative", lambda *given: longest.append(given[1]) or original(*given))
+    rng = np.random.default_rng(9)
+    for most in (mixtures._MOST_CHECKED + 1, 2_000_000, 2**31 - 1):
+        n = np.where(rng.uniform(size=300) < 0.1, 5, most)
+        p = rng.beta(2, 5, n.size)
+        assert fit(rng.binomial(n, p), n, 1).check > 0.02
+        assert fit(rng.binomial(n, np.where(p < 0.3, 0.1, 0.9)), n, 1).check == 0.001
+    assert max(longest) == mixtures._MOST_CHECKED
 
 
 def test_components_that_nothing_tells_apart() -> None:
