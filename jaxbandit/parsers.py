@@ -1,5 +1,6 @@
 """Checks of the values that a study file gives to parameters; ``registry`` has them too."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -27,6 +28,11 @@ def takes(domain: Domain) -> Callable[[Parser], Parser]:
         return parse
 
     return mark
+
+
+def is_real(value: Any) -> bool:
+    """Returns whether a value is a number that a float can be: no truth value, and no whole number beyond them."""
+    return isinstance(value, float) or (type(value) is int and abs(value) <= sys.float_info.max)
 
 
 def _spans_decades(low: float, high: float) -> bool:
@@ -62,7 +68,7 @@ def real(low: float, high: float) -> Callable[[str, Any], float]:
 
     @takes(Range(low, high, _spans_decades(low, high)))
     def check(name: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        if not is_real(value) or not low <= value <= high:
             raise BadInput(name, quoted(value), f"a number from {low:g} to {high:g}")
         return float(value)
 
@@ -79,8 +85,7 @@ def between(least: float, most: float, *, least_too: bool = False) -> Callable[[
     """
 
     def check(name: str, value: Any) -> float:
-        right = not isinstance(value, bool) and isinstance(value, int | float)
-        if not right or not (least < value < most or (least_too and value == least)):
+        if not is_real(value) or not (least < value < most or (least_too and value == least)):
             allowed = "at least" if least_too else "above"
             raise BadInput(name, value, f"a number {allowed} {least:.6g}, below {most:g}")
         return float(value)

@@ -155,6 +155,7 @@ def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "STUDY", "--out"], "--out = missing: a value"),
         (["run", "STUDY", "--out", "OUT", "--fast"], "argument = --fast: no such argument"),
         (["run", "STUDY", "--out", "OUT", "--runs", "0"], "--runs = 0: a whole number from 1 to 2147483647"),
+        (["run", "STOPS", "--out", "OUT", "--runs", "1"], "--runs = 1: at least 2 where stop_when is given"),
         (["run", "STUDY", "-o", "OUT"], "argument = -o: no such argument"),
         (["run", "STUDY", "MORE", "--out", "OUT"], "argument = MORE: no such argument"),
         (["run", "none.toml", "--out", "OUT"], "STUDY = none.toml: a file that can be read"),
@@ -189,8 +190,10 @@ def test_bad_input_gets_one_line(
     (tmp_path / "wrong.toml").write_text(STUDY.format(runs=40, budget=0))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "summary.json").write_text('[{"policy": 1}]')
+    stops = '[stop_when]\nmetric = "heads"\nhalf_width = 0.1\n[problem]'
+    (tmp_path / "stops.toml").write_text(study.read_text().replace("[problem]", stops, 1))
     names = {"STUDY": study, "OUT": tmp_path / "out", "OTHER": tmp_path / "other", "BAD": tmp_path / "bad.toml",
-             "WRONG": tmp_path / "wrong.toml"}  # fmt: skip
+             "WRONG": tmp_path / "wrong.toml", "STOPS": tmp_path / "stops.toml"}  # fmt: skip
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert cli.main([str(names.get(word, word)) for word in argv]) == 2
     out, said = capsys.readouterr()

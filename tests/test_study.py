@@ -404,6 +404,8 @@ def test_checkpoints_are_rows(tmp_path: Path) -> None:
         ({"stop_when": {"metric": "tails", "half_width": 1}}, "stop_when.metric = tails: one of heads, never, thrown"),
         ({"stop_when": {"metric": "heads"}}, "stop_when = {'metric': 'heads'}: a table with either half_width"),
         ({"stop_when": {"metric": "heads", "relative": 0}}, "stop_when.relative = 0: a finite number above 0"),
+        ({"stop_when": {"metric": "heads", "relative": 10**400}}, "stop_when.relative = 1000"),
+        ({"policy": [{"kind": "mixed", "share": -(10**400)}]}, "policy.mixed.share = -1000"),
         ({"stop_when": {"metric": "heads", "half_width": math.inf}}, "stop_when.half_width = inf: a finite number"),
         ({"stop_when": {"metric": "heads", "relative": 1}, "runs": 1}, "runs = 1: at least 2 where stop_when"),
         ({"stop_when": {"metric": "heads", "width": 1}}, "stop_when.width = 1: no such key"),

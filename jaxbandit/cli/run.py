@@ -38,20 +38,19 @@ class Run:
 
     def __call__(self) -> None:
         """Runs the study, writes the folder, and prints the table; sentences on problem and results go to stderr."""
-        from jaxbandit.registry import whole
         from jaxbandit.study import picture
         from jaxbandit.study.conclude import check_target, conclusions
         from jaxbandit.study.describe import description, implementations, reads_files
         from jaxbandit.study.results import open_results
         from jaxbandit.study.run import run
-        from jaxbandit.study.spec import MAX_RUNS, load
+        from jaxbandit.study.spec import load
         from jaxbandit.study.table import render
 
         if self.lanes is not None and not 1 <= self.lanes < 2**31:
             raise BadInput("--lanes", self.lanes, "a whole number from 1 to 2147483647")
         study = load(self.study, counted=self.runs is None)
         if self.runs is not None:
-            study = replace(study, runs=whole(1, MAX_RUNS)("--runs", self.runs))
+            study = study.with_runs(self.runs, "--runs")
         if self.implementation is not None:
             study = replace(study, implementation=self.implementation)
         check_target(study, self.target)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxbandit.errors import BadInput
-from jaxbandit.registry import text
+from jaxbandit.parsers import is_real, text
 from jaxbandit.study.summary import Always, Moments
 
 FIRST = 1024
@@ -65,9 +65,7 @@ class StopWhen:
         width = {}
         for key in ("half_width", "relative"):
             value = given.get(key)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf
-            ):
+            if value is not None and (not is_real(value) or not 0 < value < math.inf):
                 raise BadInput(f"stop_when.{key}", value, "a finite number above 0")
             width[key] = value
         pair = given.get("difference", [])

@@ -146,6 +146,8 @@ class Study:
         keys = (
             "seed", "runs", "problem", "policy", "sweep", "checkpoints", "stop_when", "implementation", "tune", "train",
         )  # fmt: skip
+        if not isinstance(mapping, Mapping):
+            raise BadInput("study", mapping, "a table with the keys of a study file; load_study reads such a file")
         given = {key: plain(key, value, nulls=False) for key, value in mapping.items()}
         for key, value in given.items():
             if key not in keys:
@@ -188,10 +190,20 @@ class Study:
         check(study)
         if "stop_when" not in given:
             return study
-        if runs < 2:
-            raise BadInput("runs", runs, "at least 2 where stop_when is given")
         rule = StopWhen.of(given["stop_when"], [metric.name for metric in family.metrics], study.policy_labels)
-        return replace(study, stop_when=rule)
+        study = replace(study, stop_when=rule)
+        return study if uncounted else study.with_runs(runs)
+
+    def with_runs(self, runs: int, field: str = "runs") -> "Study":
+        """Returns the study with another number of runs, which ``field`` gives.
+
+        Raises:
+            BadInput: for a number that a study cannot have.
+        """
+        whole(1, MAX_RUNS)(field, runs)
+        if self.stop_when is not None and runs < 2:
+            raise BadInput(field, runs, "at least 2 where stop_when is given")
+        return replace(self, runs=runs)
 
     def canonical(self) -> dict[str, Any]:
         """Returns all that the study's results depend on, JSON-ready; input files are in it by their SHA-256.
