@@ -151,6 +151,8 @@ def simulate(
     """
     problems, policies = _as_list(problem), _as_list(policy)
     count = max(len(problems), len(policies))
+    if not count:
+        raise BadInput("problem", "none", "one, or a list of them")
     if {len(problems), len(policies)} - {1, count}:
         raise BadInput("policy", f"{len(policies)} of them", f"1, or as many as problems ({len(problems)})")
     for name, value, low, high in (
@@ -160,11 +162,11 @@ def simulate(
     ):  # fmt: skip
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
             raise BadInput(name, quoted(value), f"a whole number from {low} to {high}")
+    runs, seed, first_run = map(int, (runs, seed, first_run))  # NumPy's have not all that Python's do
     if first_run + runs > 2**32:
         raise BadInput("first_run", first_run, f"a whole number from 0 to {2**32 - runs}")
-    runs, seed, first_run = map(int, (runs, seed, first_run))  # NumPy's have not all that Python's do
     budgets = np.asarray(checkpoints)
-    if budgets.ndim != 1 or (budgets.size and not np.issubdtype(budgets.dtype, np.number)):
+    if budgets.ndim != 1 or (budgets.size and budgets.dtype.kind not in "iuf"):
         raise BadInput("checkpoints", checkpoints, "a list of budgets")
     for role, given in (("problem", problems), ("policy", policies)):
         for each in given:
@@ -173,6 +175,8 @@ def simulate(
         raise BadInput("implementation", implementation, f"one of {', '.join(get_args(Implementation))}")
     if devices is None:
         use_all_cores(say=True)
+    elif not _are_devices(devices):
+        raise BadInput("devices", devices, "None, or a list of devices as jax.devices() gives them, each once")
     pairs = list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True))
     batch = Batch(pairs, checkpoints, max_steps, devices, implementation)
     used = Counter(batch.classes).items()
@@ -181,6 +185,11 @@ def simulate(
     for line in _doubts(pairs, answers):
         _log.warning("jaxbandit: %s", line)
     return answers
+
+
+def _are_devices(given: Any) -> bool:
+    listed = isinstance(given, list | tuple) and given and all(isinstance(each, jax.Device) for each in given)
+    return bool(listed) and len(set(given)) == len(given)
 
 
 def _doubts(pairs: Sequence[tuple[Problem, Policy]], answers: dict[str, np.ndarray]) -> Iterator[str]:

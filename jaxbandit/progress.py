@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from jaxbandit.errors import BadInput
+
 
 class Status(NamedTuple):
     """Says how far a simulation or a study is.
@@ -85,6 +87,8 @@ class Clock:
 @contextmanager
 def shown(progress: Progress | bool, doing: str = "", unit: str = "runs") -> Iterator[Progress]:
     """Yields what is called with each status: ``progress``, a display where it is True, nothing where it is False."""
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise BadInput("progress", progress, "True, False, or what is called with each Status")
     if progress is True:
         with Display(doing, unit) as display:
             yield display

@@ -163,7 +163,16 @@ def test_quantiles() -> None:
         (lambda data: paired_differences(data, "m", "z"), "baseline = z: one of a, b"),
         (lambda data: paired_differences(data.isel(policy=[0])), "policy = a: at least two"),
         (lambda data: ranks(data.isel(run=[0])), "runs = 1: at least 2"),
-        (lambda data: quantiles(data, [1.0]), "quantiles = 1.0: numbers between 0 and 1"),
+        (lambda data: quantiles(data, [1.0]), "quantiles = 1.0: a list of numbers between 0 and 1"),
+        (lambda data: quantiles(data, 0.5), "quantiles = 0.5: a list of numbers between 0 and 1"),
+        (lambda data: quantiles(data, ["a"]), "quantiles = a: a list of numbers between 0 and 1"),
+        (lambda data: paired_differences(data.isel(policy=0)), "results = Dataset: a Dataset of open_results"),
+        (lambda data: quantiles(data.isel(run=0), [0.5]), "results = Dataset: a Dataset of open_results"),
+        (lambda data: ranks([1]), "results = list: a Dataset of open_results"),
+        (lambda data: ranks("none"), "path = none: a folder with results.zarr"),
+        (lambda data: Study.of([1]), "study = [1]: a table with the keys of a study file"),
+        (lambda data: run_study("big.toml"), "study = big.toml: a table with the keys of a study file"),
+        (lambda data: run_study(coins(), progress="x"), "progress = x: True, False, or what is called"),
         (lambda data: ranks(data.assign(done=False)), "DIR = a study with missing runs"),
     ],
 )
@@ -466,6 +475,9 @@ def test_studies_of_objects(tmp_path: Path) -> None:
     data = run_study(coins(), tmp_path / "out")
     assert dict(data.sizes) == {"policy": 2, "problem": 2, "run": 50}
     assert data.load().equals(run_study(coins()))
+    assert ranks(tmp_path / "out") == ranks(data)
+    assert paired_differences(str(tmp_path / "out")) == paired_differences(data)
+    assert quantiles(tmp_path / "out", (0.5,)) == quantiles(data, np.array([0.5]))
     assert float(data.heads.sel(policy="best", problem="odd").mean()) == pytest.approx(0.8, abs=0.05)
     assert float(data.heads.sel(policy="tuned", problem="odd").mean()) == pytest.approx(0.32, abs=0.05)
     assert run_study(coins(runs=70), tmp_path / "out").sizes["run"] == 70

@@ -322,7 +322,11 @@ def test_progress_ends_with_all(caplog: pytest.LogCaptureFixture) -> None:
     [("runs", {"runs": 0}), ("runs", {"runs": "20"}), ("runs", {"runs": True}), ("lanes", {"runs": 1, "lanes": 2.5}),
      ("first_run", {"runs": 5, "first_run": 2**32 - 4}), ("checkpoints", {"runs": 1, "checkpoints": "abc"}),
      ("checkpoints", {"runs": 1, "checkpoints": 5}), ("runs", {"runs": 2**31}), ("seed", {"runs": 1, "seed": -1}),
-     ("lanes", {"runs": 1, "lanes": 0}),
+     ("lanes", {"runs": 1, "lanes": 0}), ("first_run", {"runs": np.uint8(9), "first_run": 2**32 - 4}),
+     ("first_run", {"runs": 2, "first_run": np.uint32(2**32 - 1)}), ("checkpoints", {"runs": 1, "checkpoints": [5j]}),
+     *[("devices", {"runs": 1, "devices": given})
+       for given in (jax.devices()[0], "cpu", 5, ["cpu"], [], jax.devices()[:1] * 2)],
+     ("progress", {"runs": 1, "progress": "x"}),
      ("policy", {"runs": 1, "policy": [ee(1, 1.0)] * 3})],
 )  # fmt: skip
 def test_bad_arguments(field: str, changes: dict[str, Any]) -> None:
@@ -331,6 +335,20 @@ def test_bad_arguments(field: str, changes: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=f"^{field} = ") as error:
         simulate(problems, **given)
     assert changes.get("runs") != "20" or str(error.value).startswith('runs = "20": a whole number')
+
+
+def test_no_problem_is_said() -> None:
+    with pytest.raises(BadInput, match=r"^problem = none: one, or a list of them"):
+        simulate([], [], runs=1)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.uint32])
+def test_counts_of_numpy_are_those_of_python(kind: Any) -> None:
+    """Their sums are not: of 8 bits, 100 and 100 are more than there are."""
+    given = {"runs": kind(100), "first_run": kind(100), "seed": kind(3), "progress": False}
+    whole = simulate(problem(), ee(1, 1.0), runs=100, first_run=100, seed=3, progress=False)
+    assert np.array_equal(simulate(problem(), ee(1, 1.0), **given)["removed"], whole["removed"])
 
 
 @pytest.mark.parametrize(

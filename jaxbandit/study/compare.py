@@ -8,17 +8,19 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jaxbandit.errors import BadInput
-from jaxbandit.study.results import finished, value_of, values_of
+from jaxbandit.study.results import finished, open_results, value_of, values_of
 from jaxbandit.study.summary import Always, Row, identity
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    Stored = xr.Dataset | Path | str
 LEVEL = 0.05
 MOST_IN_PAIRS = 20
 """Configurations (a policy under a setting) of which all differences are shown without being asked for."""
@@ -26,14 +28,14 @@ FEW = 100
 """Fewer runs that all differ by the same have no interval."""
 
 
-def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: str | None = None) -> list[Row]:
+def paired_differences(data: "Stored", metric: str | None = None, baseline: str | None = None) -> list[Row]:
     """Returns the mean of the differences between policies, run by run, under each setting.
 
     The intervals hold together: with a probability of 95 % all of them do (Bonferroni's inequality over all that are
     given). They are Student's, or those that hold at any stop where the study has ``stop_when`` (``summary.Always``).
 
     Args:
-        data: of ``open_results``, all of its runs there.
+        data: of ``open_results``, all of its runs there, or the folder that it is in.
         metric: the first one where None.
         baseline: the label of the policy that all others are compared with; every pair where None.
 
@@ -57,7 +59,7 @@ def paired_differences(data: "xr.Dataset", metric: str | None = None, baseline: 
         >>> row["policy"], row["params"]["against"], row["ci_low"] < row["mean"] < row["ci_high"]
         ('ee t=2 q=0.667', 'ee t=3 q=0.667', True)
     """
-    metric = _checked(data, metric)
+    data, metric = _opened(data, metric)
     labels = [str(label) for label in data["policy"].values]
     if len(labels) < 2:
         raise BadInput("policy", labels[0], "at least two policies to compare")
@@ -120,7 +122,7 @@ def in_pairs(data: "xr.Dataset") -> bool:
     return math.prod(size for name, size in data.sizes.items() if name != "run") <= MOST_IN_PAIRS
 
 
-def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
+def ranks(data: "Stored", metric: str | None = None) -> list[Row]:
     """Returns the rank of each policy under each setting, 1 the best, with the range that the runs leave open.
 
     A policy is surely better than another where the interval of their difference (``paired_differences``) leaves out 0.
@@ -145,7 +147,7 @@ def ranks(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
         >>> sorted(row["mean"] for row in jaxbandit.ranks(results, "removed"))
         [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]
     """
-    metric = _checked(data, metric)
+    data, metric = _opened(data, metric)
     sign = sign_of(data, metric)
     labels = [str(label) for label in data["policy"].values]
     differences = iter(paired_differences(data, metric))
@@ -273,12 +275,12 @@ def leaders(data: "xr.Dataset", metric: str | None = None) -> list[Row]:
     return rows
 
 
-def quantiles(data: "xr.Dataset", probabilities: Sequence[float], metric: str | None = None) -> list[Row]:
+def quantiles(data: "Stored", probabilities: Sequence[float], metric: str | None = None) -> list[Row]:
     """Returns quantiles of a metric over runs, each with a 95 % interval between two order statistics (normal
     approximation of the binomial count below the quantile), None where there are too few runs for one.
 
     Args:
-        data: what ``run_study`` or ``open_results`` gives.
+        data: what ``run_study`` or ``open_results`` gives, or the folder that it is in.
         probabilities: of the quantiles, each above 0 and below 1.
         metric: the family's first where None.
 
@@ -299,10 +301,11 @@ def quantiles(data: "xr.Dataset", probabilities: Sequence[float], metric: str | 
         >>> rows[0]["metric"]
         'removed, 0.1 quantile'
     """
-    metric = _checked(data, metric)
-    for probability in probabilities:
-        if not 0 < probability < 1:
-            raise BadInput("quantiles", probability, "numbers between 0 and 1")
+    data, metric = _opened(data, metric)
+    listed = isinstance(probabilities, list | tuple | np.ndarray)
+    for each in probabilities if listed else [probabilities]:
+        if not listed or not isinstance(each, int | float | np.number) or not 0 < each < 1:
+            raise BadInput("quantiles", each, "a list of numbers between 0 and 1")
     rows = []
     for params, values in _points(data, metric):
         for label, own in zip(data["policy"].values, np.sort(values, axis=1), strict=True):
@@ -345,7 +348,14 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _opened(data: "Stored", metric: str | None) -> tuple["xr.Dataset", str]:
+    data = open_results(data) if isinstance(data, str | Path) else data
+    return data, _checked(data, metric)
+
+
 def _checked(data: "xr.Dataset", metric: str | None) -> str:
+    if not {"policy", "run"} <= set(getattr(data, "sizes", ())) or "metrics" not in data.attrs:
+        raise BadInput("results", type(data).__name__, "a Dataset of open_results or run_study, with policies and runs")
     metrics = data.attrs["metrics"].split()
     metric = metrics[0] if metric is None else metric
     if metric not in metrics:
