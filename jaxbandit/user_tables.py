@@ -24,6 +24,12 @@ def whole_cells(names: Sequence[str], cells: Sequence[str], line: int) -> tuple[
     return tuple(map(int, cells))
 
 
+def other_delimiter(names: Sequence[str]) -> str:
+    """Returns what to do where the names of a table's columns are one that others seem to separate; else nothing."""
+    found = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    return f"its cells seem to be separated by {found!r}: write it with commas, or read it in Python" if found else ""
+
+
 def header(path: str | Path, table: str | None = None, delimiter: str = ",") -> tuple[str, ...]:
     """Returns the names of a table's columns; see ``columns``.
 
@@ -57,7 +63,8 @@ def columns(
     for field, names in wanted.items():
         for name in names:
             if header and name not in header:
-                raise BadInput(field, name, f"no such column; there are {', '.join(header)}")
+                other = other_delimiter(header)
+                raise BadInput(field, name, f"no such column; there are {', '.join(header)}" + (other and f"; {other}"))
     places = [header.index(name) for names in wanted.values() for name in names] if header else []
     line = 0
     for line, cells in lines:

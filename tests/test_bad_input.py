@@ -97,7 +97,7 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
         (law('"gauss"'), 'problem.sc_pdf = gauss: "uniform", { normal = '),
         (law('{ records = { path = "none.csv" } }'), "problem.sc_pdf.records.path = none.csv: a file that exists"),
         (law("{ records = { path = 3 } }"), "problem.sc_pdf.records.path = 3: a text that is not empty"),
-        (law('{ records = { path = "past.csv" } }'), "problem.sc_pdf.records.successes[1] = 5: at most the 4 attempts"),
+        (law('{ records = { path = "past.csv" } }'), "problem.sc_pdf.records.successes in line 3 = 5: at most the 4 "),
         (law('{ records = { path = "claims.csv" } }'), "problem.sc_pdf.records.successes = successes: no such column;"),
         (law('{ records = { file = "past.csv" } }'), "problem.sc_pdf.records = {'file': 'past.csv'}: a table { path"),
         (table("none.csv"), "problem.path = none.csv: a file that exists"),

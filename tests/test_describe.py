@@ -145,6 +145,22 @@ def test_describe_a_study_and_a_table(study: Path, tmp_path: Path, capsys: pytes
     asked = ["describe", str(tmp_path / "claims.db"), "--table", "two", "--entity", "k", "--value", "v"]
     assert cli.main(asked) == 0
     assert "2 entities, 1 of them ambiguous, with 1 false values: 1 has 0, 1 has 1" in capsys.readouterr().out
+    odd = tmp_path / "odd.csv"
+    odd.write_text('a;b\n"x\ny;2"\n')
+    assert cli.main(["describe", str(odd)]) == 0
+    assert capsys.readouterr().out.splitlines()[1:3] == [
+        '  a;b: 1 different values, 0 empty cells, such as "x\N{REPLACEMENT CHARACTER}y;2"',
+        "its cells seem to be separated by ';': write it with commas, or read it in Python",
+    ]
+    assert cli.main(["fit", str(odd)]) == 2
+    assert "no such column; there are a;b; its cells seem to be separated by ';': write" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("mean", "words"), [(46.92, "46.9 of 47"), (46.4, "46 of 47"), (47.0, "47 of 47")])
+def test_not_all_are_finished_where_a_run_left_one(mean: float, words: str) -> None:
+    table = _table(*[("a", "b")] * 47)
+    setting = Setting(200, 47, np.bincount(table.false_values), Uniform(), table)
+    assert family._finishes(setting, {"finished": mean}) == f"finishes {words} entities"
 
 
 @pytest.mark.parametrize(

@@ -326,6 +326,27 @@ def test_a_damaged_or_lost_chunk_is_named_and_repaired(name: str, how: str, tmp_
     assert open_results(tmp_path).identical(whole)
 
 
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "there").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", full)
+        for name in ("there", "new"):
+            with pytest.raises(OSError, match="No space left"):
+                run(Study.of(mapping(runs=3)), tmp_path / name)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
+    run(Study.of(mapping(runs=3)), tmp_path / "new")
+    before = sorted(tmp_path.rglob("*.json"))
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            folder.write(tmp_path / "new" / "summary.json", b"[]")
+    assert sorted(tmp_path.rglob("*.json")) == before
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
 def test_a_coordinate_of_zeros_is_there_in_older_folders_too(tmp_path: Path) -> None:
     """They did not store its chunk, and did not say so."""
     study = Study.of(mapping(runs=9, policy=[{"kind": "mixed", "share": 0.0}]))
@@ -553,7 +574,7 @@ def test_other_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 run(Study.of(mapping(runs=3)), tmp_path / "study")
     with monkeypatch.context() as later:
         later.setattr("jaxbandit.study.folder.FORMAT", 1)
-        with pytest.raises(BadInput, match="this one is of the newer jaxbandit"):
+        with pytest.raises(BadInput, match=r"a folder of format 1, .*; this one is of the newer 2"):
             run(Study.of(mapping(runs=3)), tmp_path / "study")
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     (tmp_path / "empty").mkdir()

@@ -131,8 +131,8 @@ def read_records(
         Two int64 arrays of shape (rows,).
 
     Raises:
-        BadInput: for a file that cannot be read as such a table, and a cell that is not a whole number from 0 to
-            2^31 - 1.
+        BadInput: for a file that cannot be read as such a table, a cell that is not a whole number from 0 to 2^31 - 1,
+            and a row of more successes than attempts.
 
     Example:
         >>> import tempfile
@@ -146,8 +146,16 @@ def read_records(
     """
     wanted = {"successes": (successes,), "attempts": (attempts,)}
     rows = columns(path, wanted, table, delimiter)
-    found = np.array([whole_cells((successes, attempts), cells, line) for line, cells in rows], np.int64)
-    return found[:, 0], found[:, 1]
+    found = []
+    for line, cells in rows:
+        won, made = whole_cells((successes, attempts), cells, line)
+        if won > made:
+            raise BadInput(
+                f"{successes} in line {line}", won, f"at most the {made} {attempts} there ({Path(path).name})"
+            )
+        found.append((won, made))
+    numbers = np.array(found, np.int64)
+    return numbers[:, 0], numbers[:, 1]
 
 
 def _names(field: str, columns: str | Sequence[str]) -> tuple[str, ...]:

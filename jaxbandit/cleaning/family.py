@@ -140,7 +140,10 @@ def _opening(setting: Setting) -> str:
 
 
 def _finishes(setting: Setting, means: Mapping[str, float]) -> str:
-    return f"finishes {means['finished']:,.0f} of {np.count_nonzero(_listed(setting)):,} entities"
+    mean, listed = means["finished"], int(np.count_nonzero(_listed(setting)))
+    # Not all of them, where some run left one.
+    places = next((places for places in range(9) if mean == listed or round(mean, places) < listed), 0)
+    return f"finishes {mean:,.{places}f} of {listed:,} entities"
 
 
 _QUESTION = Question(

@@ -14,6 +14,9 @@ from jaxbandit.cli import interruption
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line ``argv``, the program's own where None; returns the exit status."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by >&-
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     if argv is None:
         interruption.watch()  # before the rest is imported, which takes a while
     try:

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from jaxbandit.cli.arguments import Plugins
+from jaxbandit.cli.console import printable
 from jaxbandit.errors import BadInput
 
 Columns = Annotated[
@@ -34,7 +35,9 @@ class Describe:
 
     def __call__(self) -> None:
         """Prints the description of the study or the table, a line each."""
-        print("\n".join(self._of_study() if self.file.suffix == ".toml" else self._of_table()))
+        lines = self._of_study() if self.file.suffix == ".toml" else self._of_table()
+        # A cell may hold line breaks, too.
+        print("\n".join(printable(line.replace("\n", "\N{REPLACEMENT CHARACTER}")) for line in lines))
 
     def _of_study(self) -> list[str]:
         from jaxbandit.study.describe import description
@@ -68,6 +71,8 @@ class Describe:
                 f"  {name}: {len(different):,} different values, {values.count(''):,} empty cells"
                 + (f', such as "{example}"' if example else "")
             )
+        if other := user_tables.other_delimiter(names):
+            lines.append(other)
         if not entity:
             return [
                 *lines, "for what its claims disagree on, name the columns: --entity COLUMN ... --value COLUMN ...",

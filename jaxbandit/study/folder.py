@@ -29,11 +29,16 @@ _AT_TIMES = {"implementation"}
 def write(path: Path, data: bytes) -> None:
     """Writes a file so that it is there in full or not at all, whatever stops the program or the machine."""
     partial = path.with_name(_PARTIAL)
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError:
+        with suppress(OSError):
+            partial.unlink()
+        raise
 
 
 def read(path: Path, field: str = "DIR") -> Any:
@@ -98,6 +103,8 @@ def check(out: Path, identity: Mapping[str, Any]) -> None:
     theirs, ours = (held.get("format", 1), held["jaxbandit"]), (FORMAT, version())
     if theirs != ours:
         age = "newer" if _order(*theirs) > _order(*ours) else "older"
+        if theirs[1] == ours[1]:
+            refuse(f"a folder of format {ours[0]}, as this jaxbandit writes; this one is of the {age} {theirs[0]}")
         refuse(f"a folder begun with jaxbandit {ours[1]}; this one is of the {age} jaxbandit {theirs[1]}")
     begun = held.get("identity")
     if not isinstance(begun, dict) or (set(begun) ^ set(identity)) - _AT_TIMES:
@@ -140,15 +147,16 @@ def claimed(
         check(out, identity)  # another process may have begun there meanwhile
         note = {"format": FORMAT, "jaxbandit": version(), "identity": identity, "study": study or identity, **facts}
         text = (json.dumps(note, indent=1) + "\n").encode()
-        if not (out / STUDY).exists() or (out / STUDY).read_bytes() != text:
-            write(out / STUDY, text)
         try:
+            if not (out / STUDY).exists() or (out / STUDY).read_bytes() != text:
+                write(out / STUDY, text)
             yield
-        except BadInput:
-            if {entry.name for entry in out.iterdir()} == {STUDY}:
-                (out / STUDY).unlink()
-                if not there:
-                    out.rmdir()
+        except (BadInput, OSError):
+            with suppress(OSError):
+                if {entry.name for entry in out.iterdir()} <= {STUDY}:
+                    (out / STUDY).unlink(missing_ok=True)
+                    if not there:
+                        out.rmdir()
             raise
 
 
