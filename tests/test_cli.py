@@ -155,6 +155,8 @@ def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "STUDY", "--out"], "--out = missing: a value"),
         (["run", "STUDY", "--out", "OUT", "--fast"], "argument = --fast: no such argument"),
         (["run", "STUDY", "--out", "OUT", "--runs", "0"], "--runs = 0: a whole number from 1 to 2147483647"),
+        (["compare", "OTHER", "--quantiles", "x"], "--quantiles = x: numbers"),
+        (["compare", "OTHER", "--quantiles", "0.5", "y"], "--quantiles = 0.5, y: numbers"),
         (["run", "STOPS", "--out", "OUT", "--runs", "1"], "--runs = 1: at least 2 where stop_when is given"),
         (["run", "STUDY", "-o", "OUT"], "argument = -o: no such argument"),
         (["run", "STUDY", "MORE", "--out", "OUT"], "argument = MORE: no such argument"),
@@ -201,6 +203,20 @@ def test_bad_input_gets_one_line(
     assert said.count("\n") == 1
     assert said.startswith(f"jaxbandit: {line}")
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_stdout_that_is_closed_or_full(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with monkeypatch.context() as closed:
+        closed.setattr(sys, "stdout", None)
+        assert cli.main(["list"]) == 0
+    if not Path("/dev/full").exists():
+        return
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert cli.main(["list"]) == 2
+    assert capsys.readouterr().err == (
+        "jaxbandit: stdout = full: a place that can be written to (No space left on device)\n"
+    )
 
 
 def test_help_and_errors_do_not_wait_for_jax() -> None:

@@ -435,6 +435,10 @@ def test_show_where_nothing_can_be_written(
     shown, said = capsys.readouterr()
     assert "best" in shown
     assert said == f"jaxbandit: {tmp_path} cannot be written (No space left on device): no new picture and no report\n"
+    assert cli.main(["show", str(tmp_path), "--format", "pdf"]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith(f"jaxbandit: DIR = {tmp_path}: a folder that can be written, for figure.pdf\n")
+    assert "picture in" not in said
     (tmp_path / "finished.json").unlink()
     assert cli.main(["show", str(tmp_path)]) == 0
     assert "goes on, or was interrupted" in capsys.readouterr().err

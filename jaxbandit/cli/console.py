@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,12 @@ def workers(scheduler: str | None) -> Iterator[tuple[Any, int | None]]:
 
 
 @contextlib.contextmanager
-def unwritable(out: Path) -> Iterator[None]:
-    """Prints a line in place of the error where the folder ``out`` cannot be written."""
+def unwritable(out: Path) -> Iterator[Callable[[], bool]]:
+    """Prints a line in place of the error where the folder ``out`` cannot be written. What it yields says afterwards
+    whether it could."""
+    failed: list[OSError] = []
     try:
-        yield
+        yield lambda: not failed
     except OSError as error:
+        failed.append(error)
         say(f"{out} cannot be written ({error.strerror}): no new picture and no report")

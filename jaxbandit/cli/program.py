@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -84,6 +85,9 @@ def _complaint(verb: str, argv: Sequence[str], box: str) -> BadInput:
         return BadInput(found[1], found[2], "a whole number")
     if found := re.search(r"Error parsing (\S+): .*could not convert string to float: '(.*?)'", text):
         return BadInput(found[1], found[2], "a number")
+    if found := re.search(r"Error parsing (\S+): Could not find valid parse for arguments: \[(.*?)\] ", text):
+        numbers = f"{found[1]} Q ..." in text
+        return BadInput(found[1], found[2].replace("'", ""), "numbers" if numbers else usage)
     return BadInput("arguments", " ".join(argv), usage)
 
 
@@ -96,6 +100,17 @@ def _place(verb: Run | Reproduce | Tune | Train | Plan) -> None:
         from jaxbandit.devices import use_platform
 
         use_platform(verb.platform)
+
+
+def _printing(error: OSError) -> bool:
+    """Returns whether it was the output that could not be written: files are written elsewhere than in verbs."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return error.filename is None and frame.f_globals["__name__"].startswith("jaxbandit.cli.")
+
+
+def _leave_stdout() -> None:
+    """Has what is left to be printed go nowhere, or Python would try once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(argv: Sequence[str]) -> int:
@@ -126,9 +141,13 @@ def run(argv: Sequence[str]) -> int:
         say(str(error))
         return 2
     except BrokenPipeError:  # the reader of stdout left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_stdout()
         return 0
     except OSError as error:
+        if _printing(error):
+            _leave_stdout()
+            say(str(BadInput("stdout", "full", f"a place that can be written to ({error.strerror or error})")))
+            return 2
         out, why = str(getattr(verb, "out", "DIR")), "that can be read and written"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             why = "on a disk with space left"

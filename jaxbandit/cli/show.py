@@ -60,7 +60,7 @@ class Show:
             drawn = chosen or kind != "png" or (self.folder / folder.FIGURE).exists()
             first = self.metric[0] if self.metric else None
             drawing = display.drawing(self.folder, first, self.x) if drawn else None
-            with unwritable(self.folder):
+            with unwritable(self.folder) as written:
                 if drawing is not None:
                     folder.write(self.folder / f"figure.{kind}", canvas.encoded(drawing, kind))
                 folder.write(self.folder / REPORT, report(self.folder).encode())
@@ -68,7 +68,8 @@ class Show:
             raise
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             raise BadInput("DIR", str(self.folder), "a folder of results as jaxbandit wrote them") from None
-        if chosen or kind != "png":
+        asked = chosen or kind != "png"
+        if asked and written():
             say(f"picture in {self.folder / f'figure.{kind}'}")
         sys.stdout.write("\n".join(tables))
         sys.stdout.flush()
@@ -78,6 +79,8 @@ class Show:
                 if (line := implementations(open_results(group))) not in said:
                     said.add(line)
                     say(line)
+        if asked and not written():
+            raise BadInput("DIR", str(self.folder), f"a folder that can be written, for figure.{kind}")
 
     def _verdict(self, form: Format) -> None:
         """Shows a folder that ``tune`` wrote: the candidates of each problem, and the verdict in words."""
