@@ -1,9 +1,9 @@
 """The journal of a session: what was asked and what was answered, append-only, in SQLite or PostgreSQL.
 
-Events have numbers without gaps, and each carries a hash of itself and of the one before, the first of the journal's
-head. Whoever writes holds the
-journal's lock, reads what others wrote since, and adds its own events in one transaction: on disk once it returns.
-Which agent has which question until when is no event and stands in a table of its own.
+Events have numbers without gaps, and each carries a hash of itself and of the one before, the first one of the
+journal's head. Whoever writes holds the journal's lock, reads what others wrote since, and adds its own events in one
+transaction: on disk once it returns. Which agent has which question until when is no event and stands in a table of its
+own.
 """
 
 import contextlib
