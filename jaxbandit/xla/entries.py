@@ -103,7 +103,7 @@ def _(size: int, batched: Any, *operands: Any) -> tuple[Array, bool]:
     """Makes one scatter, as ``put_where`` does."""
     x, parts, starts, where = whole(size, batched, list(operands))
     places = [
-        jnp.where(own[:, None], start[:, None] + jnp.arange(part.shape[1]), x.shape[1])
+        jnp.where(own[:, None], start[:, None] + jnp.arange(part.shape[1])[None, :], x.shape[1])
         for part, start, own in zip(parts, starts, where, strict=True)
     ]
     return x.at[jnp.arange(size)[:, None], jnp.concatenate(places, 1)].set(jnp.concatenate(parts, 1), mode="drop"), True
