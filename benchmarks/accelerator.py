@@ -3,31 +3,39 @@
     python -m benchmarks.accelerator --out FILE.json [--minutes 25] [--platform cuda] [--only ee topk/lucb ...]
 
 In this order, each in a process of its own: ``jaxbandit doctor --check``; the tests marked ``smoke``; then each policy.
-Of a policy, the answers of the first runs on the device are compared bit by bit with those on this machine's CPU, and
-it is timed at more and more lanes, until the memory or the policy's share of the time is spent. Settings are those of
-the committed figures of a CPU (``cleaning.json``, ``topk.json``, ``outliers.json``, ``extraction.json``), where there
-are some: ``ratio`` is the device's rate divided by that. FILE is written anew after each figure, so that being stopped
-at any minute leaves all that was measured. Policies of outlier arms need the extra ``bench``.
+Meanwhile all programs are compiled, by a process on each of the host's cores but two, and kept for a later process
+(``JAXBANDIT_CACHE``, or a folder that is gone afterwards). Of a policy, the answers of the first runs on the device are
+compared bit by bit with those on this machine's CPU, and it is timed at more and more lanes, those that it would get
+last, until the memory or the policy's share of the time is spent. Settings are those of the committed figures of a CPU
+(``cleaning.json``, ``topk.json``, ``outliers.json``, ``extraction.json``), where there are some: ``ratio`` is the
+device's rate divided by that. FILE is written anew after each figure, so that being stopped at any minute leaves all
+that was measured. Policies of outlier arms need the extra ``bench``.
 
 ``rate`` counts pulls a second for cleaning policies and runs a second for others, by the clock, all work on the host
-included, as a median over the calls after the first. It exits with 1 if something is wrong or did not finish.
+included, as a median over the calls after the first. ``busy`` is the share of the time in which the device computes,
+and ``kernels`` are those that take most of it, by a trace of the first steps of a call (``share`` of the device's time,
+``us`` a start). It exits with 1 if something is wrong or did not finish.
 """
 
 import hashlib
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.common import ROOT, Row, facts, save, table
 
+Answers = dict[str, Any]
 RESULTS = Path(__file__).parent / "results"
 PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "cleaning": ("synthetic", {"budget": 10_000, "entities": 50_000, "false_values": {"uniform": [0, 19]}}),
@@ -37,10 +45,13 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
 POLICIES: dict[str, dict[str, Any]] = {"ee": {"t": 3, "q": 1.0}, "epsilon-greedy": {"epsilon": 0.5}}
 COUNTED = ("random", "greedy", "epsilon-greedy")
 LANES, LANES_ON_CPU = (1 << 14, 1 << 17, 1 << 20), (64, 256, 1024)
-RUNS_A_LANE, COMPARED, LONGEST, TESTS_SHARE = 4, 256, 20.0, 0.15
+RUNS_A_LANE, COMPARED, LONGEST, TESTS_SHARE = 2, 256, 20.0, 0.15
+STARTING, GRACE, NICE, _GLANCE = 6.0, 8.0, 10, 0.2
+"""Seconds that a process takes to start, and how much longer than its share it may take; compilers are that nice."""
+TRACED_ROUNDS, NAMED = 4, 6
 COLUMNS = {
     "policy": ("policy", ""), "lanes": ("lanes", ",d"), "rate": ("a second", ",.0f"), "ratio": ("times a CPU", ".2f"),
-    "first_s": ("first call", ".1f"), "same_bits": ("same bits", ""), "error": ("error", ""),
+    "busy": ("busy", ".0%"), "first_s": ("first call", ".1f"), "same_bits": ("same bits", ""), "error": ("error", ""),
 }  # fmt: skip
 
 
@@ -95,56 +106,129 @@ def committed(name: str) -> float | None:
     return rate
 
 
-def digest(answers: dict[str, Any]) -> str:
-    """Of all answers of the first runs."""
-    parts = (name.encode() + values[:, :COMPARED].tobytes() for name, values in sorted(answers.items()))
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+class Case:
+    """A policy on this process's devices, and on the host's CPU."""
+
+    def __init__(self, name: str) -> None:
+        import jax
+
+        from jaxbandit.engine import Batch
+
+        self.devices, self.cpu = jax.local_devices(), jax.devices("cpu")[:1]
+        with jax.default_device(self.cpu[0]):
+            self._pair = _built(name)
+        batch = Batch([self._pair], devices=self.devices)
+        known = LANES_ON_CPU if self.devices[0].platform == "cpu" else LANES
+        own = batch.lanes([0], runs=1 << 24)
+        self.sizes = [*(lanes for lanes in known if lanes < own), own]
+
+    def runs(self, lanes: int) -> int:
+        """Of a call."""
+        return RUNS_A_LANE * lanes * len(self.devices)
+
+    def call(self, runs: int, lanes: int | None, devices: Any, seed: int = 0, steps: int | None = None) -> Answers:
+        """The answers of that many runs."""
+        from jaxbandit import simulate
+
+        problem, policy = self._pair
+        return simulate(
+            problem, policy, runs=runs, seed=seed, lanes=lanes, devices=devices, progress=False, max_steps=steps
+        )
+
+    def digest(self, answers: Answers) -> str:
+        """Of the answers of the first runs, of as many as the smallest size has."""
+        runs = min(COMPARED, self.runs(self.sizes[0]))
+        parts = (name.encode() + values[:, :runs].tobytes() for name, values in sorted(answers.items()))
+        return hashlib.sha256(b"".join(parts)).hexdigest()
+
+    def compile(self, number: int) -> None:
+        """The program of one of the sizes; that of the CPU behind them, which is run: it prints the digest."""
+        from jaxbandit.engine import Batch
+        from jaxbandit.programs.ahead import Ahead
+
+        if number < len(self.sizes):
+            lanes = self.sizes[number]
+            programs = Batch([self._pair], devices=self.devices).programs([0], runs=self.runs(lanes), lanes=lanes)
+            with Ahead(programs) as ahead:
+                for program in programs:
+                    ahead.need(program, lambda _: None)
+        elif number == len(self.sizes):
+            print(self.digest(self.call(COMPARED, None, self.cpu)))
+
+    def traced(self, lanes: int) -> Row:
+        """What the device does in the first steps of a call."""
+        import jax
+
+        from jaxbandit.grammar import accelerated, execution_of
+
+        steps = TRACED_ROUNDS * execution_of(accelerated(self._pair[1], self._pair[0])).stride
+        with tempfile.TemporaryDirectory() as folder:
+            with jax.profiler.trace(folder):
+                start = time.perf_counter()
+                self.call(self.runs(lanes), lanes, self.devices, 1, steps)
+                seconds = time.perf_counter() - start
+            found = [*Path(folder).rglob("*.xplane.pb")]
+            return _kernels(str(found[0]), seconds) if found else {}
+
+
+def _kernels(trace: str, seconds: float) -> Row:
+    """Of a trace: the share of the time in which the first device computes, and the kernels that take most of it."""
+    from jax.profiler import ProfileData
+
+    plane = ProfileData.from_file(trace).find_plane_with_name("/device:GPU:0")
+    took: dict[str, list[float]] = {}
+    for line in plane.lines if plane else ():
+        if line.name.startswith("Stream"):
+            for event in line.events:
+                took.setdefault(event.name, []).append(event.duration_ns)
+    whole = sum(map(sum, took.values()))
+    first = sorted(took.items(), key=lambda item: -sum(item[1]))[:NAMED]
+    kernels = [
+        {"name": name, "share": sum(times) / whole, "us": sum(times) / len(times) / 1e3} for name, times in first
+    ]
+    return {"busy": whole / 1e9 / seconds, "starts": sum(map(len, took.values())), "kernels": kernels} if took else {}
 
 
 def one(name: str, seconds: float) -> Iterator[Row]:
-    """The figures of a policy on this process's device, as they come."""
-    import jax
-
-    from jaxbandit import simulate
-
+    """The figures of a policy on this process's devices, as they come."""
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("jaxbandit").addHandler(handler)
-    end, cpu = time.monotonic() + seconds, jax.devices("cpu")
-    devices = jax.local_devices()
-    on_cpu = devices[0].platform == "cpu"
-    with jax.default_device(cpu[0]):
-        problem, policy = _built(name)
-
-    def call(runs: int, lanes: int | None, where: Any, seed: int = 0) -> dict[str, Any]:
-        return simulate(problem, policy, runs=runs, seed=seed, lanes=lanes, devices=where, progress=False)
-
-    for number, lanes in enumerate(LANES_ON_CPU if on_cpu else LANES):
+    end, case = time.monotonic() + seconds, Case(name)
+    for number, lanes in enumerate(case.sizes):
         said.clear()
-        runs, times = RUNS_A_LANE * lanes * len(devices), []
+        times: list[float] = []
         start = time.perf_counter()
-        answers = call(runs, lanes, devices)
-        row: Row = {"policy": name, "device": devices[0].device_kind, "lanes": lanes, "runs": runs}
+        answers = case.call(case.runs(lanes), lanes, case.devices)
+        row: Row = {"policy": name, "device": case.devices[0].device_kind, "lanes": lanes, "runs": case.runs(lanes)}
         row["first_s"] = time.perf_counter() - start
         if number == 0:
-            row["same_bits"] = digest(answers) == digest(call(COMPARED, None, cpu[:1]))
-            yield row
+            yield row | {"digest": case.digest(answers)}
         while len(times) < 3 and (not times or time.monotonic() + times[-1] < end):
             start = time.perf_counter()
-            answers = call(runs, lanes, devices, len(times) + 1)
+            answers = case.call(case.runs(lanes), lanes, case.devices, len(times) + 1)
             times.append(time.perf_counter() - start)
-        made = float(answers["cleans"].sum(dtype="int64")) if "cleans" in answers else float(runs)
-        yield row | {"rate": made / median(times), "calls": len(times), "said": list(said)}
-        if time.monotonic() + 4 * median(times) > end or median(times) > LONGEST or said:
-            return
+        made = float(answers["cleans"].sum(dtype="int64")) if "cleans" in answers else float(case.runs(lanes))
+        row |= {"rate": made / median(times), "calls": len(times), "said": list(said)}
+        yield row
+        longer = case.sizes[min(number + 1, len(case.sizes) - 1)] / lanes
+        # A device that is not full yet takes less than twice as long for twice as many lanes.
+        if time.monotonic() + longer * median(times) > end or median(times) > LONGEST or said:
+            break
+    if case.devices[0].platform != "cpu" and (busy := case.traced(lanes)):
+        yield row | busy
 
 
-def lines_of(command: list[str], seconds: float, each: Callable[[str], None], platform: str | None) -> str | None:
+def environment_of(platform: str | None, cache: str) -> dict[str, str]:
+    """Of all processes: several have the device at once, and programs are kept from one to the next."""
+    asked = {"JAX_PLATFORMS": f"{platform},cpu" if platform != "cpu" else "cpu"} if platform else {}
+    kept = {"JAXBANDIT_CACHE": os.environ.get("JAXBANDIT_CACHE", cache)}
+    return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | os.environ | asked | kept
+
+
+def lines_of(command: list[str], seconds: float, each: Callable[[str], None], environment: Any) -> str | None:
     """Runs a command, gives each line of its output away; returns what went wrong, or None."""
-    environment = os.environ | (
-        {"JAX_PLATFORMS": f"{platform},cpu" if platform != "cpu" else "cpu"} if platform else {}
-    )
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -206,34 +290,88 @@ class Report:
             partial.replace(self._out)
 
 
-def everything(report: Report, wanted: list[str], platform: str | None) -> None:
+class Compilers:
+    """Processes that compile what will be measured, in the order of that, while others measure."""
+
+    def __init__(self, names: list[str], report: Report, environment: Any) -> None:
+        from jaxbandit.devices import cores
+
+        self._pool = ThreadPoolExecutor(max(1, cores() - 2))
+
+        self.digests: dict[str, str] = {}
+
+        def compiled(name: str, number: int) -> str | None:
+            if report.left() < STARTING:
+                return "no time left to compile"
+            command = [sys.executable, "-m", "benchmarks.accelerator", "--compile", str(number), "--process", name]
+
+            def each(line: str) -> None:
+                if re.fullmatch("[0-9a-f]{64}", line):
+                    self.digests[name] = line
+
+            return lines_of(["nice", "-n", str(NICE), *command], report.left(), each, environment)
+
+        # Sizes, and then the program for the CPU.
+        numbers = range(len(LANES) + 2)
+        self._made = {name: [self._pool.submit(compiled, name, number) for number in numbers] for name in names}
+
+    def ready(self, name: str) -> bool:
+        """Whether all programs of a policy are compiled, or failed to be."""
+        return all(each.done() for each in self._made[name])
+
+    def error(self, name: str) -> str | None:
+        """What went wrong with a policy that is ready."""
+        return next((error for error in (each.result() for each in self._made[name]) if error), None)
+
+    def end(self) -> None:
+        """Begins no other."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def measure(name: str, seconds: float, compilers: Compilers, report: Report, environment: Any) -> None:
+    """A policy whose programs are compiled."""
+
+    def each(line: str) -> None:
+        if not line.startswith("{"):
+            return
+        row = json.loads(line)
+        if digest := row.pop("digest", None):
+            row["same_bits"] = digest == compilers.digests.get(name)
+        if row.get("rate") and (rate := committed(name)):
+            row["ratio"] = row["rate"] / rate
+        report.add(row)
+
+    command = [sys.executable, "-m", "benchmarks.accelerator", "--process", name, "--seconds", f"{seconds:.0f}"]
+    error = compilers.error(name) or lines_of(command, seconds + STARTING + GRACE, each, environment)
+    if error:
+        report.add({"policy": name, "error": error})
+
+
+def everything(report: Report, wanted: list[str], platform: str | None, environment: Any) -> None:
     """The doctor, the tests, the policies, as far as the time goes."""
     program = [sys.executable, "-m"]
+    compilers = Compilers(wanted, report, environment)
     doctor = [*program, "jaxbandit", "doctor", "--check", *(["--platform", platform] if platform else [])]
-    error = lines_of(doctor, min(180.0, report.left() / 3), lambda line: report.note("doctor", line), platform)
+    error = lines_of(doctor, min(180.0, report.left() / 3), lambda line: report.note("doctor", line), environment)
     if error:
         report.wrong += 1
         report.note("doctor", f"failed: {error}")
     tests = [*program, "pytest", "-q", "-m", "smoke", "tests"]
-    error = lines_of(tests, TESTS_SHARE * report.left(), lambda line: report.note("tests", line), platform)
+    error = lines_of(tests, TESTS_SHARE * report.left(), lambda line: report.note("tests", line), environment)
     if error:
         report.note("tests", f"not finished: {error}")
-    for number, name in enumerate(wanted):
-        seconds = report.left() / (len(wanted) - number)
-        if report.left() < 5:
-            report.add({"policy": name, "error": "no time left"})
-            continue  # all that were not reached are named
-
-        def each(line: str, name: str = name) -> None:
-            if line.startswith("{"):
-                row = json.loads(line)
-                if row.get("rate") and (rate := committed(name)):
-                    row["ratio"] = row["rate"] / rate
-                report.add(row)
-
-        command = [*program, "benchmarks.accelerator", "--process", name, "--seconds", f"{seconds:.0f}"]
-        if error := lines_of(command, seconds + 20, each, platform):
-            report.add({"policy": name, "error": error})
+    waiting = list(wanted)
+    while waiting and report.left() > STARTING:
+        ready = [name for name in waiting if compilers.ready(name)]
+        if not ready:
+            time.sleep(_GLANCE)
+            continue
+        seconds = max(0.0, report.left() / len(waiting) - STARTING)
+        waiting.remove(ready[0])
+        measure(ready[0], seconds, compilers, report, environment)
+    for name in waiting:
+        report.add({"policy": name, "error": "no time left"})
+    compilers.end()
     report.finish()
 
 
@@ -248,14 +386,22 @@ def main() -> int:
     options.add_argument("--only", nargs="+", metavar="NAME", help="policies, or families, or both as topk/sar")
     options.add_argument("--process", metavar="NAME", help="measure one policy in this process (for itself)")
     options.add_argument("--seconds", type=float, default=60.0, help="for that (for itself)")
+    options.add_argument("--compile", type=int, metavar="NUMBER", help="no more than compile one of it (for itself)")
     given = options.parse_args()
     if given.process:
+        from jaxbandit import cache
+
+        cache()
+        if given.compile is not None:
+            Case(given.process).compile(given.compile)
+            return 0
         for row in one(given.process, given.seconds):
             print(json.dumps(row), flush=True)
         return 0
     report = Report(given.out, given.minutes)
     wanted = [name for name in names() if not given.only or {name, *name.split("/")} & {*given.only}]
-    everything(report, wanted, given.platform)
+    with tempfile.TemporaryDirectory() as kept:
+        everything(report, wanted, given.platform, environment_of(given.platform, kept))
     return 1 if report.wrong else 0
 
 
