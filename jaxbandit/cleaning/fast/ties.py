@@ -117,7 +117,7 @@ class Ties(NamedTuple):
         written = jnp.stack([(ways[0] >= top[0]) & (ways[0] != ways[1]), ways[1] >= top[1]]).reshape(-1)
         to = jnp.where(written, self.base + jnp.concatenate(ways), self.best.shape[0])
         # All is read before anything is written, or the arrays would be copied.
-        values = lax.optimization_barrier([jnp.stack(each) for each in zip(*found, strict=True)])
+        values = [jnp.stack(each) for each in zip(*lax.optimization_barrier(found), strict=True)]
         best, many = (x.at[to].set(own, mode="drop") for x, own in zip((self.best, self.many), values, strict=True))
         return self._replace(best=best, many=many)
 
