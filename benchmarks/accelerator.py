@@ -4,12 +4,13 @@
 
 In this order, each in a process of its own: ``jaxbandit doctor --check``; the tests marked ``smoke``; then each policy.
 Meanwhile all programs are compiled, by a process on each of the host's cores but two, and kept for a later process
-(``JAXBANDIT_CACHE``, or a folder that is gone afterwards). Of a policy, the answers of the first runs on the device are
-compared bit by bit with those on this machine's CPU, and it is timed at more and more lanes, those that it would get
-last, until the memory or the policy's share of the time is spent. Settings are those of the committed figures of a CPU
-(``cleaning.json``, ``topk.json``, ``outliers.json``, ``extraction.json``), where there are some: ``ratio`` is the
-device's rate divided by that. FILE is written anew after each figure, so that being stopped at any minute leaves all
-that was measured. Policies of outlier arms need the extra ``bench``.
+(``JAXBANDIT_CACHE``, or a folder that is gone afterwards). Policies are measured when this is done, or half of the time
+has passed: to start a kernel takes longer while all cores compile. Of a policy, the answers of the first runs on the
+device are compared bit by bit with those on this machine's CPU, and it is timed at more and more lanes, those that it
+would get last, until the memory or the policy's share of the time is spent. Settings are those of the committed figures
+of a CPU (``cleaning.json``, ``topk.json``, ``outliers.json``, ``extraction.json``), where there are some: ``ratio`` is
+the device's rate divided by that. FILE is written anew after each figure, so that being stopped at any minute leaves
+all that was measured. Policies of outlier arms need the extra ``bench``.
 
 ``rate`` counts pulls a second for cleaning policies and runs a second for others, by the clock, all work on the host
 included, as a median over the calls after the first. ``busy`` is the share of the time in which the device computes,
@@ -17,18 +18,20 @@ and ``kernels`` are those that take most of it, by a trace of the first steps of
 ``us`` a start). It exits with 1 if something is wrong or did not finish.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,11 +47,12 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 POLICIES: dict[str, dict[str, Any]] = {"ee": {"t": 3, "q": 1.0}, "epsilon-greedy": {"epsilon": 0.5}}
 COUNTED = ("random", "greedy", "epsilon-greedy")
-LANES, LANES_ON_CPU = (1 << 14, 1 << 17, 1 << 20), (64, 256, 1024)
+LANES, LANES_ON_CPU = (1 << 14, 1 << 17), (64, 1024)
 RUNS_A_LANE, COMPARED, LONGEST, TESTS_SHARE = 2, 256, 20.0, 0.15
-STARTING, GRACE, NICE, _GLANCE = 6.0, 8.0, 10, 0.2
+STARTING, GRACE, NICE = 6.0, 8.0, 10
 """Seconds that a process takes to start, and how much longer than its share it may take; compilers are that nice."""
-TRACED_ROUNDS, NAMED = 4, 6
+AT_ONCE, TRACED_ROUNDS, NAMED = 2, 4, 6
+"""Processes that have a policy: one measures while the other starts. Rounds that are traced, and kernels named."""
 COLUMNS = {
     "policy": ("policy", ""), "lanes": ("lanes", ",d"), "rate": ("a second", ",.0f"), "ratio": ("times a CPU", ".2f"),
     "busy": ("busy", ".0%"), "first_s": ("first call", ".1f"), "same_bits": ("same bits", ""), "error": ("error", ""),
@@ -189,13 +193,34 @@ def _kernels(trace: str, seconds: float) -> Row:
     return {"busy": whole / 1e9 / seconds, "starts": sum(map(len, took.values())), "kernels": kernels} if took else {}
 
 
-def one(name: str, seconds: float) -> Iterator[Row]:
-    """The figures of a policy on this process's devices, as they come."""
+@contextlib.contextmanager
+def alone(lock: Path | None) -> Iterator[None]:
+    """One process at a time."""
+    if lock is None:
+        yield
+        return
+    import fcntl
+
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def one(name: str, seconds: float, lock: Path | None) -> Iterator[Row]:
+    """The figures of a policy on this process's devices, as they come; it ends this process if they take too long."""
+    case = Case(name)
+    for number in range(len(case.sizes)):
+        case.compile(number)
+    with alone(lock):
+        signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
+        yield from _timed(name, case, time.monotonic() + seconds)
+
+
+def _timed(name: str, case: Case, end: float) -> Iterator[Row]:
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("jaxbandit").addHandler(handler)
-    end, case = time.monotonic() + seconds, Case(name)
     for number, lanes in enumerate(case.sizes):
         said.clear()
         times: list[float] = []
@@ -247,9 +272,9 @@ def lines_of(command: list[str], seconds: float, each: Callable[[str], None], en
     reader.join(1)
     if status == 0:
         return None
-    return (
-        f"no end within {seconds:.0f} s" if not in_time else " ".join(errors[-1:]).strip()[:300] or f"status {status}"
-    )
+    if not in_time or status == -signal.SIGALRM:
+        return "no end within its time"
+    return " ".join(errors[-1:]).strip()[:300] or f"status {status}"
 
 
 class Report:
@@ -258,6 +283,7 @@ class Report:
     def __init__(self, out: Path | None, minutes: float) -> None:
         self._out, self._end = out, time.monotonic() + 60 * minutes
         self._head = facts("accelerator", False) | {"minutes": minutes, "doctor": [], "tests": [], "finished": False}
+        self._writing = threading.Lock()
         self.rows: list[Row] = []
         self.wrong = 0
 
@@ -273,10 +299,11 @@ class Report:
 
     def add(self, row: Row) -> None:
         """A figure."""
-        self.rows.append(row)
-        self.wrong += "error" in row or row.get("same_bits") is False
-        print(table([row], COLUMNS), flush=True)
-        self._save()
+        with self._writing:
+            self.rows.append(row)
+            self.wrong += "error" in row or row.get("same_bits") is False
+            print(table([row], COLUMNS), flush=True)
+            self._save()
 
     def finish(self) -> None:
         """All was done that there was time for."""
@@ -291,7 +318,7 @@ class Report:
 
 
 class Compilers:
-    """Processes that compile what will be measured, in the order of that, while others measure."""
+    """Processes that compile what will be measured."""
 
     def __init__(self, names: list[str], report: Report, environment: Any) -> None:
         from jaxbandit.devices import cores
@@ -313,14 +340,15 @@ class Compilers:
 
         # Sizes, and then the program for the CPU.
         numbers = range(len(LANES) + 2)
-        self._made = {name: [self._pool.submit(compiled, name, number) for number in numbers] for name in names}
+        longest_first = sorted(names, key=lambda name: not name.startswith("extraction"))
+        self._made = {name: [self._pool.submit(compiled, name, n) for n in numbers] for name in longest_first}
 
-    def ready(self, name: str) -> bool:
-        """Whether all programs of a policy are compiled, or failed to be."""
-        return all(each.done() for each in self._made[name])
+    def wait(self, seconds: float) -> None:
+        """Until all are compiled, or that time has passed."""
+        wait([each for made in self._made.values() for each in made], max(0.0, seconds))
 
     def error(self, name: str) -> str | None:
-        """What went wrong with a policy that is ready."""
+        """What went wrong with a policy; waits for its programs."""
         return next((error for error in (each.result() for each in self._made[name]) if error), None)
 
     def end(self) -> None:
@@ -328,8 +356,8 @@ class Compilers:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def measure(name: str, seconds: float, compilers: Compilers, report: Report, environment: Any) -> None:
-    """A policy whose programs are compiled."""
+def measure(name: str, others: int, compilers: Compilers, report: Report, environment: Any, lock: Path) -> None:
+    """A policy, with as much time as ``others`` will have."""
 
     def each(line: str) -> None:
         if not line.startswith("{"):
@@ -341,8 +369,13 @@ def measure(name: str, seconds: float, compilers: Compilers, report: Report, env
             row["ratio"] = row["rate"] / rate
         report.add(row)
 
-    command = [sys.executable, "-m", "benchmarks.accelerator", "--process", name, "--seconds", f"{seconds:.0f}"]
-    error = compilers.error(name) or lines_of(command, seconds + STARTING + GRACE, each, environment)
+    error = compilers.error(name)
+    seconds = report.left() / (1 + others) - 1
+    if not error and report.left() > STARTING:
+        command = [sys.executable, "-m", "benchmarks.accelerator", "--process", name, "--seconds", f"{seconds:.1f}"]
+        error = lines_of([*command, "--lock", str(lock)], report.left(), each, environment)
+    elif not error:
+        error = "no time left"
     if error:
         report.add({"policy": name, "error": error})
 
@@ -360,17 +393,11 @@ def everything(report: Report, wanted: list[str], platform: str | None, environm
     error = lines_of(tests, TESTS_SHARE * report.left(), lambda line: report.note("tests", line), environment)
     if error:
         report.note("tests", f"not finished: {error}")
-    waiting = list(wanted)
-    while waiting and report.left() > STARTING:
-        ready = [name for name in waiting if compilers.ready(name)]
-        if not ready:
-            time.sleep(_GLANCE)
-            continue
-        seconds = max(0.0, report.left() / len(waiting) - STARTING)
-        waiting.remove(ready[0])
-        measure(ready[0], seconds, compilers, report, environment)
-    for name in waiting:
-        report.add({"policy": name, "error": "no time left"})
+    compilers.wait(report.left() / 2)
+    lock = Path(environment["JAXBANDIT_CACHE"]) / "measuring"
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for number, name in enumerate(wanted):
+            pool.submit(measure, name, len(wanted) - number - 1, compilers, report, environment, lock)
     compilers.end()
     report.finish()
 
@@ -386,6 +413,7 @@ def main() -> int:
     options.add_argument("--only", nargs="+", metavar="NAME", help="policies, or families, or both as topk/sar")
     options.add_argument("--process", metavar="NAME", help="measure one policy in this process (for itself)")
     options.add_argument("--seconds", type=float, default=60.0, help="for that (for itself)")
+    options.add_argument("--lock", type=Path, metavar="FILE", help="which one process at a time holds (for itself)")
     options.add_argument("--compile", type=int, metavar="NUMBER", help="no more than compile one of it (for itself)")
     given = options.parse_args()
     if given.process:
@@ -395,7 +423,7 @@ def main() -> int:
         if given.compile is not None:
             Case(given.process).compile(given.compile)
             return 0
-        for row in one(given.process, given.seconds):
+        for row in one(given.process, given.seconds, given.lock):
             print(json.dumps(row), flush=True)
         return 0
     report = Report(given.out, given.minutes)
