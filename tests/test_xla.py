@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax import Array, lax
 
+from jaxbandit.xla import exact
 from jaxbandit.xla.columns import Columns
 from jaxbandit.xla.fence import as_one_kernel, computed_once, each, rarely, walk
 from jaxbandit.xla.plain import PLAIN
@@ -173,3 +174,21 @@ def test_columns_are_read_and_written_as_arrays_of_their_own(way: str, monkeypat
             new_numbers[own, first], new_shares[own, second] = numbers[own, first] + 100, -shares[own, first]
             new_numbers[own, 3:5] *= 2
     np.testing.assert_array_equal(after, (new_numbers, new_shares))
+
+
+def test_quotients_and_roots_of_gpus_are_a_cpus() -> None:
+    """Correctly rounded, as NumPy's are, and rounded twice where one is divided by the other; also by the simplifying
+    that XLA does to a quotient of a root."""
+
+    def of_gpus(a: Array, b: Array) -> tuple[Array, Array]:
+        root = exact.in_float64(lax.sqrt, b)
+        return exact.in_float64(lax.div, a, b), exact.in_float64(lax.div, jnp.ones_like(root), root)
+
+    generator = np.random.default_rng(3)
+    a = generator.integers(0, 1 << 24, 200_000).astype(np.float32)
+    b = generator.integers(1, 1 << 24, 200_000).astype(np.float32)
+    quotients, roots = jax.jit(of_gpus)(a, b)
+    np.testing.assert_array_equal(quotients, a / b)
+    np.testing.assert_array_equal(roots, np.float32(1) / np.sqrt(b))
+    np.testing.assert_array_equal(exact.quotient(jnp.asarray(a), jnp.asarray(b)), quotients)
+    np.testing.assert_array_equal(exact.root(jnp.asarray(b)), np.sqrt(b))

@@ -20,6 +20,7 @@ from jaxbandit.random.permutation import position
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.random.trials import MOST_CHAINED, UNITS, many_successes, successes
 from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.exact import quotient
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int32, Num
@@ -44,7 +45,7 @@ class Scale:
         """Returns empirical means as numbers that can be compared exactly, as ``View.mean`` says."""
         if self.whole and equal_counts:
             return total
-        mean = self.place(total.astype(jnp.float32) / jnp.maximum(count, 1).astype(jnp.float32))
+        mean = self.place(quotient(total.astype(jnp.float32), jnp.maximum(count, 1).astype(jnp.float32)))
         return jnp.clip(jnp.where(count > 0, mean, self.place(jnp.float32(0))) * UNITS, -_LARGE, _LARGE).astype(
             jnp.int32
         )

@@ -15,6 +15,7 @@ from jax import Array
 from jaxbandit.random.counts import pinned
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import real
+from jaxbandit.xla.exact import quotient, root
 from jaxbandit.xla.fence import repeated
 
 if TYPE_CHECKING:
@@ -29,16 +30,18 @@ CONFIDENCE, OVERLAP = real(1e-9, 1 - 1e-6), real(0, 1)
 
 
 def exploration(
-    divergence: str, start: Float32[Array, ""], alpha: Float32[Array, ""], round_: Int32[Array, ""]
-) -> Float32[Array, ""]:
-    """Returns the exploration rate of a round: sqrt(x / 2) for "hoeffding", x + ln x for "kl", with x = ln(start
-    t^alpha), where t is the round's number and ``start`` is k1 n / delta.
+    divergence: str, k1: Float32[Array, ""], arms: int, delta: Float32[Array, ""], alpha: Float32[Array, ""],
+    round_: Int32[Array, ""],
+) -> Float32[Array, ""]:  # fmt: skip
+    """Returns the exploration rate of a round: sqrt(x / 2) for "hoeffding", x + ln x for "kl", with x = ln(k1 n
+    t^alpha / delta), where t is the round's number and n that of the arms.
 
     With k1 below what the papers ask for, that may be below 0 or no number in the first rounds: it is 0 then, or
     ``_LEAST`` for "kl".
     """
+    start = quotient(k1 * jnp.float32(arms), delta)
     x = jnp.maximum(jnp.log(start) + alpha * jnp.log(jnp.maximum(round_, 1).astype(jnp.float32)), 0)
-    return jnp.sqrt(x * jnp.float32(0.5)) if divergence == "hoeffding" else jnp.maximum(x + jnp.log(x), _LEAST)
+    return root(x * jnp.float32(0.5)) if divergence == "hoeffding" else jnp.maximum(x + jnp.log(x), _LEAST)
 
 
 def stops(
@@ -52,8 +55,7 @@ def stops(
 def width(divergence: str, pulls: Int32[Array, "*arms"]) -> Float32[Array, "*arms"]:
     """Returns what the rate is multiplied by for an arm with so many pulls: 1 / sqrt(pulls), or 1 / pulls for "kl"."""
     count = jnp.maximum(pulls, 1).astype(jnp.float32)
-    found: Array = 1 / (jnp.sqrt(count) if divergence == "hoeffding" else count)
-    return found
+    return quotient(jnp.ones_like(count), root(count) if divergence == "hoeffding" else count)
 
 
 def lower_bound(

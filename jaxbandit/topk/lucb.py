@@ -117,7 +117,7 @@ class Lucb:
     def _following(self, view: View, total: Array, pulls: Array, last: Round) -> Round:
         """Returns the next round, with its weak and its strong arm."""
         number, mean = last.number + 1, view.mean(total, pulls)
-        rate = exploration(self.divergence, self.k1 * view.arms / self.delta, self.alpha, number)
+        rate = exploration(self.divergence, self.k1, view.arms, self.delta, self.alpha, number)
         top, wide = largest(mean, self.want), width(self.divergence, pulls)
         lower = lower_bound(self.divergence, mean, wide, rate)
         above = lower_bound(self.divergence, UNITS - mean, wide, rate)  # 1 less the upper bound

@@ -128,7 +128,7 @@ class LucbByTurns:
 
     def _rate(self, arms: int, round_: Array) -> Array:
         rule = self.rule
-        return exploration(rule.divergence, rule.k1 * arms / rule.delta, rule.alpha, round_)
+        return exploration(rule.divergence, rule.k1, arms, rule.delta, rule.alpha, round_)
 
     def _opened(self, view: View, state: State, sample: _Sample) -> State:
         """Makes the first pulls; when each arm has one, the arms with the K largest means are the top."""
