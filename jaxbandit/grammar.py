@@ -116,6 +116,9 @@ class Execution:
             with all writes to ``scratch`` by ``entries.in_shared``. The scratch arrays of all lanes are one array then,
             lane after lane; the field ``run`` of the state (int32, 0 from ``init``) is the number of the lane whose
             part of them the state means. ``stride`` counts such rounds.
+        at_once: steps that an accelerator makes of a lane before its state is written, a divisor of ``stride``: for
+            steps that are arithmetic on a lane's own numbers and nothing else, so short that to start them, and to
+            read and write states, takes longer.
         gain_ns: nanoseconds for a unit of the problem's ``budget`` that a CPU's program gains when it is compiled with
             full effort (``benchmarks/hurry.py``). What gains less than 0.5 s in all its runs is compiled in a hurry. A
             problem may have such a number too, of what it draws itself; both are added.
@@ -133,6 +136,7 @@ class Execution:
     scratch: tuple[str, ...] = ()
     masked: bool = False
     many_steps: Literal["", "in turn", "abreast"] = ""
+    at_once: int = 1
     gain_ns: float = 30
 
 

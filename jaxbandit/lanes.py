@@ -205,8 +205,18 @@ class _Chunk:
         return ~self._finish(lane)[0] & ~self._is_endless(lane) & (lane.job >= 0)
 
     def _abreast(self, lanes: Lane) -> Lane:
-        after: Lane = lax.fori_loop(0, self.stride, lambda _, some: jax.vmap(self._step)(some), lanes)
-        return after
+        def loop(lanes: Lane, at_once: int = 1) -> Lane:
+            step = jax.vmap(self._step)
+            after: Lane = lax.fori_loop(0, self.stride, lambda _, some: step(some), lanes, unroll=at_once)
+            return after
+
+        at_once = self._execution.at_once
+        if at_once == 1:
+            return loop(lanes)
+        found: Lane = lax.platform_dependent(
+            lanes, cpu=loop, default=functools.partial(loop, at_once=min(at_once, self.stride))
+        )
+        return found
 
     def _counted(self, lanes: Lane) -> Lane:
         """The same, with steps counted: ``_many_steps`` counts them itself."""

@@ -68,7 +68,7 @@ class EE:
     need: Int32[Array, ""]
     early_stopping: Bool[Array, ""]
 
-    execution = Execution(masked=True, gain_ns=6)
+    execution = Execution(masked=True, at_once=4, gain_ns=6)
 
     __repr__ = brief
 

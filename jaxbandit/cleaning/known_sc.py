@@ -57,7 +57,7 @@ class KnownSc:
 
     informed: ClassVar[Literal[True]] = True
 
-    execution = Execution(masked=True, gain_ns=1)
+    execution = Execution(masked=True, at_once=4, gain_ns=1)
 
     __repr__ = brief
 
