@@ -43,6 +43,12 @@ def test_groups_and_arms(y: list[float], eps: float, rho: float, size: d.Sizes) 
     assert d.outlier_arms(y, eps, rho, size) == o.outlier_arms(y, eps, rho, size)
 
 
+def test_groups_of_many_arms_are_found_at_once() -> None:
+    y = [arm / 6000 for arm in range(3686)] + [0.9 + arm / 6000 for arm in range(410)]  # hours by all pairs
+    assert d.outlier_groups(y, 2.5, 0.9, "at-least") == []
+    assert d.outlier_groups(y[:-1], 2.5, 0.9, "at-least") == [frozenset(range(3686, 4095))]
+
+
 @given(st.lists(st.floats(0.01, 0.99), min_size=4, max_size=30, unique=True), ks, st.floats(0.01, 0.5))
 def test_bounds(y: list[float], k: float, delta: float) -> None:
     for ours, theirs in (

@@ -8,7 +8,7 @@ Membership is decided on exact fractions; a float stands for the decimal that pr
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import exp
 from typing import Literal
 
@@ -88,19 +88,23 @@ def outlier_groups(means: Sequence[Number], eps: Number, rho: Number, sizes: Siz
     y = [_exact(v) for v in means]
     order, n = sorted(range(len(y)), key=lambda i: (y[i], i)), len(y)
     ranked = [y[i] for i in order]
+    gaps = [b - a for a, b in pairwise(ranked)]
+    below, above = _reaches(gaps, e), _reaches(gaps[::-1], e)
+    # A group is between a gap that is wide enough for all arms below it, and one for all arms above.
+    starts = [first for first in range(n) if not first or gaps[first - 1] > below[first]]
+    ends = [end for end in range(1, n + 1) if end == n or gaps[end - 1] > above[n - end]]
     found = []
-    for size in range(1, n):
-        for first in range(n - size + 1):
-            lower, upper = ranked[:first], ranked[first + size :]  # all other arms
-            inside = ranked[first : first + size]
-            alone = (not lower or lower[-1] < inside[0]) and (not upper or upper[0] > inside[-1])
-            if (
-                alone
-                and _large(len(lower), len(upper), n, share, sizes)
-                and all(_apart(v, lower, upper, e) for v in (inside[0], inside[-1]))
-            ):
-                found.append(frozenset(order[first : first + size]))
+    for _, first, end in sorted((end - first, first, end) for first in starts for end in ends if first < end):
+        nearest = [gaps[side - 1] for side in (first, end) if 0 < side < n]
+        inner = max(below[first], above[n - end])
+        if _large(first, n - end, n, share, sizes) and all(gap > inner for gap in nearest):
+            found.append(frozenset(order[first:end]))
     return found
+
+
+def _reaches(gaps: Sequence[Fraction], eps: Fraction) -> list[Fraction]:
+    """Returns 1 + eps times the largest gap among the first 0, 1, 2 ... means."""
+    return [(1 + eps) * widest for widest in (Fraction(0), *accumulate(gaps, max, initial=Fraction(0)))]
 
 
 def outlier_arms(means: Sequence[Number], eps: Number, rho: Number, sizes: Sizes = "above") -> frozenset[int]:
