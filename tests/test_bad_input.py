@@ -54,6 +54,9 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
         "idle.csv": b"worker,successes,trials\na,3,4\nb,0,0\n",
         "half.csv": b"worker,successes,trials\na,3.5,4\n",
         "rewards.csv": b"arm,reward\na,1\nb,nan\n",
+        "times.csv": b"arm,reward\na,1700000000\nb,1700000007\n",
+        "huge.csv": b"arm,reward\na,1e39\nb,2\n",
+        "tiny.csv": b"arm,reward\na,1e-50\nb,3e-50\n",
     }
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -193,6 +196,11 @@ def replayed(path: str, more: str = "") -> str:
         (replayed("half.csv"), "problem.successes in line 2 = 3.5: a whole number from 0 to 2147483647"),
         (replayed("past.csv", 'trials = "tries"'), "problem.trials = tries: no such column; there are successes"),
         (replayed("rewards.csv", 'reward = "reward"'), "problem.reward in line 3 = nan: a finite number"),
+        *((replayed(f"{name}.csv", 'reward = "reward"'), f"problem.records = from {found}: numbers that 32-bit")
+          for name, found in (("times", "1700000000 to 1700000007"), ("huge", "2 to 1e+39"),
+                              ("tiny", "1e-50 to 3e-50"))),
+        ('kind = "topk/gaussian"\nK = 1\nbudget = 9\nmeans = { list = [1e9, 1000000001] }',
+         "problem.means = from 1000000000 to 1000000001: numbers that 32-bit floats tell apart"),
         ('kind = "topk/bounded"\nn = 2\nK = 1\nbudget = 9\nmeans = { list = [0.5, 1.01] }',
          "problem.means[1] = 1.01: a mean from 0 to 1"),
         ('kind = "topk/gaussian"\nn = 2\nK = 1\nbudget = 9\nsd = 0', "problem.sd = 0: a number from 1e-06 to 1e+06"),

@@ -196,6 +196,15 @@ def test_replayed_rewards_from_a_study_to_rows(tmp_path: Path) -> None:
     assert {row["params"]["interval"] for row in rows} == {"bounded"}
 
 
+def test_a_mean_of_equal_rewards_is_no_reward_off_the_scale(tmp_path: Path) -> None:
+    table = tmp_path / "rewards.csv"
+    table.write_text("arm,reward\n" + "low,0.1\n" * 6 + "high,0.7\n" * 13 + "between,0.3\n")
+    assert np.mean([0.1] * 6) < 0.1  # rounded, as is the sum
+    problem = {"kind": "outliers/replay", "path": str(table), "reward": "reward", "budget": 100}
+    (each,) = Study.of({"runs": 2, "problem": problem, "policy": [{"kind": "rr"}]}).configurations()
+    assert np.sort(each.problem.source.given.means).tolist() == [0, 5592405, 2**24]
+
+
 def refusal(problem: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
     with pytest.raises(BadInput) as caught:
         Study.of({"runs": 2, "problem": problem, "policy": [policy]}).configurations()

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.arms.problem import MOST_ARMS, MOST_PULLS, Drawn, Given, given
-from jaxbandit.arms.records import read_counts, read_rewards, replay
+from jaxbandit.arms.records import read_counts, read_rewards, replay, told_apart
 from jaxbandit.arms.rewards import Bernoulli, Bounded, Gaussian, Rewards
 from jaxbandit.errors import BadInput, under
 from jaxbandit.laws import FORMS, Uniform
@@ -137,6 +137,7 @@ def _gaussian(count: int | None, n: int | None, means: Any, sd: float, shuffled:
         values = np.array([means.low, means.high])
     if values is not None:
         low, width = float(values.min()), float(np.ptp(values)) or 1.0
+        told_apart("problem.means", values, width)
     rewards = Gaussian(jnp.float32(low), jnp.float32(width), jnp.float32(sd))
     return Model(_given(n, count, means, low, width, shuffled), rewards, width)
 

@@ -1,6 +1,7 @@
 """Arms from a user's table: their means, or records of rewards that are replayed."""
 
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -81,7 +82,8 @@ def replay(records: list[NDArray[np.float64]], *, again: bool, shuffled: bool = 
         shuffled: see ``given``.
 
     Raises:
-        BadInput: for an arm without rewards, and more than ``MOST_REWARDS`` rewards in all.
+        BadInput: for an arm without rewards, more than ``MOST_REWARDS`` rewards in all, and rewards that float32 does
+            not tell apart.
     """
     lengths = np.array([len(record) for record in records])
     if not lengths.size or not lengths.all():
@@ -90,13 +92,30 @@ def replay(records: list[NDArray[np.float64]], *, again: bool, shuffled: bool = 
         raise BadInput("records", f"{lengths.sum()} rewards", f"at most {MOST_REWARDS}")
     values = np.concatenate(records)
     if is_whole(values):
-        low, width, kept = 0.0, 1.0, values.astype(np.int32)
+        low, width = 0.0, 1.0
+        kept: NDArray[Any] = values.astype(np.int32)
     else:
         low, width = float(values.min()), float(np.ptp(values)) or 1.0
-        kept = values.astype(np.float32)
-    means = given([float(record.mean()) for record in records], low, width, shuffled=shuffled)
+        kept = told_apart("records", values, width)
+    # A mean of equal numbers may be rounded to beyond them.
+    means = given([np.clip(record.mean(), low, low + width) for record in records], low, width, shuffled=shuffled)
     offsets = np.append(0, lengths.cumsum()[:-1])
     return means, Replay(
         jnp.asarray(kept), jnp.asarray(offsets, jnp.int32), jnp.asarray(lengths, jnp.int32), jnp.float32(low),
         jnp.float32(width), again,
     )  # fmt: skip
+
+
+def told_apart(name: str, values: NDArray[np.float64], width: float) -> NDArray[np.float32]:
+    """Returns numbers, whose range has this ``width``, as float32.
+
+    Raises:
+        BadInput: naming ``name``, where one is off by more than a thousandth of the width.
+    """
+    with np.errstate(over="ignore"):
+        kept = values.astype(np.float32)
+        off = np.abs(kept - values).max()
+    if not (off <= width / 1000 and np.finfo(np.float32).tiny <= width <= np.finfo(np.float32).max):
+        allowed = "numbers that 32-bit floats tell apart: subtract one number from all, or take another unit"
+        raise BadInput(name, f"from {values.min():.10g} to {values.max():.10g}", allowed)
+    return kept
