@@ -18,6 +18,7 @@ from benchmarks.live_ahead import measured
 from jaxbandit.arms.problem import Pull as ArmPull
 from jaxbandit.cleaning.pulls import Pull as CleaningPull
 from jaxbandit.cli import program
+from jaxbandit.cli.live import Undo
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.problem import Pull as QueryPull
@@ -264,6 +265,18 @@ def test_answers_that_are_none(
         with pytest.raises(BadInput, match=r"\Aagent = "):
             session.record(asked["id"], "1", agent)  # type: ignore[arg-type]
     assert again(session).status() | {"over": False} == session.status() | {"answers": 0, "open": 1}
+
+
+def test_an_answer_is_named_as_an_agent_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = study("extraction", "rand-leaf", tmp_path)
+    session = Session.begin(problem, "rand-leaf", tmp_path / "journal")
+    asked = session.next()
+    told = f"Zoë @ {asked['query']['node']}"
+    session.record(asked["id"], "Zoë")
+    with pytest.raises(BadInput, match=f"this one has the answer {told}$"):
+        session.record(asked["id"], "none")
+    Undo(str(tmp_path / "journal"))()
+    assert f"the answer {told} is taken back" in capsys.readouterr().out
 
 
 def test_undo(session: Session) -> None:

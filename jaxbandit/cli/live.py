@@ -142,8 +142,9 @@ class Undo:
 
     def __call__(self) -> None:
         """Takes the last answer back and prints which one that was."""
-        printed(opened(self.journal).undo(), self.json, lambda found: [
-            f"question {found['id']}: the answer {found['answer']} is taken back; {money(found)}"
+        session = opened(self.journal)
+        printed(session.undo(), self.json, lambda found: [
+            f"question {found['id']}: the answer {session.asks.text(found['answer'])} is taken back; {money(found)}"
         ])  # fmt: skip
 
 

@@ -1,6 +1,5 @@
 """A session: a policy decides what an agent is asked next, and the journal keeps what was asked and answered."""
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -200,7 +199,7 @@ class Session(Standing):
                 writing.release(number)
                 self._ledger.take([writing.add("answered", number, content)])
         if late is not None:
-            raise BadInput("ID", question, f"a question that is open; this one has the answer {_text(late)}")
+            raise BadInput("ID", question, f"a question that is open; this one has the answer {self.asks.text(late)}")
         return {"id": number, "answer": value, "recorded": new} | self._money()
 
     def undo(self) -> dict[str, Any]:
@@ -379,10 +378,6 @@ class Session(Standing):
                 self._ledger.back(before)
                 self._nothing = (-1, 0)
                 raise
-
-
-def _text(answer: Any) -> str:
-    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
 
 
 __all__ = ["LEASE", "Session"]
