@@ -74,6 +74,7 @@ def test_posets_are_the_oracles(seed: int) -> None:
         ([[1, 1]], 1.0, "places[0]"),
         ([[3, 4]], 1.0, "places[0]"),
         ([[3, 1]], -1.0, "popularity[0]"),
+        ([[3, 1]], 0.0, "popularity"),
         ([], 1.0, "places"),
     ],
 )

@@ -196,7 +196,8 @@ def domain(
     weight = np.broadcast_to(np.asarray(popularity, np.float64), len(places)).copy()
     for entity in np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))[:1]:
         raise BadInput(f"popularity[{entity}]", float(weight[entity]), "a finite number, at least 0")
-
+    if not weight.any():
+        raise BadInput("popularity", 0, "above 0 of one entity at least, as one of popularity 0 is in no answer")
     sizes = [len(tree.parent) for tree in trees]
     if np.prod([float(size) for size in sizes]) >= _KEYS:
         raise BadInput("trees", " x ".join(map(str, sizes)), "a product of the trees' sizes below 2^62")
