@@ -17,6 +17,7 @@ from jaxbandit import BadInput, Execution, check, cleaning, conformance, experim
 from jaxbandit.arms.problem import Outcome, Pull, arms, given
 from jaxbandit.arms.rewards import Bernoulli
 from jaxbandit.grammar import accelerated
+from jaxbandit.pytree import pytree
 from tests.toy import Coin, Coins, State, View
 
 PROBLEM = Coins(np.int32(20), np.float32(0.2), np.float32(0.8))
@@ -464,6 +465,46 @@ def test_draws_and_arms_of_the_problems_here() -> None:
         check(problem, Pairs(np.int32(1), np.float32(1)))
     with pytest.raises(BadInput, match=r"^policy Pairs.ask = draws 1 to 2 of number 0, in step 4: draws that no step"):
         check(problem, Pairs(np.int32(0), np.float32(0.5)))
+
+
+@pytree
+@dataclass(frozen=True)
+class Beyond:
+    """A rule of this package that asks for ``number`` in place of its third arm or node."""
+
+    rule: Any
+    asked: str = field(metadata={"static": True})
+    number: int = field(metadata={"static": True})
+
+    def init(self, view: Any) -> Any:
+        return self.rule.init(view)
+
+    def ask(self, view: Any, state: Any) -> Any:
+        pull = self.rule.ask(view, state)
+        third = (state.seen.total if self.asked == "arm" else pull.number) == 2
+        return pull._replace(**{self.asked: jnp.where(third, self.number, getattr(pull, self.asked))})
+
+    def tell(self, view: Any, state: Any, pull: Any, outcome: Any) -> Any:
+        return self.rule.tell(view, state, pull, outcome)
+
+    def done(self, view: Any, state: Any) -> Any:
+        return self.rule.done(view, state)
+
+    def answer(self, view: Any, state: Any) -> Any:
+        return self.rule.answer(view, state)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "asked", "number", "last"),
+    [
+        ({"kind": "outliers/synthetic", "n": 5, "budget": 20}, "rr", "arm", 5, 4),
+        ({"kind": "extraction/people", "budget": 20}, "rand", "node", -1, 29),
+    ],
+)
+def test_arms_and_nodes_that_do_not_exist(kind: dict[str, Any], rule: str, asked: str, number: int, last: int) -> None:
+    (each,) = jaxbandit.Study.of({"runs": 2, "problem": kind, "policy": [{"kind": rule}]}).configurations()
+    with pytest.raises(BadInput, match=rf"^policy Beyond.ask = a pull of number {number}: 0 to {last}"):
+        check(each.problem, Beyond(each.policy, asked, number), thorough=False)
 
 
 def test_studies_check_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

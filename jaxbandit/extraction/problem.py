@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.contract import brief
+from jaxbandit.contract import Used, brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import gain
@@ -260,6 +260,10 @@ class Extraction:
         most = max(k for k, _ in self.configurations)
         entity = answer(self.crowd, own, pull.node, k, pull.exclude, most, self.on_tape)
         return Outcome(entity, jnp.where(entity >= 0, self.crowd.leaf[entity], -1))
+
+    def used(self, view: View, pull: Pull, outcome: Outcome) -> Used:
+        """Says which query of which node was asked, for ``check``."""
+        return Used(pull.node, pull.number, jnp.asarray(pull.asked, jnp.int32), jnp.int32(view.nodes))
 
 
 def _exact(budget: float | Fraction) -> Fraction:

@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.arms.rewards import Bernoulli, Rewards
-from jaxbandit.contract import brief
+from jaxbandit.contract import Used, brief
 from jaxbandit.outliers.truth import OUTLYING, DrawnArms, Source
 from jaxbandit.pytree import pytree
 from jaxbandit.random import Stream, substream, uniform, words
@@ -215,6 +215,12 @@ class OutlierArms:
         most = over_lanes(jnp.max(pull.counts))
         total: Array = lax.fori_loop(0, most, one, jnp.zeros_like(pull.counts))
         return total
+
+    def used(self, view: View, pull: Any, outcome: Any) -> Used | None:
+        """Says which reward a pull of one arm took, for ``check``; None of other pulls."""
+        if not isinstance(pull, Pull):
+            return None
+        return Used(pull.arm, pull.attempt, jnp.ones_like(pull.arm), jnp.int32(view.arms))
 
     def _reward(self, key: Stream, instance: Instance, arm: Array, attempt: Array) -> Array:
         """Returns a reward of each arm, in units: int32."""
