@@ -94,6 +94,31 @@ def test_values_that_never_varied_are_not_taken_for_certain() -> None:
     assert judge.decide(2_000, {0: np.ones(1_750), 1: np.ones(1_750)}) == "within"
 
 
+def test_zeros_of_a_metric_without_bounds_are_not_taken_for_certain() -> None:
+    """As a regret, which is 0 in most runs: what is 1 in one of 300 runs was not seen in 64."""
+    judge = Judge(2, within=0.003)
+    assert judge.decide(64, {0: np.zeros(64), 1: np.zeros(64)}) == "undecided"
+    assert judge.decide(5_000, {0: np.zeros(4_936), 1: np.zeros(4_936)}) == "within"
+
+
+def test_what_only_a_failed_candidate_was_better_than_is_in_question_again() -> None:
+    rng = np.random.default_rng(0)
+
+    def draw(one: int, first: int, runs: int) -> np.ndarray:
+        own = {0: 2.0, 1: 1.0, 2: 1.9}[one] + {0: 0.1, 1: 0.1, 2: 20.0}[one] * rng.standard_normal(runs - first)
+        return np.where((one != 1) & (np.arange(first, runs) >= 100), np.nan, own)
+
+    judge, target, verdict = Judge(3, within=0.01, cap=10**6), 64, "undecided"
+    while verdict == "undecided" and judge.survivors and target < 10_000:
+        verdict = judge.decide(target, {one: draw(one, first, target) for one, first in judge.missing(target).items()})
+        target = target if judge.missing(target) else 2 * target
+        if target == 128 and not judge.failed:
+            assert judge.eliminated[1][0] == 0
+    assert (verdict, judge.chosen, judge.survivors) == ("best", 1, [1])
+    assert set(judge.failed) == {0, 2}
+    assert not judge.eliminated
+
+
 def test_a_candidate_without_a_value_is_out() -> None:
     values = np.random.default_rng(0).standard_normal((2, 64))
     judge = Judge(3, within=0.5)

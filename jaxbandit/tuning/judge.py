@@ -50,7 +50,8 @@ class Judge:
         binary: whether values are 0 or 1. Then two more runs in which the two candidates differ are added to each
             variance, as a difference that was not seen yet may be rare.
         bounded: whether values are from 0 to 1. Two candidates that never differed are taken as if two more runs had
-            differed by 1, or else by as much as values ranged.
+            differed by 1, or else by as much as values ranged; where no value differed from another, by its size, or
+            by 1 if it is 0.
         runs: of each candidate that is in question.
         eliminated: by candidate that is out, the one that is surely better, and the runs that showed it.
         failed: by candidate that has no value in some run, how many such runs were seen; it is out.
@@ -98,6 +99,7 @@ class Judge:
             if not np.isfinite(own).all():
                 self.failed[one] = int((~np.isfinite(own)).sum())
                 self._alive[one] = False
+                self._back(one)
             elif not self._values[one].size:
                 self._centre[one] = own.mean()
             self._values[one] = np.concatenate([self._values[one], own])
@@ -108,6 +110,13 @@ class Judge:
         verdict: Verdict = "undecided" if self.missing(runs) else self._verdict(runs)
         self.history.append((runs, int(self._alive.sum()), len(self._active) if verdict == "undecided" else 1))
         return verdict
+
+    def _back(self, failed: int) -> None:
+        """Takes back in what only a candidate that has failed was better than."""
+        for one in [each for each, (better, _) in self.eliminated.items() if better == failed]:
+            del self.eliminated[one]
+            self._alive[one] = True
+            self._active.append(one)
 
     def _verdict(self, runs: int) -> Verdict:
         while True:
@@ -197,7 +206,8 @@ class Judge:
         variance = self._plain_variance(factors)
         own = np.diag(self._products)
         equal = self._plain_variance(np.ones(len(own))) <= 1e-12 * (own[:, None] + own) / self.runs
-        most = 1.0 if self.bounded else float(self._high[self._active].max() - self._low[self._active].min())
+        low, high = float(self._low[self._active].min()), float(self._high[self._active].max())
+        most = 1.0 if self.bounded else high - low or abs(high) or 1.0
         rare = 2 * most**2 / self.runs
         more: np.ndarray = variance + (rare if self.binary else np.where(equal, rare, 0))
         return more
