@@ -1,7 +1,7 @@
 """Tuning with a verdict: the judge, the searches, what is stored, and what bad input gets."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from jaxbandit.study.spec import Study
 from jaxbandit.tuning.candidates import finalists
 from jaxbandit.tuning.judge import LEAST, Judge
 from jaxbandit.tuning.options import TuneOptions, leaves_open
+from jaxbandit.tuning.run import tuned
 from tests import toy
 
 SPACE = {"share": {"from": 0.0, "to": 1.0}}
@@ -293,6 +294,31 @@ def test_a_gradient_that_diverges_is_said_and_leaves_what_was_seen(caplog: pytes
     assert len(asked) == 3
     assert 1 < len(found) <= 6
     assert max(each.given.get("share", 0) for each in found) > 0.5
+
+
+@pytest.mark.parametrize("search", ["halving", "optuna", "gradient"])
+def test_finalists_differ(search: str) -> None:
+    """However often a search proposed the best of them: here points are one candidate that throw equally often."""
+    space = {"share": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]} if search != "gradient" else SPACE
+    options = TuneOptions.of(Study.of(study(search=search, candidates=128, space=space), counted=False))
+
+    def alike(points: Sequence[Any]) -> list[int]:
+        return [round(20 * each.given.get("share", 0.5)) for each in points]
+
+    def means(points: Sequence[Any], runs: int) -> np.ndarray:
+        return np.array(alike(points), float)
+
+    found = finalists(options, means, 0, alike)[1:]
+    assert len(set(alike(found))) >= 4
+    assert len(set(alike(found))) == 8 or search == "gradient"
+
+
+def test_what_looked_best_is_known_under_other_parameters(tmp_path: Path) -> None:
+    """As ``ee`` is the same policy with q = 0.51 and q = 0.52, of which a search saw one and hands over the other."""
+    (found,) = tuned(Study.of(study(within=0.1), counted=False), tmp_path, lambda status: None)
+    other = replace(found.candidates[found.chosen], label="another name")
+    seen = replace(found, promising=(other, 0.9)).record()["best_seen"]
+    assert seen == {**found.record()["chosen"], "mean": 0.9, "not_chosen": None}
 
 
 def test_a_lower_metric_is_better(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,9 @@ Means = Callable[[Sequence[Point], int], np.ndarray]
 """A function from points and a number of runs to their means (float64, higher is better; NaN where a run has no
 value). Runs are numbered from 0, so that the same points with more runs keep those that they had."""
 
+Alike = Callable[[Sequence[Point]], Sequence[Any]]
+"""A function from points to what is equal for those of them that are one candidate."""
+
 _log = logging.getLogger("jaxbandit")
 
 FINALISTS = 8
@@ -39,19 +42,22 @@ _FEW_RUNS, _QUARTER = 16, 4
 _CLIMBS, _PAIRS, _WIDTH, _RATE = 24, 8, 0.1, 0.08
 
 
-def finalists(options: TuneOptions, means: Means, seed: int) -> list[Point]:
+def _same_given(points: Sequence[Point]) -> list[Any]:
+    return [(point.policy, identity(point.given)) for point in points]
+
+
+def finalists(options: TuneOptions, means: Means, seed: int, alike: Alike = _same_given) -> list[Point]:
     """Returns the candidates to judge, the default of each policy first.
 
-    ``means``: see ``Means``; *grid* and *sobol* do not call it.
+    ``means``: see ``Means``; *grid* and *sobol* do not call it. ``alike``: see ``Alike``; the others hand over no
+    candidate twice.
     """
     defaults = [Point(number, dict(each.given)) for number, each in enumerate(options.policies) if each.complete]
     if not any(each.axes for each in options.policies):
         return defaults
     search = {"grid": _grid, "sobol": _sobol, "halving": _halving, "optuna": _optuna, "gradient": _gradient}
-    distinct: dict[Any, Point] = {}
-    for point in [*defaults, *search[options.search](options, means, seed)]:
-        distinct.setdefault((point.policy, identity(point.given)), point)
-    return list(distinct.values())
+    points = [*defaults, *search[options.search](options, means, seed, alike)]
+    return _best(points, np.zeros(len(points)), len(points), _same_given)
 
 
 def _shares(options: TuneOptions) -> Iterator[tuple[int, Open, int]]:
@@ -61,7 +67,7 @@ def _shares(options: TuneOptions) -> Iterator[tuple[int, Open, int]]:
         yield number, each, max(1, options.candidates // len(opened))
 
 
-def _grid(options: TuneOptions, means: Means, seed: int) -> list[Point]:
+def _grid(options: TuneOptions, means: Means, seed: int, alike: Alike) -> list[Point]:
     found = []
     for number, policy, share in _shares(options):
         choices = {name: axis.values for name, axis in policy.axes.items() if isinstance(axis, Choice)}
@@ -88,7 +94,7 @@ def _combinations(policy: Open, choices: Mapping[str, Sequence[Any]], most: int)
     return list(distinct.values())
 
 
-def _sobol(options: TuneOptions, means: Means, seed: int) -> list[Point]:
+def _sobol(options: TuneOptions, means: Means, seed: int, alike: Alike) -> list[Point]:
     try:
         from scipy.stats import qmc
     except ImportError:
@@ -106,22 +112,27 @@ def _at(number: int, policy: Open, place: np.ndarray) -> Point:
     return Point(number, policy.proposed(own))
 
 
-def _best(points: Sequence[Point], values: np.ndarray, count: int) -> list[Point]:
-    order = np.argsort(-np.where(np.isfinite(values), values, -np.inf), kind="stable")
-    return [points[place] for place in sorted(order[:count].tolist())]
+def _best(points: Sequence[Point], values: np.ndarray, count: int, alike: Alike) -> list[Point]:
+    """Returns the points of the highest values, of points that are alike the first one, in their order."""
+    distinct: dict[Any, int] = {}
+    same = alike(points)
+    for place in np.argsort(-np.where(np.isfinite(values), values, -np.inf), kind="stable").tolist():
+        distinct.setdefault(same[place], place)
+    return [points[place] for place in sorted([*distinct.values()][:count])]
 
 
-def _halving(options: TuneOptions, means: Means, seed: int) -> list[Point]:
+def _halving(options: TuneOptions, means: Means, seed: int, alike: Alike) -> list[Point]:
     """Halves the candidates successively (Karnin, Koren and Somekh 2013) on runs that all share, by quarters: runs of
     one number are paired, so few of them tell what is far behind."""
-    points, runs = _sobol(options, means, seed), _FEW_RUNS
+    points, runs = _sobol(options, means, seed, alike), _FEW_RUNS
+    points = _best(points, np.zeros(len(points)), len(points), alike)
     while len(points) > FINALISTS:
-        points = _best(points, means(points, runs), max(FINALISTS, len(points) // _QUARTER))
+        points = _best(points, means(points, runs), max(FINALISTS, len(points) // _QUARTER), alike)
         runs *= _QUARTER
     return points
 
 
-def _optuna(options: TuneOptions, means: Means, seed: int) -> list[Point]:
+def _optuna(options: TuneOptions, means: Means, seed: int, alike: Alike) -> list[Point]:
     try:
         import optuna
     except ImportError:
@@ -150,7 +161,7 @@ def _optuna(options: TuneOptions, means: Means, seed: int) -> list[Point]:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
         points += asked
         values += found.tolist()
-    return _best(points, np.array(values), FINALISTS)
+    return _best(points, np.array(values), FINALISTS, alike)
 
 
 def _suggested(trial: Any, name: str, axis: Domain) -> Any:
@@ -161,7 +172,7 @@ def _suggested(trial: Any, name: str, axis: Domain) -> Any:
     return trial.suggest_float(name, axis.low, axis.high, log=axis.log)
 
 
-def _gradient(options: TuneOptions, means: Means, seed: int) -> list[Point]:
+def _gradient(options: TuneOptions, means: Means, seed: int, alike: Alike) -> list[Point]:
     """Climbs by Adam on the score function's gradient: the mean over a normal distribution of places is climbed, not
     the mean at a place, so that steps and whole numbers do no harm. Pairs of opposite places share their runs: each is
     the other's baseline."""
@@ -195,7 +206,7 @@ def _gradient(options: TuneOptions, means: Means, seed: int) -> list[Point]:
             centre = jnp.clip(optax.apply_updates(centre, step), 0, 1)
         else:
             found.append(_at(number, policy, np.asarray(centre)))
-        found += [point for _, point in sorted(seen, key=lambda pair: -pair[0])[: FINALISTS // 2]]
+        found += _best([point for _, point in seen], np.array([value for value, _ in seen]), FINALISTS // 2, alike)
     return found
 
 

@@ -106,7 +106,8 @@ class TuningOutcome:
         if self.promising is None:
             return self.candidates[number], self.mean(number), number
         each, mean = self.promising
-        return each, mean, next((at for at, one in enumerate(self.candidates) if one.label == each.label), -1)
+        number = _distinct([*self.candidates, each])[1][-1]  # under other parameters it may be the same policy
+        return (self.candidates[number], mean, number) if number < len(self.candidates) else (each, mean, -1)
 
     def _best_seen(self) -> dict[str, Any]:
         """Returns what looked best before it was judged, and why it was not chosen, if it was not."""
@@ -211,7 +212,7 @@ def _tuned(
         scores: np.ndarray = options.sign * found[places]
         return scores
 
-    members, _ = built(finalists(options, means, study.seed))
+    members, _ = built(finalists(options, means, study.seed, lambda points: built(points)[1]))
     least = searched.spent + len(members) * LEAST
     if len(members) > MOST_CANDIDATES or least > options.most_runs:
         allowed = f"at least {least:,}, for {len(members)} candidates with {LEAST} runs each"
