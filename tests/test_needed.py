@@ -1,5 +1,6 @@
 """``jaxbandit plan``: how much of a parameter a policy needs for a metric to reach a value."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,27 @@ def test_a_regret_of_0_in_the_first_runs_is_not_taken_for_the_mean() -> None:
     (at,) = given.settings()
     rows = [wanted.metric.bounded(at[0]), families.FAMILIES["topk"].metrics[4].bounded(at[0])]
     assert rows == [True, False]  # a regret is from 0 to 1 here, pulls are not
+
+
+def test_an_end_that_is_the_goal_leaves_what_is_known_of_the_other() -> None:
+    """Of two coins of 0.6 and 0.4, thrown once each, the better one is found with a probability of 0.6 exactly."""
+    arms = {"kind": "topk/bernoulli", "means": {"list": [0.6, 0.4]}, "K": 1, "budget": 2}
+    given = Study.of({"runs": 1, "problem": arms, "policy": [{"kind": "uniform"}]})
+    wanted = needed.goal(given, "exact", 0.6)
+    (found,) = needed.needed(given, wanted, low=2, high=100, most_runs=20_000, progress=False)
+    assert (found.low, found.told) == (None, False)
+    assert found.high is not None
+    assert 2 < found.high <= 100
+    said = needed.sentence(found, wanted, "budget")
+    assert f"at a budget of {found.high:,} ({found.mean:.4g}); the runs do not tell how far" in said
+
+
+def test_runs_that_fail_have_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = families.FAMILIES["toy"]
+    monkeypatch.setitem(families.FAMILIES, "toy", replace(family, failed=lambda answers: answers["heads"] > 90))
+    given = study(10, 200)
+    with pytest.raises(BadInput, match="--metric = lots: one that has a value in each run of best"):
+        needed.needed(given, needed.goal(given, "lots", 0.9), progress=False)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

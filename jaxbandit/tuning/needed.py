@@ -16,9 +16,10 @@ from jaxbandit.devices import use_all_cores
 from jaxbandit.engine import Batch
 from jaxbandit.errors import BadInput
 from jaxbandit.progress import Progress, Status, shown
-from jaxbandit.registry import Metric, measured
+from jaxbandit.registry import Metric
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.summary import Always, Moments, Row
+from jaxbandit.tuning.values import valued
 
 EVALUATIONS = 40
 """So many values of the parameter share the error of a policy's answer; a range of 2^31 needs 31."""
@@ -38,9 +39,10 @@ class Needed:
         policy: label.
         low, high: the value needed is above ``low``, which surely does not reach the goal, and at most ``high``, which
             surely does. None where the range ends first: with ``low`` None even its first value reaches the goal, with
-            ``high`` None not even its last one does, or one could not be told apart from the goal.
+            ``high`` None no end of it surely does.
         mean: of the metric at ``high``, or at the end of the range.
         runs: of all values together.
+        told: False where an end of the range could not be told apart from the goal, so that nothing is known of it.
     """
 
     kind: str
@@ -50,6 +52,7 @@ class Needed:
     high: int | None
     mean: float
     runs: int
+    told: bool = True
 
 
 @dataclass(frozen=True)
@@ -165,10 +168,12 @@ class _Search:
     def between(self, first: int, last: int, within: float) -> Needed:
         member = _at(self.study, self.parameter, first)[self.place]
         ends = self._reaches(first), self._reaches(last)
+        if True not in ends:
+            return self._made(member, last, None)
+        if ends[0] == ends[1]:
+            return self._made(member, None, first)
         low, high = (first, last) if ends[0] is not True else (last, first)
-        if None in ends or ends[0] == ends[1]:
-            both = ends[0] is True and ends[1] is True
-            return self._made(member, None if both else last, first if both else None)
+        untold = low if None in ends else None
         while abs(high - low) > max(1, within * min(low, high)):
             middle = round(math.sqrt(low * high))
             if middle in (low, high):
@@ -177,12 +182,12 @@ class _Search:
             if answer is None:
                 break
             low, high = (low, middle) if answer else (middle, high)
-        return self._made(member, low, high)
+        return self._made(member, None if low == untold else low, high, low != untold)
 
-    def _made(self, member: Configuration, low: int | None, high: int | None) -> Needed:
+    def _made(self, member: Configuration, low: int | None, high: int | None, told: bool = True) -> Needed:
         own = {name: value for name, value in member.params.items() if name != self.parameter}
         at = high if high is not None else low
-        return Needed(member.name, member.label, own, low, high, self.means.get(at or 0, math.nan), self.runs)
+        return Needed(member.name, member.label, own, low, high, self.means.get(at or 0, math.nan), self.runs, told)
 
     def _reaches(self, value: int) -> bool | None:
         """Returns whether the goal is surely reached there (True) or surely not (False); None where the runs do not
@@ -213,8 +218,7 @@ class _Search:
         """Returns the metric's values of some runs, no more than the program has room for: more would compile
         another."""
         answers = batch.run([0], runs=stop - start, seed=self.study.seed, first_run=start, room=_ROOM)
-        answers.pop("endless")
-        return measured(self.wanted.metric, member.setting, {name: own[0] for name, own in answers.items()})
+        return valued(self.study, self.wanted.metric, member.setting, {name: own[0] for name, own in answers.items()})
 
     def _stages(self) -> Iterator[tuple[int, int]]:
         start, stop = 0, _FIRST
@@ -246,6 +250,9 @@ def sentence(each: Needed, wanted: Goal, parameter: str) -> str:
     if each.high is None:
         there = "for which no runs were left" if math.isnan(each.mean) else f"there {each.mean:.4g}"
         return f"{each.policy}: {wanted} is not surely reached up to {parameter} {each.low:,} ({there})"
+    if not each.told:
+        there = f"at a {parameter} of {each.high:,} ({each.mean:.4g})"
+        return f"{each.policy}: {wanted} {there}; the runs do not tell how far that goes"
     if each.low is None:
         return f"{each.policy}: {wanted} is reached all the way from {parameter} {each.high:,} on ({each.mean:.4g})"
     if each.low > each.high:

@@ -24,12 +24,13 @@ from jaxbandit.devices import use_all_cores
 from jaxbandit.engine import Batch
 from jaxbandit.errors import BadInput
 from jaxbandit.progress import Progress, Status, shown
-from jaxbandit.registry import Metric, measured, one_of, whole
+from jaxbandit.registry import Metric, one_of, whole
 from jaxbandit.scores import MOST_HIDDEN, Score, Trainable, size
 from jaxbandit.study.families import FAMILIES
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Moments, Row
 from jaxbandit.tuning.options import metric_of
+from jaxbandit.tuning.values import valued
 
 FIRST_RUN = 3 << 30
 """The number of training's first run: those of studies begin at 0, those of the search of ``tune`` at 2^31."""
@@ -137,12 +138,10 @@ class _Objective:
                 )
             answers = batch.run(which, runs=options.runs, seed=self.study.seed, first_run=first, room=room)
             self.spent += options.runs
-            endless = answers.pop("endless")
             for number in range(total.size):
                 row, column = divmod(number, len(points))
                 own = {name: values[number] for name, values in answers.items()}
-                values = measured(options.metric, self.settings[row], own)
-                total[row, column] += np.where(endless[number], np.nan, values).mean()
+                total[row, column] += valued(self.study, options.metric, self.settings[row], own).mean()
         return total / times
 
     def values(self, points: np.ndarray, times: int = 1) -> np.ndarray:
@@ -283,9 +282,8 @@ def _compared(objective: _Objective, score: Score) -> list[Row]:
             members.append((setting, problem, each.policy, each.name, each.params))
     batch = Batch([(problem, policy) for _, problem, policy, _, _ in members])
     answers = batch.run(range(len(members)), runs=runs, seed=study.seed, first_run=FIRST_RUN + objective.spent)
-    answers.pop("endless")
     for number, (setting, _, _, name, params) in enumerate(members):
         moments = Moments(options.metric.binary, options.metric.bounded(setting))
-        moments.add(measured(options.metric, setting, {key: values[number] for key, values in answers.items()}))
+        moments.add(valued(study, options.metric, setting, {key: values[number] for key, values in answers.items()}))
         rows.append(moments.row(name, params, options.metric.name, None))
     return rows

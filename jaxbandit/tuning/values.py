@@ -7,6 +7,7 @@ runs or candidates finds what there was.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,16 @@ from jaxbandit.study.store import Damaged, Place, Store
 
 _ROOM = 1 << 14
 """Runs of all candidates that are simulated at a time, and lost by an interruption."""
+
+
+def valued(study: Study, metric: Metric, setting: Any, answers: dict[str, np.ndarray]) -> np.ndarray:
+    """Returns the metric's values of a policy's runs: float64, (runs,); NaN of a run that has no end or no room.
+
+    ``answers``: of ``Batch.run``, "endless" among them.
+    """
+    own = {name: values for name, values in answers.items() if name != "endless"}
+    failed = answers["endless"] if study.family.failed is None else answers["endless"] | study.family.failed(own)
+    return np.where(failed, np.nan, measured(metric, setting, own))
 
 
 @dataclass
@@ -109,11 +120,8 @@ class Values:
         answers = self._batch.run(
             some, runs=end - start, seed=self.study.seed, first_run=self.first_run + start, room=_ROOM, progress=onward
         )
-        endless = answers.pop("endless")
         rows = []
         for number, one in enumerate(some):
             own = {name: values[number] for name, values in answers.items()}
-            values = measured(self.metric, self._members[one].setting, own)
-            failed = endless[number] if self.study.family.failed is None else self.study.family.failed(own)
-            rows.append({self.metric.name: np.where(endless[number] | failed, np.nan, values)})
+            rows.append({self.metric.name: valued(self.study, self.metric, self._members[one].setting, own)})
         store.write([places[one] for one in some], start, rows)
