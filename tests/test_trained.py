@@ -208,6 +208,28 @@ def test_divergence_goes_back_to_the_best_seen(monkeypatch: pytest.MonkeyPatch) 
     assert np.isfinite(found.score.weights).all()
 
 
+def test_a_small_population_still_compares_the_last_mean_and_the_best_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = importlib.import_module("jaxbandit.tuning.train")
+    climbed, values, kept = training._climbed, training._Objective.values, []
+
+    def climbing(*given: Any) -> Any:
+        found = climbed(*given)
+        kept.append((found[1][-1], found[2][0][1]))
+        return found
+
+    def valued(self: Any, points: np.ndarray, times: int = 1) -> Any:
+        if times > 1:
+            kept.append(tuple(points))
+        return values(self, points, times)
+
+    monkeypatch.setattr(training, "_climbed", climbing)
+    monkeypatch.setattr(training._Objective, "values", valued)
+    jaxbandit.train(STUDY, progress=False, statistics=["late_doubt"], generations=4, population=4, runs=2)
+    (last, best), finalists = kept
+    assert len(finalists) == 4
+    assert all(any(np.array_equal(each, one) for one in finalists) for each in (last, best))
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

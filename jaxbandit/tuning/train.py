@@ -13,6 +13,7 @@ runs of a generation, and each generation has runs of its own. What it saw last 
 last distributions, the best points seen and the weights that it began with are compared on further runs.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -225,7 +226,10 @@ def trained(study: Study, tell: Progress) -> TrainingOutcome:
     objective.scale = np.where(began > 0, began, 1.0)
     search = CMA(mean=start, sigma=_WIDTH, seed=study.seed, population_size=options.population)
     history, centres, seen, notes = _climbed(search, objective, tell)
-    finalists = np.array([start, *centres[-_KEPT:], *[point for _, point in seen]][: options.population])
+    # A small population has no room for all: the last mean and the best point seen come first.
+    each = itertools.zip_longest(centres[: -_KEPT - 1 : -1], [point for _, point in seen])
+    latest = [point for pair in each for point in pair if point is not None]
+    finalists = np.array([start, *latest][: options.population])
     tell(Status(options.generations, options.generations, f"comparing {len(finalists)} finalists"))
     values = objective.values(finalists, _AGAIN)
     best = finalists[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
