@@ -160,3 +160,13 @@ def test_all_budgets_of_a_bisection_share_a_program(monkeypatch: pytest.MonkeyPa
                 (program,) = needed._batch(each, planned).programs([0], runs=256, room=needed._ROOM)
                 programs.setdefault(each.name, set()).add(program.key)
     assert {name: len(keys) for name, keys in programs.items()} == dict.fromkeys(programs, 1)
+
+
+def test_a_policy_that_is_tuned_is_shown_as_it_is_where_the_goal_is_reached() -> None:
+    entities = {"kind": "cleaning/synthetic", "entities": 10, "budget": 60}
+    given = Study.of({"runs": 1, "problem": entities, "policy": [{"kind": "ee"}]})
+    wanted = needed.goal(given, "removed", 38)
+    (found,) = needed.needed(given, wanted, "entities", 10, 400, within=0.5, most_runs=20_000, progress=False)
+    (first,), (there,) = needed._at(given, "entities", 10), needed._at(given, "entities", found.high or 0)
+    assert (first.params["t"], first.params["q"]) != (there.params["t"], there.params["q"])
+    assert (found.params["t"], found.params["q"]) == (there.params["t"], there.params["q"])

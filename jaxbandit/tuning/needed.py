@@ -37,6 +37,7 @@ class Needed:
 
     Attributes:
         policy: label.
+        params: of the policy, those that it is tuned to where ``mean`` is.
         low, high: the value needed is above ``low``, which surely does not reach the goal, and at most ``high``, which
             surely does. None where the range ends first: with ``low`` None even its first value reaches the goal, with
             ``high`` None no end of it surely does.
@@ -166,12 +167,11 @@ class _Search:
     means: dict[int, float] = field(default_factory=dict)
 
     def between(self, first: int, last: int, within: float) -> Needed:
-        member = _at(self.study, self.parameter, first)[self.place]
         ends = self._reaches(first), self._reaches(last)
         if True not in ends:
-            return self._made(member, last, None)
+            return self._made(last, None)
         if ends[0] == ends[1]:
-            return self._made(member, None, first)
+            return self._made(None, first)
         low, high = (first, last) if ends[0] is not True else (last, first)
         untold = low if None in ends else None
         while abs(high - low) > max(1, within * min(low, high)):
@@ -182,12 +182,13 @@ class _Search:
             if answer is None:
                 break
             low, high = (low, middle) if answer else (middle, high)
-        return self._made(member, None if low == untold else low, high, low != untold)
+        return self._made(None if low == untold else low, high, low != untold)
 
-    def _made(self, member: Configuration, low: int | None, high: int | None, told: bool = True) -> Needed:
+    def _made(self, low: int | None, high: int | None, told: bool = True) -> Needed:
+        at = (high if high is not None else low) or 0
+        member = _at(self.study, self.parameter, at)[self.place]  # with the parameters that a policy is tuned to there
         own = {name: value for name, value in member.params.items() if name != self.parameter}
-        at = high if high is not None else low
-        return Needed(member.name, member.label, own, low, high, self.means.get(at or 0, math.nan), self.runs, told)
+        return Needed(member.name, member.label, own, low, high, self.means.get(at, math.nan), self.runs, told)
 
     def _reaches(self, value: int) -> bool | None:
         """Returns whether the goal is surely reached there (True) or surely not (False); None where the runs do not
