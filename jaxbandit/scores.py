@@ -142,7 +142,7 @@ def read(field: str, path: Path | str, family: str, known: Mapping[str, float]) 
     if content.get("family") != family:
         raise BadInput(f"{field}.family", content.get("family"), f"a score of {family}")
     names, hidden, weights = content.get("statistics"), content.get("hidden"), content.get("weights")
-    if not isinstance(names, list) or not names or not all(name in known for name in names):
+    if not isinstance(names, list) or not names or not all(name in list(known) for name in names):
         raise BadInput(f"{field}.statistics", names, f"some of {', '.join(known)}")
     if isinstance(hidden, bool) or not isinstance(hidden, int) or not 0 <= hidden <= MOST_HIDDEN:
         raise BadInput(f"{field}.hidden", hidden, f"a whole number from 0 to {MOST_HIDDEN}")
@@ -152,8 +152,11 @@ def read(field: str, path: Path | str, family: str, known: Mapping[str, float]) 
         raise BadInput(f"{field}.weights", found, f"{count} numbers, for {len(names)} statistics and hidden = {hidden}")
     if not np.isfinite(weights).all():
         raise BadInput(f"{field}.weights", "not finite", "finite numbers")
-    score = Score(family, tuple(names), hidden, np.array(weights), content.get("origin", {}))
-    if score.sha256 != content.get("sha256"):
+    origin = content.get("origin")
+    if not isinstance(origin, dict):
+        raise BadInput(f"{field}.origin", origin, "a table of what it was trained on")
+    score = Score(family, tuple(names), hidden, np.array(weights), origin)
+    if {**score._content(), "sha256": score.sha256} != content:
         raise BadInput(f"{field}.sha256", content.get("sha256"), "that of the file's content: the file was changed")
     return score
 

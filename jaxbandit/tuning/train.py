@@ -85,7 +85,8 @@ class TrainOptions:
         if kind == "linear" and "hidden" in given:
             raise BadInput("train.hidden", given["hidden"], 'left out where kind = "linear"')
         statistics = given.get("statistics", list(trainable.usual))
-        sound = isinstance(statistics, list) and statistics and all(each in trainable.statistics for each in statistics)
+        known = list(trainable.statistics)
+        sound = isinstance(statistics, list) and statistics and all(each in known for each in statistics)
         if not sound or len(set(statistics)) < len(statistics):
             raise BadInput("train.statistics", statistics, f"some of {', '.join(trainable.statistics)}, each once")
         hidden = whole(1, MOST_HIDDEN)("train.hidden", given.get("hidden", 6)) if kind == "network" else 0
