@@ -16,6 +16,7 @@ from jaxbandit.registry import Family, Metric, PolicyKind
 from jaxbandit.space import Choice, Range, domain
 from jaxbandit.study import families
 from jaxbandit.study.spec import Study
+from jaxbandit.study.store import Store
 from jaxbandit.tuning.candidates import finalists
 from jaxbandit.tuning.judge import LEAST, Judge
 from jaxbandit.tuning.options import TuneOptions, leaves_open
@@ -213,8 +214,6 @@ def test_verdicts_are_those_of_the_runs_that_run_makes() -> None:
 def test_a_killed_tuning_ends_with_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = study(search="halving", within=0.01, candidates=64)
     jaxbandit.tune(given, tmp_path / "whole", progress=False)
-    from jaxbandit.study.store import Store
-
     written, write = 0, Store.write
 
     def failing(self: Store, *args: Any) -> None:
@@ -467,3 +466,12 @@ def test_one_of_what_is_given_together_may_stand_in_the_space() -> None:
     options = TuneOptions.of(Study.of(given))
     assert set(options.policies[0].axes) == {"t"}
     assert not options.policies[0].complete
+
+
+def test_what_is_there_of_one_metric_says_nothing_of_another(tmp_path: Path) -> None:
+    """As where a folder is tuned by one metric, then by another, and then by the first again."""
+    for metric, runs in (("x", 8), ("y", 16), ("x", 16)):
+        store = Store(tmp_path / "results.zarr", {"policy": ["a"]}, [metric], [], runs)
+        place = store.place({"policy": "a"})
+        assert store.missing(place, runs) == [(0, runs)]
+        store.write([place], 0, [{metric: np.arange(float(runs))}])
