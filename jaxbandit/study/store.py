@@ -112,8 +112,9 @@ class Store:
             _log.warning("jaxbandit: %s has no %s yet; its runs are computed again", self.path, ", ".join(new))
             del self._group[DONE]
         if new:  # what is noted from now on says nothing of metrics that are not here, as ``tune`` stores one at a time
-            for folder in [each for each in self.path.iterdir() if each.is_dir() and each.name not in self._metrics]:
-                shutil.rmtree(folder)
+            for name, array in list(self._group.arrays()):  # of runs: coordinates stay
+                if name not in self._metrics and "run" in (getattr(array.metadata, "dimension_names", None) or ()):
+                    del self._group[name]
         self._arrays = {name: self._array(name, runs) for name in (*self._metrics, DONE)}
         if held != self._labels:
             self._group.update_attributes({"labels": self._labels})
