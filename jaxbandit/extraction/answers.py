@@ -26,6 +26,7 @@ from jaxbandit.pytree import pytree
 from jaxbandit.random import exponential, scale
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.fence import rarely
+from jaxbandit.xla.pairs import matches
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int32, UInt32
@@ -147,8 +148,8 @@ def answer(
     entity = crowd.member[begin + jnp.maximum(jnp.where(small, jnp.minimum(slot, size - 1), place), 0)]
     ring = jnp.where(small, _ring(crowd, word, entity, jnp.float32(-jnp.inf)), slot.astype(jnp.float32))
     there = jnp.where(small, slot < size, size > 0)
-    repeated = (entity[None, :] == entity[:, None]) & (slot[None, :] < slot[:, None])
-    fresh = there & ~jnp.any(repeated & there[None, :], axis=1) & ~_in(entity, exclude)
+    repeats = matches(lambda other, at, is_there: is_there & (other == entity) & (at < slot), entity, slot, there)
+    fresh = there & (repeats == 0) & ~_in(entity, exclude)
     found = _earliest(ring, entity, fresh, most, k)
     short = ~small & (jnp.sum(found >= 0, dtype=jnp.int32) < k)
     completed: Array = _completed(short, found, crowd, key, begin, size, k, exclude, found, since)
@@ -180,8 +181,11 @@ def _in(entity: Array, some: Array) -> Array:
 def _earliest(ring: Array, entity: Array, valid: Array, most: int, k: Array) -> Array:
     """The first k valid entities by ``ring``, ties to the earlier entry: int32, (``most``,), -1 from there on."""
     place = jnp.arange(ring.shape[0], dtype=jnp.int32)
-    before = (ring[None, :] < ring[:, None]) | ((ring[None, :] == ring[:, None]) & (place[None, :] < place[:, None]))
-    rank = jnp.sum(before & valid[None, :], axis=1, dtype=jnp.int32)
+
+    def is_before(other: Array, at: Array, is_valid: Array) -> Array:
+        return is_valid & ((other < ring) | ((other == ring) & (at < place)))
+
+    rank = matches(is_before, ring, place, valid)
     rank = jnp.where(valid & (rank < k), rank, most)
     here = rank[None, :] == jnp.arange(most, dtype=jnp.int32)[:, None]
     return jnp.sum(jnp.where(here, entity[None, :] + 1, 0), axis=1, dtype=jnp.int32) - 1
