@@ -11,6 +11,7 @@ from jax import Array, lax
 from jaxbandit.xla import exact
 from jaxbandit.xla.columns import Columns
 from jaxbandit.xla.fence import as_one_kernel, computed_once, each, rarely, walk
+from jaxbandit.xla.pairs import matches
 from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.prefix import highest_first
 
@@ -192,3 +193,17 @@ def test_quotients_and_roots_of_gpus_are_a_cpus() -> None:
     np.testing.assert_array_equal(roots, np.float32(1) / np.sqrt(b))
     np.testing.assert_array_equal(exact.quotient(jnp.asarray(a), jnp.asarray(b)), quotients)
     np.testing.assert_array_equal(exact.root(jnp.asarray(b)), np.sqrt(b))
+
+
+@pytest.mark.parametrize("way", ["cpu", "default"])
+def test_matches_are_counted_among_all_pairs(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once and one after another, lane by lane: how many others are smaller and in use."""
+    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, **ways: ways[way](*operands))
+    generator = np.random.default_rng(5)
+    values, used = generator.integers(0, 9, (6, 40)).astype(np.int32), generator.random((6, 40)) < 0.5
+
+    def smaller(values: Array, used: Array) -> Array:
+        return matches(lambda other, is_used: is_used & (other < values), values, used)
+
+    expected = ((values[:, None] < values[..., None]) & used[:, None]).sum(2)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(smaller))(values, used), expected)
