@@ -31,7 +31,7 @@ from benchmarks.common import ROOT, Row, facts, save, table
 RESULTS = Path(__file__).parent / "results" / "accelerators.json"
 BOUND, CPU_SECONDS, HOST_BYTES, JOBS = 1.1, 60, 24 << 30, 1 << 20
 SLOW = {
-    "cuda": {"extraction/bfs": 100, "extraction/rand": 100, "extraction/rand-leaf": 100, "extraction/crux": 200},
+    "cuda": {},
     "tpu": {"outliers/rr": 80, "outliers/wrr": 100, "topk/kl-lucb": 300, "topk/sar": 250, "topk/halving": 300},
 }
 """Programs that take more than ``CPU_SECONDS`` to compile, with what they may take; a process is given ``PATIENCE``."""
