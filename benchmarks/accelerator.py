@@ -340,12 +340,15 @@ class Compilers:
 
         # Sizes, and then the program for the CPU.
         numbers = range(len(LANES) + 2)
-        longest_first = sorted(names, key=lambda name: not name.startswith("extraction"))
-        self._made = {name: [self._pool.submit(compiled, name, n) for n in numbers] for name in longest_first}
+        self._made = {name: [self._pool.submit(compiled, name, number) for number in numbers] for name in names}
 
     def wait(self, seconds: float) -> None:
         """Until all are compiled, or that time has passed."""
         wait([each for made in self._made.values() for each in made], max(0.0, seconds))
+
+    def ready(self, name: str) -> bool:
+        """Whether all programs of a policy are compiled, or failed to be."""
+        return all(each.done() for each in self._made[name])
 
     def error(self, name: str) -> str | None:
         """What went wrong with a policy; waits for its programs."""
@@ -396,7 +399,8 @@ def everything(report: Report, wanted: list[str], platform: str | None, environm
     compilers.wait(report.left() / 2)
     lock = Path(environment["JAXBANDIT_CACHE"]) / "measuring"
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for number, name in enumerate(wanted):
+        # A program that does not end must not keep the others waiting.
+        for number, name in enumerate(sorted(wanted, key=lambda name: not compilers.ready(name))):
             pool.submit(measure, name, len(wanted) - number - 1, compilers, report, environment, lock)
     compilers.end()
     report.finish()
