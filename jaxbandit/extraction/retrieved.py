@@ -20,7 +20,7 @@ from jaxbandit.random.draws import scale
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.fence import once
-from jaxbandit.xla.prefix import marked, nth
+from jaxbandit.xla.prefix import marked, nth, places
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -174,9 +174,7 @@ def add(
     known = place > 0
     before = jnp.where(known, retrieved.times[jnp.maximum(place - 1, 0)], 0)
     fresh = there & ~known
-    order = jnp.arange(fresh.shape[0], dtype=jnp.int32)
-    rank = jnp.sum(fresh[None, :] & (order[None, :] < order[:, None]), axis=1, dtype=jnp.int32)
-    place = jnp.where(known, place - 1, retrieved.size + rank)
+    place = jnp.where(known, place - 1, retrieved.size + places(fresh))
     fits = place < rows
     place = jnp.where(there & fits, place, rows)
     asked = pull.asked.astype(jnp.int32)

@@ -21,6 +21,7 @@ from jaxbandit.extraction.problem import Pull, View
 from jaxbandit.extraction.retrieved import OVERFLOW, News, Retrieved, contains
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.packed import in_turn
+from jaxbandit.xla.pairs import matches
 from jaxbandit.xla.prefix import marked, nth, places
 
 PART = 256
@@ -219,11 +220,12 @@ def moves(state: State, news: News) -> tuple[Array, Array, Array]:
     has = (state.sizes == now[:, None]) & there
     free = (state.f[0] == 0) & ~jnp.any(has, axis=0) & (state.sizes > 2)
     missing = news.there & ~jnp.any(has, axis=1)
-    earlier = jnp.arange(now.shape[0], dtype=jnp.int32)[None, :] < jnp.arange(now.shape[0], dtype=jnp.int32)[:, None]
-    first = missing & ~jnp.any(earlier & missing[None, :] & (now[None, :] == now[:, None]), axis=1)
-    rank = jnp.sum(earlier & first[None, :], axis=1, dtype=jnp.int32)
+    place = jnp.arange(now.shape[0], dtype=jnp.int32)
+    before = matches(lambda other, at, misses: misses & (other == now) & (at < place), now, place, missing)
+    first = missing & (before == 0)
+    rank = places(first)
     v = jnp.arange(free.shape[0], dtype=jnp.int32)
-    after = jnp.sum(free[None, :] & (v[None, :] > v[:, None]), axis=1)
+    after = places(free[::-1])[::-1]
     takes = free & (after == rank[:, None]) & first[:, None]
     taken = jnp.sum(jnp.where(takes, now[:, None], 0), axis=0, dtype=jnp.int32)
     sizes = jnp.where(jnp.any(takes, axis=0), taken, state.sizes)

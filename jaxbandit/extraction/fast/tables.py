@@ -10,6 +10,7 @@ from jax import Array, lax
 from jaxbandit.extraction.problem import Extraction, View, rounded
 from jaxbandit.extraction.retrieved import ancestors
 from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.prefix import places
 
 T = TypeVar("T")
 
@@ -86,8 +87,7 @@ class Frontier(NamedTuple):
             place = done + jnp.arange(_WIDTH, dtype=jnp.int32)
             node = jnp.where(place < count, child[jnp.minimum(begin + place, child.shape[0] - 1)], -1)
             new = (node >= 0) & ~jnp.any(node[:, None] == own.node, axis=1)
-            rank = jnp.sum(new[None, :] & (place[None, :] < place[:, None]), axis=1, dtype=jnp.int32)
-            slot = jnp.where(new, own.filled + rank, 2**30)
+            slot = jnp.where(new, own.filled + places(new), 2**30)
             ended = jnp.where(own.ended, own.node, FREE)
             pruned = jnp.any(is_above(ended, ancestors(view.poset, node)), axis=1)
             own = own._replace(
