@@ -6,7 +6,7 @@
 plain packages that need no driver). Each policy is compiled in a process of its own, on the settings of
 ``benchmarks.accelerator``, for the lanes that the device would get. Counts are of the optimized program and exact for
 these versions: ``kernels`` and ``copies`` in all of it; ``step_kernels`` and ``step_copies`` in the loop over a round's
-steps (``at_once`` of them at a time) without the loops inside it, where XLA says which loop that is (for TPUs it does
+steps (``unroll`` of them at a time) without the loops inside it, where XLA says which loop that is (for TPUs it does
 not); ``dynamic_loops``, after each turn of which the host has to be waited for, and ``conditions`` likewise; bytes of
 arguments and of temporary memory; ``turn_kernels`` and ``turn_copies`` in a turn of the largest loop within a step. It
 fails where a policy does not compile in its CPU-seconds, does not fit into the device's memory, or counts more than a
@@ -166,7 +166,7 @@ def one(name: str, platform: str, lanes: int | None) -> Row:
     made = lowered.compile()
     memory = made.memory_analysis()
     execution = execution_of(accelerated(policy, problem))
-    row |= {"at_once": execution.at_once} | counted(made.as_text(), execution.stride // execution.at_once)
+    row |= {"unroll": execution.unroll} | counted(made.as_text(), execution.stride // execution.unroll)
     row |= {
         "cpu_s": cpu_seconds() - before, "host_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         "argument_bytes": memory.argument_size_in_bytes, "temporary_bytes": memory.temp_size_in_bytes,

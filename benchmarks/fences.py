@@ -150,7 +150,7 @@ def one(name: str, quick: bool) -> None:
     def spent() -> tuple[float, float, dict[str, Any]]:
         """CPU-seconds of the first call, anew, and of the fastest of some more."""
         jax.clear_caches()
-        lanes.compiled.cache_clear()
+        lanes.chunk_function.cache_clear()
         lanes._shapes.cache_clear()
         start = time.process_time()
         simulate(problem, policy, runs=runs, progress=False)

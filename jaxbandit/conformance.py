@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxbandit.contract import PAGE, briefly, inspect, is_own
+from jaxbandit.contract import PAGE, briefly, inspect, is_users
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem, Tree, accelerated, execution_of
@@ -89,7 +89,7 @@ def check_once(pairs: Iterable[tuple[Problem, Policy]]) -> None:
         BadInput: see ``check``.
     """
     for pair in pairs:
-        if not any(map(is_own, pair)):
+        if not any(map(is_users, pair)):
             continue
         for role, each in zip(("problem", "policy"), pair, strict=True):
             inspect(role, each)
@@ -214,7 +214,7 @@ class _Trial:
                     f"{self._policy}.ask", f"{shown} in steps {before} and {self.steps} of a run",
                     f"each pull once: {_AGAIN}; {PAGE}",
                 )  # fmt: skip
-            if before == self.steps and is_own(self.problem):
+            if before == self.steps and is_users(self.problem):
                 self._check_indices(pull)
             if self._lanes.used is not None:
                 self._check_used(int(lane), *(np.asarray(each)[lane] for each in self._lanes.used))
@@ -273,7 +273,7 @@ def _no_end(policy: Any, steps: int) -> str:
 
 def _static_numbers(role: str, instance: Any) -> list[str]:
     """Numbers in static fields, which make a sweep compile for each value."""
-    if not is_own(instance) or not is_dataclass(instance):
+    if not is_users(instance) or not is_dataclass(instance):
         return []
     return [
         f"{role} {type(instance).__name__}.{field.name}: a static field, so a program is compiled for each value of it"

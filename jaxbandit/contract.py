@@ -19,8 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxbandit.describe import described, is_array, type_of
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution, execution_of
+from jaxbandit.many_steps import WAYS
 
 PAGE = "see docs/own-policy.md, for arms docs/own-arms.md"
 _METHODS = {"problem": ("draw", "view", "pull"), "policy": ("init", "ask", "tell", "done", "answer")}
@@ -62,7 +64,7 @@ def made(field: str, what: str, function: Callable[..., Any], *given: Any, **nam
     return found
 
 
-def is_own(instance: Any) -> bool:
+def is_users(instance: Any) -> bool:
     """Whether the class is a user's. The tests of this package cover its own classes."""
     return type(instance).__module__.partition(".")[0] != "jaxbandit"
 
@@ -76,7 +78,8 @@ def inspect(role: str, instance: Any) -> None:
 
     Raises:
         BadInput: naming the class and the attribute: a class in place of an instance, a method that is missing, a
-            class that is no pytree, a field that is no array, a hint whose name is misspelled.
+            class that is no pytree, a field that is no array, an attribute that belongs into ``execution``, or one
+            that is nearly called as what the grammar has.
     """
     if instance is None:
         raise BadInput(role, "None", f"an instance of a class with {_listed(_METHODS[role])}; {PAGE}")
@@ -108,9 +111,9 @@ def inspect(role: str, instance: Any) -> None:
 @functools.cache
 def _inspect_class(role: str, kind: Any) -> None:
     name = f"{role} {kind.__name__}"
-    walks = callable(getattr(kind, "advance", None))  # then nothing else asks and tells
+    advances = callable(getattr(kind, "advance", None))  # then nothing else asks and tells
     for method in _METHODS[role]:
-        if walks and method in ("ask", "tell"):
+        if advances and method in ("ask", "tell"):
             continue
         if not callable(getattr(kind, method, None)):
             raise BadInput(f"{name}.{method}", "missing", f"a method; a {role} has {_listed(_METHODS[role])}; {PAGE}")
@@ -128,10 +131,13 @@ def _inspect_class(role: str, kind: Any) -> None:
 
 
 def _inspect_execution(name: str, execution: Execution) -> None:
-    for hint, least in (("stride", 1), ("most_lanes", 1), ("step_bytes", 0)):
+    for hint, least in (("stride", 1), ("most_lanes", 1), ("unroll", 1), ("step_bytes", 0), ("cache_mib", 0)):
         value = getattr(execution, hint)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise BadInput(f"{name}.execution.{hint}", value, f"a whole number from {least}; {PAGE}")
+    if execution.many_steps not in ("", *WAYS):
+        allowed = f"{', '.join(map(repr, WAYS))}, or '' for one step at a time; {PAGE}"
+        raise BadInput(f"{name}.execution.many_steps", execution.many_steps, allowed)
     scratch = execution.scratch
     if not isinstance(scratch, tuple) or not all(isinstance(each, str) for each in scratch):
         raise BadInput(f"{name}.execution.scratch", scratch, f"a tuple of names of fields of the state; {PAGE}")
@@ -139,51 +145,6 @@ def _inspect_execution(name: str, execution: Execution) -> None:
 
 def _listed(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def is_array(leaf: Any) -> bool:
-    """Whether a leaf of a pytree is a number, or an array of numbers."""
-    if isinstance(leaf, bool | int | float | complex):
-        return True
-    dtype = getattr(leaf, "dtype", None)
-    return isinstance(dtype, np.dtype) and (jnp.issubdtype(dtype, np.bool_) or jnp.issubdtype(dtype, np.number))
-
-
-def _type(leaf: Any) -> str:
-    """As ``int32[2]``, or the name of a class."""
-    if not is_array(leaf):
-        return f"a {type(leaf).__name__}"
-    return f"{jnp.result_type(leaf)}[{','.join(map(str, jnp.shape(leaf)))}]"
-
-
-def described(tree: Any) -> str:
-    """A pytree by its fields and their types, as ``State(pulls int32[2], wins int32[2])``."""
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    if len(leaves) == 1 and not leaves[0][0]:
-        return _type(leaves[0][1])
-    inner = (f"{jax.tree_util.keystr(path, simple=True, separator='.')} {_type(leaf)}" for path, leaf in leaves)
-    return f"{type(tree).__name__}({', '.join(inner)})"
-
-
-def brief(instance: Any) -> str:
-    """A dataclass by its fields: numbers and words as they are, arrays by their type, the rest by its class.
-
-    It stands for ``__repr__``, as in ``Synthetic(budget=500, sc=Quantiles(...), ...)``.
-    """
-    shown = (f"{field.name}={_brief(getattr(instance, field.name))}" for field in fields(instance) if field.repr)
-    return f"{type(instance).__name__}({', '.join(shown)})"
-
-
-def _brief(value: Any) -> str:
-    if value is None or isinstance(value, bool | int | float | str):
-        return repr(value)
-    if isinstance(value, list | tuple | dict) and not hasattr(value, "_fields"):
-        return f"{len(value)} of them"
-    if not is_array(value):
-        return f"{type(value).__name__}(...)"
-    if jnp.ndim(value) or isinstance(value, jax.core.Tracer):
-        return _type(value)
-    return f"{np.asarray(value).item():.6g}" if jnp.issubdtype(value.dtype, np.floating) else str(value)
 
 
 class Used(NamedTuple):
@@ -262,7 +223,7 @@ class Contract:
     def done(self, view: Any, state: Any) -> Array:
         """``policy.done``: a bool scalar."""
         done = self._call("policy", "done", view, state)
-        if not is_array(done) or _type(done) != "bool[]":
+        if not is_array(done) or type_of(done) != "bool[]":
             raise BadInput(self._name("policy", "done"), described(done), f"bool[], whether the run is over; {PAGE}")
         return jnp.asarray(done)
 
@@ -291,13 +252,13 @@ class Contract:
         except BadInput:
             raise
         except Exception as error:
-            if not (is_own(self.problem) or is_own(self.policy)):
+            if not (is_users(self.problem) or is_users(self.policy)):
                 raise
             raise self._translated(role, method, error, given) from error
 
     def _translated(self, role: str, method: str, error: Exception, given: tuple[Any, ...]) -> BadInput:
         raised = raised_in(error)
-        if method == "pull" and not is_own(self.problem):
+        if method == "pull" and not is_users(self.problem):
             allowed = f"a pull that {self._name('problem', 'pull')} takes, which raised {raised}; {PAGE}"
             return BadInput(self._name("policy", "ask"), described(given[-1]), allowed)
         own = next((allowed for kind, allowed in _TRACED.items() if isinstance(error, kind)), None)
@@ -307,7 +268,7 @@ class Contract:
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
             if not is_array(leaf):
                 field = f"{self._name(role, method)}, {what}{jax.tree_util.keystr(path)}"
-                raise BadInput(field, leaf, f"an array, as everything that a run keeps, not {_type(leaf)}; {PAGE}")
+                raise BadInput(field, leaf, f"an array, as everything that a run keeps, not {type_of(leaf)}; {PAGE}")
         return tree
 
     def _same(self, method: str, before: Any, after: Any) -> Any:
@@ -317,10 +278,10 @@ class Contract:
             raise BadInput(name, described(after), f"a state as it was given, {described(before)}; {PAGE}")
         leaves = jax.tree_util.tree_flatten_with_path(after)[0]
         for old, (path, new) in zip(jax.tree.leaves(before), leaves, strict=True):
-            if _type(old) != _type(new):
+            if type_of(old) != type_of(new):
                 field = f"{name}, state{jax.tree_util.keystr(path)}"
                 cast = f", as by .astype(jnp.{jnp.result_type(old)})" if jnp.shape(old) == jnp.shape(new) else ""
-                raise BadInput(field, _type(new), f"{_type(old)}, as in the state that it was given{cast}; {PAGE}")
+                raise BadInput(field, type_of(new), f"{type_of(old)}, as in the state that it was given{cast}; {PAGE}")
         return after
 
 

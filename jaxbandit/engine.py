@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh
 
-from jaxbandit.contract import briefly, inspect, is_own
+from jaxbandit.contract import briefly, inspect, is_users
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, lean
@@ -51,46 +51,47 @@ def count_programs(pairs: Sequence[tuple[Problem, Policy]]) -> int:
 
 
 def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Partition, list[Array], list[Array], list[int]]]:
-    """Configurations that run together: one structure, equal arrays; what differs of the rest is stacked.
+    """Configurations that run together: one structure, equal arrays, but for what may vary between them.
 
-    That is scalars, and the policy's small arrays, such as a schedule of rounds.
+    That is scalars, and the policy's small arrays, such as a schedule of rounds. What does vary is stacked.
     """
     found: dict[Any, list[int]] = {}
     contents: dict[int, tuple[Any, int]] = {}
 
     def content(leaf: Any) -> int:
-        """Read once an array, as many configurations have one problem."""
+        """A hash of an array's bytes, made once, as many configurations have one problem. The array is kept beside it,
+        so that no other one gets its id."""
         if id(leaf) not in contents:
             contents[id(leaf)] = leaf, hash(np.asarray(leaf).tobytes())
         return contents[id(leaf)][1]
 
     flat = [jax.tree.flatten(pair) for pair in pairs]
     for number, (leaves, treedef) in enumerate(flat):
-        of_problem = len(jax.tree.leaves(pairs[number][0]))
-        free = tuple(
-            np.ndim(leaf) == 0 or (at >= of_problem and leaf.nbytes <= _SMALL) for at, leaf in enumerate(leaves)
+        policy_from = len(jax.tree.leaves(pairs[number][0]))
+        may_vary = tuple(
+            np.ndim(leaf) == 0 or (at >= policy_from and leaf.nbytes <= _SMALL) for at, leaf in enumerate(leaves)
         )
         arrays = tuple(
-            (leaf.shape, str(leaf.dtype), None if own else content(leaf)) if np.ndim(leaf) else None
-            for leaf, own in zip(leaves, free, strict=True)
+            (leaf.shape, str(leaf.dtype), None if may else content(leaf)) if np.ndim(leaf) else None
+            for leaf, may in zip(leaves, may_vary, strict=True)
         )
-        found.setdefault((treedef, free, arrays), []).append(number)
+        found.setdefault((treedef, may_vary, arrays), []).append(number)
     groups = []
-    for (treedef, free, _), members in found.items():
+    for (treedef, may_vary, _), members in found.items():
         columns = list(zip(*(flat[member][0] for member in members), strict=True))
-        stacked = tuple(
-            own and any(not np.array_equal(value, column[0]) for value in column[1:])
-            for own, column in zip(free, columns, strict=True)
+        varies = tuple(
+            may and any(not np.array_equal(value, column[0]) for value in column[1:])
+            for may, column in zip(may_vary, columns, strict=True)
         )
-        shared = [jnp.asarray(column[0]) for column, own in zip(columns, stacked, strict=True) if not own]
+        shared = [jnp.asarray(column[0]) for column, does in zip(columns, varies, strict=True) if not does]
         # Up to a power of two, so that few numbers of rows are compiled for.
         rows = [*range(len(members)), *[0] * ((1 << (len(members) - 1).bit_length()) - len(members))]
         varying = [
             jnp.asarray(np.stack([np.asarray(column[row]) for row in rows]))
-            for column, own in zip(columns, stacked, strict=True)
-            if own
+            for column, does in zip(columns, varies, strict=True)
+            if does
         ]
-        groups.append((Partition(treedef, stacked), shared, varying, members))
+        groups.append((Partition(treedef, varies), shared, varying, members))
     return groups
 
 
@@ -200,11 +201,11 @@ def _doubts(pairs: Sequence[tuple[Problem, Policy]], answers: dict[str, np.ndarr
         endless = answers["endless"][rows]
         if endless.any():
             yield f"policy {name}: {endless_runs(int(endless.sum()), endless.size)}"
-        own = [row for row in rows if any(map(is_own, pairs[row]))]
-        for answer, values in answers.items() if own else ():
+        theirs = [row for row in rows if any(map(is_users, pairs[row]))]
+        for answer, values in answers.items() if theirs else ():
             if not np.issubdtype(values.dtype, np.floating):
                 continue
-            lacking = np.isnan(values[own]).reshape(len(own) * values.shape[1], -1).any(1)
+            lacking = np.isnan(values[theirs]).reshape(len(theirs) * values.shape[1], -1).any(1)
             if lacking.any():
                 yield (
                     f"policy {name}, answer {answer!r}: not a number in {int(lacking.sum()):,} of {lacking.size:,} "

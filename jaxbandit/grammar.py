@@ -101,9 +101,8 @@ class Execution:
 
     Attributes:
         stride: steps that all lanes make before the engine looks which of them are over.
-        in_cache: 1 (true) where a step goes over the whole state, so that there should be no more lanes at once than a
-            processor's cache holds; 2 for twice as many, where a step works on a part of the state most of the time; 0
-            for any number.
+        cache_mib: MiB that the states of a CPU device's lanes may take, where a step goes over the whole state, so that
+            a processor's cache should hold them, or over a part of it most of the time; 0 for 128.
         step_bytes: bytes of a lane that a step works on, where that is more than its state.
         most_lanes: lanes at once that are enough on a CPU.
         scratch: fields of the state whose contents do not matter when a run begins: the engine leaves those of the
@@ -115,8 +114,8 @@ class Execution:
             next one's, for steps of very different length; ``abreast``: each step of all lanes before the next step,
             with all writes to ``scratch`` by ``entries.in_shared``. The scratch arrays of all lanes are one array then,
             lane after lane; the field ``run`` of the state (int32, 0 from ``init``) is the number of the lane whose
-            part of them the state means. ``stride`` counts such rounds.
-        at_once: steps that an accelerator makes of a lane before its state is written, a divisor of ``stride``: for
+            part of them the state means. ``stride`` then counts elsewhere than on a CPU alone.
+        unroll: steps that an accelerator makes of a lane before its state is written, a divisor of ``stride``: for
             steps that are arithmetic on a lane's own numbers and nothing else, so short that to start them, and to
             read and write states, takes longer.
         gain_ns: nanoseconds for a unit of the problem's ``budget`` that a CPU's program gains when it is compiled with
@@ -130,13 +129,13 @@ class Execution:
     """
 
     stride: int = 32
-    in_cache: int = 0
+    cache_mib: int = 0
     step_bytes: int = 0
     most_lanes: int = 4096
     scratch: tuple[str, ...] = ()
     masked: bool = False
     many_steps: Literal["", "in turn", "abreast"] = ""
-    at_once: int = 1
+    unroll: int = 1
     gain_ns: float = 30
 
 

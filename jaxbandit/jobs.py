@@ -14,15 +14,15 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxbandit.devices import accelerator
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, execution_of
-from jaxbandit.lanes import AXIS, Lane, Partition, bytes_of, compiled, empty_lanes, shapes_of
+from jaxbandit.lanes import AXIS, Lane, Partition, bytes_of, chunk_function, lane_maker, shapes_of
 from jaxbandit.programs.ahead import Ahead, Program
 from jaxbandit.programs.store import Like
 
 _log = logging.getLogger("jaxbandit")
 
 _JOBS_AT_ONCE, _ANSWER_BYTES = 1 << 24, 1 << 30
-_STATE_BYTES, _CACHE_BYTES = 1 << 27, 1 << 20
-"""Of a CPU's device: for the states of all lanes, and for those that should stay in its cache."""
+_CPU_MIB = 128
+"""Of a CPU's device, for the states of all lanes."""
 _LEAST_LANES, _MOST_LANES, _LANES_A_CORE, _SHARE = 1 << 16, 1 << 20, 1 << 13, 8
 """Of an accelerator: four times the threads that a GPU's core holds, and a part of the memory for states."""
 _VECTOR = 64
@@ -116,21 +116,21 @@ class Jobs:
     def _size(self, runs: int, lanes: int | None) -> _Size:
         lane, answers = self._shapes()
         # Room for a power of two of answers, so that few numbers of runs are compiled for.
-        likely = max(self.configurations * runs, min(self.room, _ANSWER_BYTES // bytes_of(answers)))
-        likely = -(-likely // self.mesh.size)
+        jobs = max(self.configurations * runs, min(self.room, _ANSWER_BYTES // bytes_of(answers)))
+        of_device = -(-jobs // self.mesh.size)
         least = self._least()
-        per_device = max(1 << (likely - 1).bit_length(), least)
+        room = max(1 << (of_device - 1).bit_length(), least)
         _, policy = self.partition.join(self.shared, self.varying)
-        width = lanes or _even(_width(lane, policy, self.mesh), likely, per_device)
-        return _Size(max(min(width, per_device), least), per_device)
+        width = lanes or _balanced(_most_lanes(lane, policy, self.mesh), of_device, room)
+        return _Size(max(min(width, room), least), room)
 
     def _least(self) -> int:
         """The fewest lanes: many steps of a single one fail to compile, so that a second one is idle."""
         return 2 if execution_of(self.partition.join(self.shared, self.varying)[1]).many_steps else 1
 
-    def _empty(self, size: _Size) -> Any:
+    def _lane_maker(self, size: _Size) -> Any:
         lane, answers = self._shapes()
-        return empty_lanes(lane, answers, size.lanes, size.answers, self.mesh)
+        return lane_maker(lane, answers, size.lanes, size.answers, self.mesh)
 
     def _way(self) -> tuple[int, bool]:
         """How the chunk is made: its stride, and whether so little runs that it is compiled in a hurry."""
@@ -151,11 +151,11 @@ class Jobs:
             split = NamedSharding(self.mesh, PartitionSpec(AXIS))
             return jax.tree.map(
                 lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=split),
-                jax.eval_shape(self._empty(size)),
+                jax.eval_shape(self._lane_maker(size)),
             )
 
         def lower() -> Any:
-            return compiled(self.partition, self.mesh, *way).lower(*carry(), *given, *numbers)
+            return chunk_function(self.partition, self.mesh, *way).lower(*carry(), *given, *numbers)
 
         def like() -> Like:
             lanes_and_queue = carry()
@@ -167,24 +167,26 @@ class Jobs:
         self, chunk: Any | None, size: _Size, first_run: int, runs: int, report: Report
     ) -> dict[str, np.ndarray]:
         jobs, devices = self.configurations * runs, self.mesh.size
-        carry = self._empty(size)()
+        carry = self._lane_maker(size)()
         stride, hurried = self._way()
-        chunk = chunk or compiled(self.partition, self.mesh, stride, hurried)
+        chunk = chunk or chunk_function(self.partition, self.mesh, stride, hurried)
+        # Whole rounds, far enough below 2^31 to count one more.
         most_steps = np.int32(min(-(-self.max_steps // stride), (2**31 - 1) // stride - 1) * stride)
         numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_steps)
         rounds, done, idle = 8, 0, 0
+        report(done, "running", idle)
         while True:
-            report(done, "running", idle)
             carry = chunk(*carry, self.shared, self.varying, self.checkpoints, *numbers, np.int32(rounds))
             queue = carry[1]
-            upcoming, waiting = np.asarray(queue.next), np.asarray(queue.open)
-            issued = np.minimum(-(-(upcoming - np.arange(devices)) // devices), size.answers).sum()
-            before, done = done, int(max(0, min(jobs, issued) - waiting.sum()))
+            upcoming, running = np.asarray(queue.next), np.asarray(queue.open)
+            begun = ((upcoming - np.arange(devices)) // devices).sum()
+            before, done = done, int(begun - running.sum())
             idle = idle + rounds * stride if done == before else 0
             report(done, "running", idle)
-            if not waiting.any() and (upcoming >= jobs).all():
+            if not running.any() and (upcoming >= jobs).all():
                 break
             rounds = min(2 * rounds, 256)
+        # Job d + devices * s stands at device d in slot s.
         return {
             name: np.asarray(values)
             .reshape(devices, size.answers, *values.shape[1:])
@@ -209,7 +211,7 @@ def _fewer(error: Exception, lanes: int, least: int) -> int:
     return lanes // 2
 
 
-def _width(lane: Lane, policy: Policy, mesh: Mesh) -> int:
+def _most_lanes(lane: Lane, policy: Policy, mesh: Mesh) -> int:
     """Lanes of a device: as many as keep it busy, and as its memory holds.
 
     On a CPU, states and what a step works on stay small, so that the caches help. An accelerator needs many threads,
@@ -218,7 +220,7 @@ def _width(lane: Lane, policy: Policy, mesh: Mesh) -> int:
     device, execution = mesh.devices.flat[0], execution_of(policy)
     each = max(_tiled(lane) if device.platform == "tpu" else bytes_of(lane), execution.step_bytes)
     if device.platform == "cpu":
-        room = _CACHE_BYTES * execution.in_cache if execution.in_cache else _STATE_BYTES
+        room = (execution.cache_mib or _CPU_MIB) << 20
         return max(1, min(execution.most_lanes, room // each))
     kind = accelerator(device)
     busy = min(_MOST_LANES, max(_LEAST_LANES, kind.cores * _LANES_A_CORE))
@@ -235,11 +237,12 @@ def _tiled(lane: Lane) -> int:
     return sum(math.prod(padded(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)
 
 
-def _even(most: int, jobs: int, room: int) -> int:
-    """At most ``most`` lanes: where they serve few times, as many as leave few idle the last time; a multiple of 64.
+def _balanced(most: int, jobs: int, room: int) -> int:
+    """At most ``most`` lanes, a multiple of 64. Jobs are served in waves: where these are few, there are as many lanes
+    as leave few of them without a job in the last one.
 
-    It depends on ``jobs`` through how often they serve alone, as each width is compiled.
+    It depends on ``jobs`` through the number of waves alone, as each width is compiled.
     """
-    times = -(-jobs // most)
-    width = most if times > 4 else min(most, -(-room // times))
+    waves = -(-jobs // most)
+    width = most if waves > 4 else min(most, -(-room // waves))
     return width // _VECTOR * _VECTOR or width

@@ -7,7 +7,7 @@ place, so a study's results have the same bits however it is cut.
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -35,20 +35,23 @@ class _Curve(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """``steps`` is how many steps the run has made; ``curve`` is None where there are no checkpoints."""
+    """A run of one configuration: the number of its ``job``, the ``steps`` that it has made, the ``key`` of its random
+    words, what its configuration alone has of problem and policy (``own``), what was drawn for it (``instance``), the
+    policy's ``state``, and its ``curve``, None where there are no checkpoints."""
 
     job: Array
     steps: Array
     key: Stream
-    varying: list[Array]
+    own: list[Array]
     instance: Tree
     state: Tree
     curve: _Curve | None
 
 
 class Queue(NamedTuple):
-    """A device's share of the jobs: numbers ``next``, ``next + step`` ... below ``end``; by slot the answers, and which
-    runs made as many steps as they may (``endless``)."""
+    """A device's share of the jobs. ``next``: the first job that is not begun; the others follow in steps of the number
+    of devices, below ``_Chunk.jobs``. ``open``: lanes that had a job after the last refill. By slot, which is the job
+    over the number of devices: the ``answers``, and whether the run made as many steps as it may (``endless``)."""
 
     next: Array
     open: Array
@@ -57,17 +60,16 @@ class Queue(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """Which leaves of (problem, policy) differ between configurations, and how to put the pair together again."""
+    """Which leaves of (problem, policy) vary between configurations, and how to put the pair together again."""
 
     treedef: Any
-    stacked: tuple[bool, ...]
+    varies: tuple[bool, ...]
 
-    def join(self, shared: Sequence[Array], varying: Sequence[Array]) -> tuple[Any, Any]:
-        """The problem and the policy that were taken apart."""
-        common, own = iter(shared), iter(varying)
-        pair: tuple[Any, Any] = jax.tree.unflatten(
-            self.treedef, [next(own) if s else next(common) for s in self.stacked]
-        )
+    def join(self, shared: Sequence[Array], own: Sequence[Array]) -> tuple[Any, Any]:
+        """The problem and the policy of a configuration, from what all have in common and what is its own."""
+        common, rest = iter(shared), iter(own)
+        leaves = [next(rest) if varies else next(common) for varies in self.varies]
+        pair: tuple[Any, Any] = jax.tree.unflatten(self.treedef, leaves)
         return pair
 
 
@@ -80,14 +82,14 @@ _NO_JOB, _NO_RUN = -1, -2
 def _begin(
     partition: Partition,
     shared: Sequence[Array],
-    stacked: Sequence[Array],
+    varying: Sequence[Array],
     checkpoints: Array,
     configuration: Array,
     key: Stream,
 ) -> Lane:
     """A lane before its first pull; its job is not known here."""
-    varying = [leaf[configuration] for leaf in stacked]
-    problem, policy = partition.join(shared, varying)
+    own = [leaf[configuration] for leaf in varying]
+    problem, policy = partition.join(shared, own)
     many = checkpoints.shape[0]
     if many:
         problem = replace(problem, budget=checkpoints[0])
@@ -102,18 +104,19 @@ def _begin(
             for name, value in run.answer(view, instance, state).items()
         }
         curve = _Curve(jnp.int32(0), checkpoints[0], blank)
-    return Lane(jnp.int32(_NO_RUN), jnp.int32(0), key, varying, instance, state, curve)
+    return Lane(jnp.int32(_NO_RUN), jnp.int32(0), key, own, instance, state, curve)
 
 
 @dataclass(frozen=True, eq=False)
 class _Chunk:
-    """Rounds of ``stride`` steps and a refill, on one device's lanes; a run may make ``most_steps``."""
+    """Rounds of ``stride`` steps and a refill, on one device's lanes; a run may make ``most_steps``. ``varying``: the
+    leaves that vary, each with the configurations as its first axis."""
 
     partition: Partition
     devices: int
     stride: int
     shared: list[Array]
-    stacked: list[Array]
+    varying: list[Array]
     checkpoints: Array
     seed: Array
     first_run: Array
@@ -135,15 +138,15 @@ class _Chunk:
 
     @property
     def _execution(self) -> Execution:
-        return execution_of(self.partition.join(self.shared, [leaf[0] for leaf in self.stacked])[1])
+        return execution_of(self.partition.join(self.shared, [leaf[0] for leaf in self.varying])[1])
 
     def _begin(self, job: Array) -> Lane:
         key = stream(self.seed, self.first_run + (job % self.runs).astype(jnp.uint32))
-        lane = _begin(self.partition, self.shared, self.stacked, self.checkpoints, job // self.runs, key)
+        lane = _begin(self.partition, self.shared, self.varying, self.checkpoints, job // self.runs, key)
         return lane._replace(job=job)
 
     def _pair(self, lane: Lane) -> Contract:
-        problem, policy = self.partition.join(self.shared, lane.varying)
+        problem, policy = self.partition.join(self.shared, lane.own)
         return Contract(replace(problem, budget=lane.curve.budget) if lane.curve else problem, policy)
 
     def _step(self, lane: Lane) -> Lane:
@@ -155,7 +158,7 @@ class _Chunk:
             state = jax.tree.map(lambda new, old: jnp.where(over, old, new), state, lane.state)
         return lane._replace(state=state)
 
-    def _finish(self, lane: Lane) -> tuple[Array, dict[str, Array]]:
+    def _end(self, lane: Lane) -> tuple[Array, dict[str, Array]]:
         """Whether its run is over, and the answers."""
         run = self._pair(lane)
         view = run.view(lane.key, lane.instance)
@@ -166,8 +169,8 @@ class _Chunk:
         assert lane.curve is not None
         many = self.checkpoints.shape[0]
         passed, budget, kept = lane.curve
-        problem, _ = self.partition.join(self.shared, lane.varying)
-        over, answers = self._finish(lane)
+        problem, _ = self.partition.join(self.shared, lane.own)
+        over, answers = self._end(lane)
         due = over & (passed < many)
         here = due & (jnp.arange(many, dtype=jnp.int32) == passed)
         kept = {name: jnp.where(_column(here, rows), answers[name][None], rows) for name, rows in kept.items()}
@@ -179,19 +182,20 @@ class _Chunk:
 
     def _round(self, carry: tuple[Array, Lane, Queue]) -> tuple[Array, Lane, Queue]:
         number, lanes, queue = carry
-        at_end = jax.vmap(self._finish)(lanes)[0]
+        at_end = jax.vmap(self._end)(lanes)[0]
         if lanes.curve is not None:
             waiting = at_end & (lanes.curve.passed < self.checkpoints.shape[0])
             curve = lax.cond(jnp.any(waiting), jax.vmap(self._record), lambda same: same.curve, lanes)
             lanes = lanes._replace(curve=curve)
             at_end = at_end & ~waiting
         if not self._execution.many_steps:
-            # Behind each round after which the run was not over: so its own end comes before the limit's, or never.
+            # The last round's steps, of runs that it did not end: one that ends as it reaches the limit is not endless.
             lanes = lanes._replace(steps=lanes.steps + self.stride * (~at_end).astype(jnp.int32))
         at_end = at_end | self._is_endless(lanes)
         running = jnp.sum(~at_end & (lanes.job >= 0), dtype=jnp.int32)
+        ended = queue.open - running
         # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
-        due = (running <= queue.open - (lanes.job.shape[0] + 7) // 8) | (running == 0)
+        due = (running == 0) | (ended >= (lanes.job.shape[0] + 7) // 8)
         # Before the steps: those of lanes that never had a run may cost more than any run's.
         lanes, queue = where_due(due, lambda both: self._refill(*both), (lanes, queue))
         if self._execution.many_steps:
@@ -202,20 +206,18 @@ class _Chunk:
 
     def _going(self, lane: Lane) -> Array:
         """Whether a lane has a step to make."""
-        return ~self._finish(lane)[0] & ~self._is_endless(lane) & (lane.job >= 0)
+        return ~self._end(lane)[0] & ~self._is_endless(lane) & (lane.job >= 0)
 
     def _abreast(self, lanes: Lane) -> Lane:
-        def loop(lanes: Lane, at_once: int = 1) -> Lane:
+        def loop(lanes: Lane, unroll: int = 1) -> Lane:
             step = jax.vmap(self._step)
-            after: Lane = lax.fori_loop(0, self.stride, lambda _, some: step(some), lanes, unroll=at_once)
+            after: Lane = lax.fori_loop(0, self.stride, lambda _, some: step(some), lanes, unroll=unroll)
             return after
 
-        at_once = self._execution.at_once
-        if at_once == 1:
+        unroll = min(self._execution.unroll, self.stride)
+        if unroll == 1:
             return loop(lanes)
-        found: Lane = lax.platform_dependent(
-            lanes, cpu=loop, default=functools.partial(loop, at_once=min(at_once, self.stride))
-        )
+        found: Lane = lax.platform_dependent(lanes, cpu=loop, default=functools.partial(loop, unroll=unroll))
         return found
 
     def _counted(self, lanes: Lane) -> Lane:
@@ -244,7 +246,7 @@ class _Chunk:
 
     def _over(self, lanes: Lane) -> tuple[Array, dict[str, Array]]:
         """Which lanes are at the end of their run, and their answers there; at the checkpoints before it too."""
-        ends, answers = jax.vmap(self._finish)(lanes)
+        ends, answers = jax.vmap(self._end)(lanes)
         if lanes.curve is None:
             return ends, answers
         rows = {name: jnp.concatenate([lanes.curve.answers[name], answers[name][:, None]], 1) for name in answers}
@@ -255,12 +257,11 @@ class _Chunk:
         ended, answers = self._over(lanes)
         endless = self._is_endless(lanes) & ~ended
         # An endless run goes on until the refill, so its answers would depend on when that comes: they stay zeros.
-        slot = jnp.where(ended & ~endless, lanes.job // self.devices, _NOWHERE)
+        slot = jnp.where(ended, lanes.job // self.devices, _NOWHERE)
         kept = {name: queue.answers[name].at[slot].set(value, mode="drop") for name, value in answers.items()}
         slot = jnp.where(endless, lanes.job // self.devices, _NOWHERE)
         marked = queue.endless.at[slot].set(True, mode="drop")
-        ended |= endless
-        free = ended | (lanes.job < 0)
+        free = ended | endless | (lanes.job < 0)
         job = queue.next + (jnp.cumsum(free, dtype=jnp.int32) - 1) * self.devices
         job = jnp.where(free & (job < self.jobs), job, _NO_JOB)
         fresh = jax.vmap(self._begin)(jnp.maximum(job, 0))
@@ -285,30 +286,30 @@ def _column(mask: Array, like: Array) -> Array:
 
 @functools.lru_cache(maxsize=256)
 def _shapes(
-    partition: Partition, shared: tuple[jax.ShapeDtypeStruct, ...], stacked: tuple[jax.ShapeDtypeStruct, ...],
+    partition: Partition, shared: tuple[jax.ShapeDtypeStruct, ...], varying: tuple[jax.ShapeDtypeStruct, ...],
     checkpoints: jax.ShapeDtypeStruct,
 ) -> Any:  # fmt: skip
     """The shapes of a lane and of its answers, from tracing a run's beginning and end."""
 
-    def sample(shared: list[Array], stacked: list[Array], checkpoints: Array) -> tuple[Lane, dict[str, Array]]:
-        lane = _begin(partition, shared, stacked, checkpoints, jnp.int32(0), stream(0, 0))
-        run = Contract(*partition.join(shared, lane.varying))
+    def sample(shared: list[Array], varying: list[Array], checkpoints: Array) -> tuple[Lane, dict[str, Array]]:
+        lane = _begin(partition, shared, varying, checkpoints, jnp.int32(0), stream(0, 0))
+        run = Contract(*partition.join(shared, lane.own))
         answers = run.answer(run.view(lane.key, lane.instance), lane.instance, lane.state)
         if lane.curve is not None:
             answers = {name: jnp.stack([value] * (1 + checkpoints.shape[0])) for name, value in answers.items()}
         return lane, answers
 
-    given = list(shared), list(stacked), checkpoints
+    given = list(shared), list(varying), checkpoints
     return traced_once(("shapes", partition, *given), lambda: jax.eval_shape(sample, *given))
 
 
 def shapes_of(
-    partition: Partition, shared: list[Array], stacked: list[Array], checkpoints: Array
+    partition: Partition, shared: list[Array], varying: list[Array], checkpoints: Array
 ) -> tuple[Lane, dict[str, Array]]:
     """The shapes and types of a lane, and of its answers."""
     structs = [
         tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
-        for leaves in (shared, stacked, [checkpoints])
+        for leaves in (shared, varying, [checkpoints])
     ]
     shapes: tuple[Lane, dict[str, Array]] = _shapes(partition, structs[0], structs[1], structs[2][0])
     return shapes
@@ -319,15 +320,15 @@ def bytes_of(tree: Tree) -> int:
     return sum(int(leaf.size) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def empty_lanes(lane: Lane, answers: dict[str, Array], lanes: int, per_device: int, mesh: Mesh) -> Any:
-    """The function that makes lanes without a job, and room for the answers, on all devices: (Lane, Queue)."""
+def lane_maker(lane: Lane, answers: dict[str, Array], lanes: int, per_device: int, mesh: Mesh) -> Any:
+    """Returns the function that makes lanes without a job, and room for the answers, on all devices: (Lane, Queue)."""
     leaves, structure = jax.tree.flatten((lane, answers))
     on_host = mesh.devices.flat[0].platform == "cpu"
-    return _emptied(structure, tuple(leaves), lanes, per_device, mesh, on_host)
+    return _lane_maker(structure, tuple(leaves), lanes, per_device, mesh, on_host)
 
 
 @functools.lru_cache(maxsize=64)
-def _emptied(
+def _lane_maker(
     structure: Any, leaves: tuple[Any, ...], lanes: int, per_device: int, mesh: Mesh, on_host: bool
 ) -> Any:  # fmt: skip
     """On a CPU they are copied from NumPy's; elsewhere one program makes them, as they may be larger than the host's
@@ -348,8 +349,11 @@ def _emptied(
 
 
 @functools.lru_cache(maxsize=64)
-def compiled(partition: Partition, mesh: Mesh, stride: int, hurried: bool = False) -> Any:
-    """The chunk function for one structure: compiled once a shape, whatever the values."""
+def chunk_function(partition: Partition, mesh: Mesh, stride: int, hurried: bool = False) -> Any:
+    """Returns the function that makes rounds of one structure: compiled once a shape, whatever the values.
+
+    It takes the lanes and the queue, what ``_Chunk`` has from ``shared`` on, and the most rounds.
+    """
     devices = mesh.size
     split, whole = PartitionSpec(AXIS), PartitionSpec()
 
@@ -359,9 +363,8 @@ def compiled(partition: Partition, mesh: Mesh, stride: int, hurried: bool = Fals
         lanes, alone = _Chunk(partition, devices, stride, *rest).after(lanes, alone, rounds)
         return lanes, alone._replace(next=alone.next[None], open=alone.open[None])
 
-    mapped = jax.shard_map(
-        local, mesh=mesh, in_specs=(split, split, *[whole] * 9), out_specs=(split, split), check_vma=False
-    )
+    given = [whole] * (len(fields(_Chunk)) - 3 + 1)  # what _Chunk has from `shared` on, and the rounds
+    mapped = jax.shard_map(local, mesh=mesh, in_specs=(split, split, *given), out_specs=(split, split), check_vma=False)
     # Said of the results too: arrays without entries come back otherwise, and would have the program compiled anew.
     return jax.jit(
         mapped, donate_argnums=(0, 1), out_shardings=NamedSharding(mesh, split),

@@ -7,7 +7,7 @@ arrays in ``scratch`` are those of all lanes, one after the other; ``lanes`` hav
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Tree = Any
 
 _MANY = 1 << 12
-"""The most steps of a lane, which nothing interrupts."""
+"""Steps of a lane between two looks at which lanes are over, at most."""
 
 
 def with_fields(lane: Lane, fields: dict[str, Any]) -> Lane:
@@ -28,7 +28,7 @@ def with_fields(lane: Lane, fields: dict[str, Any]) -> Lane:
     return lane._replace(state=lane.state._replace(**fields))
 
 
-def _parted(names: Tree, lane: Lane) -> tuple[Tree, Lane]:
+def _parted(names: Iterable[str], lane: Lane) -> tuple[Tree, Lane]:
     """The scratch arrays of a lane by name, and the lane without them."""
     return {name: getattr(lane.state, name) for name in names}, with_fields(lane, dict.fromkeys(names))
 
@@ -69,6 +69,7 @@ def abreast(
 
     def one(carry: tuple[Array, Tree, Lane]) -> tuple[Array, Tree, Lane]:
         number, whole, rest = carry
+        # Scratch has no axis of lanes: each lane writes its own part of it (``entries.in_shared``).
         moved: Callable[[Lane], tuple[Tree, Lane]] = jax.vmap(
             lambda lane: _parted(whole, step(with_fields(lane, whole))), out_axes=(None, 0)
         )

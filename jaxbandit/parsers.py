@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from jaxbandit.errors import BadInput, quoted
@@ -28,6 +29,17 @@ def takes(domain: Domain) -> Callable[[Parser], Parser]:
         return parse
 
     return mark
+
+
+def as_printed(number: float | Fraction) -> Fraction:
+    """Returns the decimal that prints a number, exactly: 0.1 stands for 1/10, and not for the nearest binary fraction.
+
+    Example:
+        >>> from jaxbandit.parsers import as_printed
+        >>> as_printed(0.1), as_printed(3)
+        (Fraction(1, 10), Fraction(3, 1))
+    """
+    return number if isinstance(number, Fraction) else Fraction(repr(float(number)))
 
 
 def is_real(value: Any) -> bool:

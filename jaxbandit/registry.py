@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxbandit.contract import brief, place, raised_in
+from jaxbandit.contract import place, raised_in
+from jaxbandit.describe import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 from jaxbandit.parameters import LEFT_OUT, Key, Parameter, Required

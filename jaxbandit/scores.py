@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy
 

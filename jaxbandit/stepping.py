@@ -10,7 +10,8 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import checkify
 
-from jaxbandit.contract import Contract, Used, is_array
+from jaxbandit.contract import Contract, Used
+from jaxbandit.describe import is_array
 from jaxbandit.grammar import Policy, Problem, Tree, execution_of
 from jaxbandit.random.stream import Stream
 

@@ -82,7 +82,7 @@ def answers(name: str) -> dict[str, np.ndarray]:
 def forget() -> None:
     """What was traced is traced anew."""
     jax.clear_caches()
-    lanes.compiled.cache_clear()
+    lanes.chunk_function.cache_clear()
 
 
 @contextlib.contextmanager
@@ -121,7 +121,7 @@ class _Exported:
     """A chunk that is lowered for accelerators in the place of compiled."""
 
     def __init__(self, *structure: Any) -> None:
-        self._chunk = lanes.compiled(*structure)
+        self._chunk = lanes.chunk_function(*structure)
 
     def lower(self, *arguments: Any) -> Any:
         return export.export(self._chunk, platforms=["cuda", "tpu"])(*arguments)
@@ -148,7 +148,7 @@ class _InFull:
     """A chunk that is compiled as users have those with much to run."""
 
     def __init__(self, *structure: Any) -> None:
-        self._chunk = lanes.compiled(*structure)
+        self._chunk = lanes.chunk_function(*structure)
 
     def lower(self, *arguments: Any) -> Any:
         self._lowered = self._chunk.lower(*arguments)

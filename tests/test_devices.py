@@ -21,7 +21,7 @@ from jaxbandit.cleaning import expected_removed, uniform_false_values
 from jaxbandit.cli import checkup
 from jaxbandit.devices import Accelerator, accelerator, use_platform
 from jaxbandit.grammar import Execution
-from jaxbandit.jobs import _width
+from jaxbandit.jobs import _most_lanes
 from jaxbandit.laws import Uniform
 from jaxbandit.study import families
 from jaxbandit.study.run import run as run_study
@@ -169,7 +169,7 @@ def test_lanes_follow_from_the_device(device: Any, state: int, lanes: int) -> No
     lane: Any = jax.ShapeDtypeStruct((state,), np.uint8)
     policy: Any = SimpleNamespace(execution=Execution())
     mesh: Any = SimpleNamespace(devices=np.array([device], object))
-    assert _width(lane, policy, mesh) == lanes
+    assert _most_lanes(lane, policy, mesh) == lanes
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_tpu_has_room_for_whole_tiles(device: Any, shape: tuple[int, ...], lan
     lane: Any = jax.ShapeDtypeStruct(shape, np.int32)
     policy: Any = SimpleNamespace(execution=Execution())
     mesh: Any = SimpleNamespace(devices=np.array([device], object))
-    assert _width(lane, policy, mesh) == lanes
+    assert _most_lanes(lane, policy, mesh) == lanes
 
 
 def test_results_of_two_platforms_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -372,11 +372,11 @@ def test_bad_problems_and_policies(field: str, make: Any) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_empty_lanes_are_the_same_from_the_host_and_from_a_device() -> None:
+def test_made_lanes_are_the_same_from_the_host_and_from_a_device() -> None:
     mesh = Mesh(np.array(jax.local_devices()), (lanes_module.AXIS,))
     partition, shared, varying, _ = engine_module._groups([(problem(), ee(3, 0.667))])[0]
     leaves, structure = jax.tree.flatten(shapes_of(partition, shared, varying, np.zeros(0, np.int32)))
-    host, device = (lanes_module._emptied(structure, tuple(leaves), 8, 16, mesh, where)() for where in (True, False))
+    host, device = (lanes_module._lane_maker(structure, tuple(leaves), 8, 16, mesh, where)() for where in (True, False))
     for one, other in zip(jax.tree.leaves(host), jax.tree.leaves(device), strict=True):
         assert one.dtype == other.dtype
         assert one.sharding == other.sharding

@@ -17,7 +17,8 @@ from jax import Array, lax
 
 from jaxbandit.arms.pulls import counted
 from jaxbandit.arms.rewards import Rewards, Scale
-from jaxbandit.contract import Used, brief
+from jaxbandit.contract import Used
+from jaxbandit.describe import brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.pytree import pytree

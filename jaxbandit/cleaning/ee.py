@@ -19,7 +19,7 @@ from jax import Array
 from jaxbandit.cleaning.pulls import Outcome, Pull, Totals
 from jaxbandit.cleaning.rules import needed
 from jaxbandit.cleaning.view import View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import flag, real, whole
@@ -68,7 +68,7 @@ class EE:
     need: Int32[Array, ""]
     early_stopping: Bool[Array, ""]
 
-    execution = Execution(masked=True, at_once=4, gain_ns=6)
+    execution = Execution(masked=True, unroll=4, gain_ns=6)
 
     __repr__ = brief
 

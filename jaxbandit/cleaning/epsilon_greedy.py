@@ -13,7 +13,7 @@ from jax import Array
 from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.records import State
 from jaxbandit.cleaning.view import View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import real
 from jaxbandit.pytree import pytree

@@ -19,7 +19,7 @@ from jaxbandit.cleaning.pulls import Outcome, Pull, Totals
 from jaxbandit.cleaning.search import Known, Search, searched
 from jaxbandit.cleaning.stopping import allowed_at_levels
 from jaxbandit.cleaning.view import View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.laws import Law
 from jaxbandit.pytree import pytree
 from jaxbandit.random.race import UNLIMITED

@@ -17,7 +17,7 @@ from jax import Array
 
 from jaxbandit.cleaning.pulls import RankedPull, Told, Totals
 from jaxbandit.cleaning.view import View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 
@@ -57,7 +57,7 @@ class KnownSc:
 
     informed: ClassVar[Literal[True]] = True
 
-    execution = Execution(masked=True, at_once=4, gain_ns=1)
+    execution = Execution(masked=True, unroll=4, gain_ns=1)
 
     __repr__ = brief
 

@@ -18,7 +18,8 @@ from jax import Array
 
 from jaxbandit.cleaning.pulls import Outcome, Pull, RankedPull, Told
 from jaxbandit.cleaning.view import DrawnEntities, Listed, View
-from jaxbandit.contract import Used, brief
+from jaxbandit.contract import Used
+from jaxbandit.describe import brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Uniform

@@ -14,7 +14,7 @@ from jax import Array
 from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.records import State
 from jaxbandit.cleaning.view import View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:

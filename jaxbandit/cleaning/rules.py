@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxbandit.cleaning.cells import Floats, Ints
 from jaxbandit.errors import BadInput
+from jaxbandit.parsers import as_printed
 
 
 def needed(t: int, q: float) -> int:
@@ -18,7 +19,7 @@ def needed(t: int, q: float) -> int:
     """
     if not isinstance(q, int | float | np.floating) or not 0 <= q <= 1:
         raise BadInput("q", q, "a number from 0 to 1")
-    product = int(t) * Fraction(repr(float(q))) - Fraction(1, 10**9)
+    product = int(t) * as_printed(q) - Fraction(1, 10**9)
     return max(0, -(-product.numerator // product.denominator))
 
 

@@ -12,7 +12,7 @@ from jaxbandit.cleaning.fast.exchangeable import LENGTHS, MOST_FALSE_VALUES
 from jaxbandit.cleaning.fast.pool import MOST_REMEMBERED, too_many
 from jaxbandit.cleaning.problem import Cleaning, capacity_for, of_table, synthetic
 from jaxbandit.cleaning.stopping import DELTA
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
 

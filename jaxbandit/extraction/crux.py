@@ -5,7 +5,7 @@ A query configuration q = (k, l, v) asks node v for k entities with an exclude l
 of the highest (r(q) + sigma(q, t)) / c(q) that the budget allows: r is the estimated gain, and sigma(q, t) =
 sqrt(v_q log(t) / n_q) with n_q the times q was asked and v_q the larger of the gain's variance and a floor (Algorithm
 1). Then the queries of its node's children become active, and those are removed whose r + sigma is below the largest
-r - sigma (Algorithm 2). A query never asked counts as asked once in sigma. Here r, v_q and sigma are computed anew in
+r - sigma (Algorithm 2). Here r, v_q and sigma are computed anew in
 each round, at all nodes: see ``estimates.py``, and ``queries.py`` for sigma and the cost c. Where the text leaves
 something open, each way to read it is an option (``options.py``); the file is long because it has the branches of some.
 Lines are counted as the text does, without END lines.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.extraction import queries
 from jaxbandit.extraction.estimates import GainEstimates, Samples
 from jaxbandit.extraction.problem import Outcome, Pull, View
@@ -36,7 +36,8 @@ class State(NamedTuple):
 
     ``retrieved``: the entities U, and what was spent; ``active``: the set Q; ``entered``: the root and the children of
     nodes asked; ``times_asked``: n_q; ``ended``: the nodes whose empty answer counts as a sign that nothing is
-    left; ``samples``: the running sample of each node; ``r``, ``variance``: r(q) and v_q.
+    left (no line of the listings has that); ``samples``: the running sample of each node; ``r``, ``variance``: r(q),
+    and the variance of the gain before the floor. The round t is the number of queries so far plus one.
     """
 
     retrieved: Retrieved
@@ -54,8 +55,8 @@ class State(NamedTuple):
 class Crux:
     """CRUX (Rekatsinas, Deshpande and Parameswaran 2019, Algorithms 1 and 2); see ``crux``.
 
-    ``prior``: how many answers the root's estimate counts for at each node; ``pools``: whether that is above 0;
-    ``grow``: whether children become active. All fields are static, except for ``variance_floor`` and ``prior``.
+    ``prior``: how many answers the root's estimate counts for at each node, which no paper has; ``pools``: whether that
+    is above 0; ``grow``: whether children become active. All but ``variance_floor`` and ``prior`` is static.
 
     Example:
         >>> from jaxbandit import extraction
@@ -73,7 +74,8 @@ class Crux:
     __repr__ = brief
 
     def init(self, view: View) -> State:
-        """Makes the root's queries active, with nothing retrieved (Algorithm 1, lines 3 to 6)."""
+        """Makes the root's queries active, with nothing retrieved (Algorithm 1, lines 3 to 6; Algorithm 2, lines 4 to 5
+        and 10 to 14)."""
         estimates = GainEstimates(self.readings, view.configurations)
         shape = len(view.configurations), view.nodes
         root = jnp.arange(view.nodes, dtype=jnp.int32) == 0
@@ -134,7 +136,8 @@ class Crux:
         )
 
     def _estimated(self, view: View, pull: Pull, outcome: Outcome, state: State) -> State:
-        """Computes r and v_q from what is retrieved now. A query at or below a node that has ended gains nothing."""
+        """Computes r and the gain's variance from what is retrieved now. A query at or below a node that has ended
+        gains nothing."""
         estimates = GainEstimates(self.readings, view.configurations)
         answered = view.poset.is_above(jnp.where(pull.asked, outcome.leaf, -1)) & state.entered
         samples = estimates.counted(view.poset, state.samples, state.retrieved, answered)
@@ -154,9 +157,10 @@ class Crux:
         return state._replace(active=state.active & ~bad)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """Says that a run is over once no active query is within what is left of the budget."""
+        """Says that a run is over once no active query is within what is left of the budget (Algorithm 1, lines 7 to
+        10)."""
         return ~jnp.any(self._askable(view, state)[1])
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """Reports what ``Retrieved.answer`` has, and ``nodes``: how many entered (int32)."""
+        """Reports what ``Retrieved.answer`` has (Algorithm 1, line 18), and ``nodes``: how many entered (int32)."""
         return state.retrieved.answer() | {"nodes": jnp.sum(state.entered, dtype=jnp.int32)}

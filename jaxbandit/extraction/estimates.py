@@ -100,7 +100,8 @@ class Method:
 
 @dataclass(frozen=True)
 class GainEstimates:
-    """Estimates r and v_q of configurations (k, l). Streams are ``View.choices``, one for all nodes or one each."""
+    """Estimates r and the gain's variance for configurations (k, l). Streams are ``View.choices``, one for all nodes or
+    one each."""
 
     readings: Readings
     configurations: Configurations
@@ -151,7 +152,7 @@ class GainEstimates:
         return jnp.stack([jnp.sum(each, axis=0) / each.shape[0] for each in gains], axis=1)
 
     def evaluated(self, samples: Samples, choices: Stream) -> tuple[Array, Array, Array]:
-        """Returns r and v_q, float32 (nodes, C); and whether all resamples had columns enough (bool)."""
+        """Returns r and the gain's variance, float32 (nodes, C); and whether all resamples had room (bool)."""
         r, fits = self.gains(samples, choices), jnp.bool_(True)
         variance = jnp.zeros_like(r)
         for method in self.methods():

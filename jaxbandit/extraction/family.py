@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.errors import BadInput, under
 from jaxbandit.extraction.answers import MODELS as ANSWERS
 from jaxbandit.extraction.bfs import bfs

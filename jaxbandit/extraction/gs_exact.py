@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.extraction.problem import InformedView, Outcome, Pull, View
 from jaxbandit.extraction.retrieved import Retrieved, add, ancestors, exclude_lists
 from jaxbandit.parameters import Key, checked

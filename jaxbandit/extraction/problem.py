@@ -17,13 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.contract import Used, brief
+from jaxbandit.contract import Used
+from jaxbandit.describe import brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction import gain
 from jaxbandit.extraction.answers import Crowd, answer, crowd
 from jaxbandit.extraction.costs import CONFIGURATIONS, Configurations, checked, table
 from jaxbandit.extraction.poset import Domain, Poset
+from jaxbandit.parsers import as_printed
 from jaxbandit.pytree import pytree
 from jaxbandit.random.stream import Stream, substream
 
@@ -266,11 +268,6 @@ class Extraction:
         return Used(pull.node, pull.number, jnp.asarray(pull.asked, jnp.int32), jnp.int32(view.nodes))
 
 
-def _exact(budget: float | Fraction) -> Fraction:
-    """A float stands for the decimal that prints it: 0.3 of a cost is 6 twentieths, not 5.99."""
-    return budget if isinstance(budget, Fraction) else Fraction(repr(float(budget)))
-
-
 def extraction(
     domain: Domain,
     budget: float | Fraction,
@@ -314,16 +311,16 @@ def extraction(
     reachable = costs[:, np.unique(np.asarray(domain.poset.specificity))]
     cheapest, most = Fraction(int(reachable.min()), units), Fraction(MOST_BUDGET, units)
     number = isinstance(budget, int | float | Fraction | np.number) and math.isfinite(budget)
-    if not number or not cheapest <= (exact := _exact(budget)) <= most:
+    if not number or not cheapest <= (exact := as_printed(budget)) <= most:
         raise BadInput("budget", budget, f"at least {float(cheapest):g}, the cheapest query, to {float(most):g}")
     largest = max(k for k, _ in pairs) + max(length for _, length in pairs)
-    units_spent = int(exact * units)
-    roomy = max(units_spent, min(int(_exact(largest_budget or 0) * units), MOST_BUDGET))
+    budget_units = int(exact * units)
+    roomy = max(budget_units, min(int(as_printed(largest_budget or 0) * units), MOST_BUDGET))
     # A list that is shorter than l may be paid for as it is.
     rate = max(k / min(row) for (k, _), row in zip(pairs, shorter[:, 0], strict=True))
     room = Room(rounded(int(roomy * rate)), rounded(roomy // int(shorter[:, 0].min())))
     return Extraction(
-        jnp.asarray(units_spent, jnp.int32),
+        jnp.asarray(budget_units, jnp.int32),
         jax.tree.map(jnp.asarray, domain.poset),
         crowd(domain, answers, largest),
         jnp.asarray(costs),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.extraction.retrieved import PICK, Retrieved, add, exclude_list
 from jaxbandit.parameters import Key, checked

@@ -13,14 +13,11 @@ from math import exp
 from typing import Literal
 
 from jaxbandit.errors import BadInput
+from jaxbandit.parsers import as_printed
 
 Number = float | Fraction
 Sizes = Literal["above", "at-least"]
 """Constraint (2) asks for more than rho n normal arms as printed, or for at least rho n, as the paper generates."""
-
-
-def _exact(x: Number) -> Fraction:
-    return Fraction(x) if isinstance(x, Fraction | int) else Fraction(repr(float(x)))
 
 
 def k_sigma_outliers(means: Sequence[Number], k: Number, *, two_sided: bool = False) -> frozenset[int]:
@@ -32,9 +29,9 @@ def k_sigma_outliers(means: Sequence[Number], k: Number, *, two_sided: bool = Fa
         raise BadInput("means", list(means), "at least three of them")
     if not k > 0:
         raise BadInput("k", k, "above 0")
-    y = [_exact(v) for v in means]
+    y = [as_printed(v) for v in means]
     gaps = [v - sum(y) / len(y) for v in y]
-    square = _exact(k) ** 2 * sum(g * g for g in gaps) / len(y)
+    square = as_printed(k) ** 2 * sum(g * g for g in gaps) / len(y)
     return frozenset(i for i, g in enumerate(gaps) if g * g > square and (g > 0 or two_sided))
 
 
@@ -45,9 +42,9 @@ def robust_outliers(means: Sequence[Number], k: Number, *, two_sided: bool = Fal
         raise BadInput("means", list(means), "at least three of them")
     if not k > 0:
         raise BadInput("k", k, "above 0")
-    y = [_exact(v) for v in means]
+    y = [as_printed(v) for v in means]
     gaps = [v - _median(y) for v in y]
-    limit = _exact(k) * Fraction("1.4826") * _median([abs(g) for g in gaps])
+    limit = as_printed(k) * Fraction("1.4826") * _median([abs(g) for g in gaps])
     return frozenset(i for i, g in enumerate(gaps) if g > limit or (two_sided and -g > limit))
 
 
@@ -61,7 +58,7 @@ def _checked(eps: Number, rho: Number) -> tuple[Fraction, Fraction]:
         raise BadInput("eps", eps, f"above e^(1/16) - 1 = {exp(1 / 16) - 1:.6f}")
     if not 0.5 < rho < 1:
         raise BadInput("rho", rho, "between 0.5 and 1")
-    return _exact(eps), _exact(rho)
+    return as_printed(eps), as_printed(rho)
 
 
 def _widest(side: Sequence[Fraction]) -> Fraction:
@@ -85,7 +82,7 @@ def _large(lower: int, upper: int, n: int, rho: Fraction, sizes: Sizes) -> bool:
 def outlier_groups(means: Sequence[Number], eps: Number, rho: Number, sizes: Sizes = "above") -> list[frozenset[int]]:
     """Returns all (eps, rho)-outlier arm groups (Definition 3.2), smaller ones first."""
     e, share = _checked(eps, rho)
-    y = [_exact(v) for v in means]
+    y = [as_printed(v) for v in means]
     order, n = sorted(range(len(y)), key=lambda i: (y[i], i)), len(y)
     ranked = [y[i] for i in order]
     gaps = [b - a for a, b in pairwise(ranked)]
@@ -110,7 +107,7 @@ def _reaches(gaps: Sequence[Fraction], eps: Fraction) -> list[Fraction]:
 def outlier_arms(means: Sequence[Number], eps: Number, rho: Number, sizes: Sizes = "above") -> frozenset[int]:
     """Returns all (eps, rho)-outlier arms (Definition 3.1). The normal arms on each side are a run of sorted means."""
     e, share = _checked(eps, rho)
-    y = [_exact(v) for v in means]
+    y = [as_printed(v) for v in means]
     n = len(y)
 
     def runs(side: Iterable[Fraction]) -> list[list[Fraction]]:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.outliers import given
 from jaxbandit.outliers.double_float import DoubleFloat, in_float64
@@ -26,6 +25,7 @@ from jaxbandit.outliers.intervals import Interval
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.parameters import checked
+from jaxbandit.parsers import as_printed
 from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def sizes(n: int, rho: float, terminal: str = "at-most") -> tuple[int, int]:
     ``terminal``: a community is terminal if its size is "at-most" n (1 - rho), or "below" that, as printed. With n (1 -
     rho) outliers, their group is never terminal as printed. ``rho`` stands for the decimal that prints it.
     """
-    limit = n * (1 - Fraction(repr(float(rho))))
+    limit = n * (1 - as_printed(rho))
     return math.floor(limit) if terminal == "at-most" else math.ceil(limit) - 1, math.ceil(limit)
 
 

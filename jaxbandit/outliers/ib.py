@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.outliers import given
 from jaxbandit.outliers.double_float import DoubleFloat, in_float64
 from jaxbandit.outliers.intervals import Interval

@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.outliers.intervals import Delta, Interval
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.rr import next_arm
 from jaxbandit.parameters import checked
+from jaxbandit.parsers import as_printed
 from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def patience(delta: float) -> int:
     """Returns the least number of pulls that is at least 1/delta, with delta as the decimal that prints it; but no more
     than 2^31 - 1, which is above any budget."""
-    return min(math.ceil(1 / Fraction(repr(float(delta)))), 2**31 - 1)
+    return min(math.ceil(1 / as_printed(delta)), 2**31 - 1)
 
 
 class State(NamedTuple):

@@ -11,7 +11,8 @@ from jax import Array, lax
 
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.arms.rewards import Bernoulli, Rewards
-from jaxbandit.contract import Used, brief
+from jaxbandit.contract import Used
+from jaxbandit.describe import brief
 from jaxbandit.outliers.truth import OUTLYING, DrawnArms, Source
 from jaxbandit.pytree import pytree
 from jaxbandit.random import Stream, substream, uniform, words

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from jaxbandit.arms.rewards import Rewards
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.outliers.problem import ZERO_ONE, OutlierArms
 from jaxbandit.outliers.truth import Definition, Source

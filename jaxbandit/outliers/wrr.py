@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.outliers import given
 from jaxbandit.outliers.intervals import Interval, width_of_threshold
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.rr import next_arm
 from jaxbandit.parameters import checked
+from jaxbandit.parsers import as_printed
 from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Ratio:
     @classmethod
     def of(cls, number: float) -> Ratio:
         """Returns the ratio with a denominator below 2^24 that is nearest to the decimal that prints ``number``."""
-        ratio = Fraction(repr(float(number))).limit_denominator(2**24 - 1)
+        ratio = as_printed(number).limit_denominator(2**24 - 1)
         units = ratio.numerator // ratio.denominator
         return cls(*map(jnp.int32, (units, ratio.numerator - units * ratio.denominator, ratio.denominator)))
 

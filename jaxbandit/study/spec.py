@@ -31,7 +31,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem

@@ -10,7 +10,7 @@ from jaxbandit.arms.models import BUDGET, Model, problems
 from jaxbandit.arms.problem import MOST_ARMS, Arms, Drawn, arms
 from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Gaussian
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.parameters import parameters
 from jaxbandit.random.trials import UNITS

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.parameters import checked
 from jaxbandit.pytree import pytree
 from jaxbandit.random.trials import UNITS
@@ -95,12 +95,16 @@ class Lucb:
         times = jnp.where(state.round.number == 0, opening, pair).astype(jnp.int32)
         return Pull(arm, first=state.pulls, times=times, used=jnp.int32(view.arms))
 
+    def half_done(self, view: View, spent: Array) -> Array:
+        """Returns whether a round has had one of its two pulls, after ``spent`` pulls."""
+        return (spent - view.arms) & 1 == 1
+
     def takes(self, view: View, spent: Array) -> tuple[Array, Array]:
         """Returns whether the weak and the strong arm are pulled next, after ``spent`` pulls.
 
         Both are, unless the budget has one pull left: then ``odd`` says which. If the budget is raised later, the other
         arm of that round comes first."""
-        pair, cut = view.budget - spent > 1, (spent - view.arms) & 1 == 1
+        pair, cut = view.budget - spent > 1, self.half_done(view, spent)
         weak, strong = self.odd == ODD.index("weak"), self.odd == ODD.index("strong")
         return jnp.where(cut, strong, pair | weak), jnp.where(cut, weak, pair | strong)
 
@@ -109,7 +113,7 @@ class Lucb:
         total, pulls = state.total + outcome.total, state.pulls + outcome.made
         spent = state.spent + jnp.sum(pull.times, dtype=jnp.int32)
         following = self._following(view, total, pulls, state.round)
-        over = (spent >= view.arms) & ((spent - view.arms) & 1 == 0)
+        over = (spent >= view.arms) & ~self.half_done(view, spent)
         stuck = state.stuck | (over & (following.before == state.round.before))
         round_ = Round(*(jnp.where(over, new, old) for new, old in zip(following, state.round, strict=True)))
         return State(total, pulls, spent, round_, stuck)

@@ -4,10 +4,12 @@ Round r = 0, 1 ... has beta^r (1 - beta) Q pulls, shared equally by the active a
 arms are active, a round drops the quarter with the smallest means (QE, Algorithm 2). After that it takes out the
 quarter with the largest empirical gaps, accepts those among the K' best and rejects the others (AR, Algorithm 3): K'
 arms are still to be accepted. The numbers of active arms are known before the run, and so are all shares
-(``shares.py``). The file is long because ``optmai`` has an option for most points that the paper leaves open. The rest
-is read so: QE drops a quarter also where arms tie with the quartile, which line 4 of Algorithm 2 would keep (with such
-ties a run may never end); it goes on as long as at least 4K arms are active (Algorithm 1; by section 3 more than 4K);
-and a run ends when |S| = K', where the (K'+1)-th mean of equation 2 does not exist.
+(``shares.py``). The file is long because ``optmai`` has options where the paper can be read in several ways. By
+default, AR accepts an arm by its rank; line 6 of Algorithm 3 compares means, and accepts arms below the cut where
+means tie (``accept="printed"``). The rest is read so: QE drops a quarter also where arms tie with the quartile, which
+line 4 of Algorithm 2 would keep (with such ties a run may never end); it goes on as long as at least 4K arms are active
+(Algorithm 1; by section 3 more than 4K); and a run ends when |S| = K', where the (K'+1)-th mean of equation 2 does not
+exist.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.parameters import checked
 from jaxbandit.pytree import pytree
 from jaxbandit.topk import given
@@ -95,6 +97,7 @@ class OptMAI:
         """Returns S and T after the quarter with the largest gaps went (Algorithm 3), or all of S by Remark 4.1."""
         need = self._need(state)  # K'; the K'-th largest mean has rank K' - 1, as ranks count from 0
         gap, rank = empirical_gaps(state.active, mean, need)
+        # Line 4 stops at K accepted arms; here a round takes out all of its quarter, and the run ends as T is full.
         leaving = jnp.sum(state.active) if self.last == "uniform" else _quarter(jnp.sum(state.active))
         gone = state.active & (ranks(state.active, gap, tie_order(view, self.ties)) < leaving)
         if self.accept == "rank" or self.last == "uniform":
@@ -110,12 +113,13 @@ class OptMAI:
         return self.sought - jnp.sum(state.accepted)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
-        """Ends the run when all arms that were sought are accepted, or all active ones are needed."""
+        """Ends the run when all arms that were sought are accepted, or all active ones are needed (Algorithm 1, line
+        3)."""
         need = self._need(state)
         return (need <= 0) | (need == jnp.sum(state.active))
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
-        """Chooses the accepted arms, and the active ones too where all of them are needed."""
+        """Chooses the accepted arms, and the active ones too where all of them are needed (Algorithm 1, line 12)."""
         filled = self._need(state) == jnp.sum(state.active)
         chosen = (state.accepted | (state.active & filled)) ^ self.worst
         return {"chosen": chosen, "arm_pulls": state.samples.pulls}
@@ -132,7 +136,8 @@ def optmai(
     reduce: given.Reading = False, ties: given.Ties = "random",
 ) -> OptMAI:  # fmt: skip
     """Makes OptMAI for ``want`` of ``arms`` arms with at most ``budget`` pulls, by default as section 6 runs it: with
-    Q', rewards reused and beta = 0.8. The paper leaves ``shares``, ``accept``, ``last`` and ``ties`` open.
+    Q', rewards reused and beta = 0.8. The paper leaves ``shares`` and ``ties`` open; by ``accept``, arms that tie are
+    accepted otherwise than its listing says, and ``last`` is what its Remark 4.1 offers.
 
     Args:
         arms, want, budget: n; K, at most n; and Q.
@@ -142,7 +147,7 @@ def optmai(
         shares: what becomes of a round's remainder: carried into the next round, lost ("floor"), or an arm's shares
             added up before they are rounded down ("cumulative").
         accept: which of the arms that go are accepted, those whose "rank" is at most K', or with "kth" all whose mean
-            is at least the K'-th largest, or with "printed" at least the next one (Algorithm 3, line 6). That
+            is at least the K'-th largest, or with "printed" at least the next one (Algorithm 3, line 6). The last
             accepts arms below the cut where means tie.
         last: the last stage: accept-reject ("ar"), or "uniform" sampling (Remark 4.1): below 4K arms, all pulls left,
             shared equally, and the K largest means.

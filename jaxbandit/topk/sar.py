@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.parameters import checked
 from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import ArmSamples, empirical_gaps, no_samples, pull_of_active, ranks, tie_order

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
@@ -76,7 +76,7 @@ class Trained:
     statistics: tuple[str, ...] = field(metadata={"static": True})
     hidden: int = field(metadata={"static": True})
 
-    execution = Execution(stride=ROUNDS, in_cache=1, gain_ns=150)
+    execution = Execution(stride=ROUNDS, cache_mib=1, gain_ns=150)
 
     __repr__ = brief
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.parameters import checked
 from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import largest

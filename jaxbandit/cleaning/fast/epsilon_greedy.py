@@ -24,7 +24,7 @@ from jaxbandit.cleaning.fast.pulls import Trials
 from jaxbandit.cleaning.fast.ties import Ties
 from jaxbandit.cleaning.pulls import Outcome, Totals
 from jaxbandit.cleaning.view import View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import scale, uniform
@@ -113,7 +113,7 @@ def _changed(capacity: int) -> Callable[..., _Arrays]:
         ties = ties.put_all(change.begin, change.end)
         return rows, ties.best, ties.many
 
-    def at_once(arrays: _Arrays, change: _Change) -> _Arrays:
+    def together(arrays: _Arrays, change: _Change) -> _Arrays:
         """Of lanes side by side, whose trees know all slots after each operation, so that one is new to them at
         most."""
         rows, best, many = arrays
@@ -132,13 +132,13 @@ def _changed(capacity: int) -> Callable[..., _Arrays]:
         return rows, ties.best, ties.many
 
     def one(arrays: _Arrays, change: _Change) -> _Arrays:
-        found: _Arrays = lax.platform_dependent(arrays, change, cpu=in_turn, default=at_once)
+        found: _Arrays = lax.platform_dependent(arrays, change, cpu=in_turn, default=together)
         return found
 
     return in_shared(one)
 
 
-def _of(part: Array, sizes: tuple[Array, Array, Array]) -> Array:
+def _size_of(part: Array, sizes: tuple[Array, Array, Array]) -> Array:
     """Returns the size of a part; of ``NOWHERE``, that of the last one."""
     return jnp.where(part == CERTAIN, sizes[CERTAIN], jnp.where(part == BETWEEN, sizes[BETWEEN], sizes[ZERO]))
 
@@ -147,7 +147,7 @@ class State(NamedTuple):
     """The state of a run. ``rows``: int32, (4 (2 memory + PADDING),), a ``MetEntity`` each: from row 0 upward those of
     the part ``CERTAIN``, from row memory - 1 downward those of ``ZERO``, from row memory upward those of ``BETWEEN``;
     ``best``, ``many``: see ``Ties``, which knows the first ``known`` slots of the part between; ``sizes``: how many a
-    part has; ``met``: how many were met. ``part`` and ``slot``: the place of the entity that is next, and ``at``
+    part has; ``met``: how many were met. ``part`` and ``slot``: the place of the entity that is next, and ``next``
     itself. ``run``: see ``Execution.many_steps``."""
 
     rows: Array
@@ -158,7 +158,7 @@ class State(NamedTuple):
     met: Array
     part: Array
     slot: Array
-    at: MetEntity
+    next: MetEntity
     run: Array
     totals: Totals
 
@@ -190,8 +190,8 @@ class EpsilonGreedyByParts:
     def _ties(self, state: State) -> Ties:
         return Ties(state.best, state.many, state.run * (2 * self.memory), state.sizes[BETWEEN], self.memory)
 
-    def _row(self, run: Array, part: Array, slot: Array) -> Array:
-        """Returns the row of a slot of a part; where there is none, a row in which nothing is kept."""
+    def _place(self, run: Array, part: Array, slot: Array) -> Array:
+        """Returns the place in ``rows`` of a slot of a part; where there is none, one in which nothing is kept."""
         place = jnp.where(part == ZERO, self.memory - 1 - slot, jnp.where(part == BETWEEN, self.memory + slot, slot))
         return run * (2 * self.memory + PADDING) + jnp.where(part == NOWHERE, 2 * self.memory, place)
 
@@ -219,22 +219,22 @@ class EpsilonGreedyByParts:
             entity = view.in_random_order(jnp.minimum(state.met, view.entities - 1))
             return MetEntity(entity, jnp.int32(0), jnp.int32(0), view.false_values(entity))
 
-        at: MetEntity = lax.cond(
-            part == NOWHERE, fresh, lambda: MetEntity(*_row(state.rows, self._row(state.run, part, slot)))
+        upcoming: MetEntity = lax.cond(
+            part == NOWHERE, fresh, lambda: MetEntity(*_row(state.rows, self._place(state.run, part, slot)))
         )
-        return state._replace(part=part, slot=slot, at=at)
+        return state._replace(part=part, slot=slot, next=upcoming)
 
     def ask(self, view: View, state: State) -> Trials:
         """Asks for one operation on the entity at hand."""
         over = self.done(view, state).astype(jnp.int32)
-        return Trials(state.at.entity, state.at.tried, state.at.left, 1 - over)
+        return Trials(state.next.entity, state.next.tried, state.next.left, 1 - over)
 
     def tell(self, view: View, state: State, pull: Trials, outcome: Outcome) -> State:
         """Moves the entity to the part of its new estimate, or out if it is clean, and draws the next one."""
         outcome = Outcome(outcome.cleans, once(outcome.removed))
-        moved = outcome.cleans > 0
-        after = state.at.add(outcome)
-        part = jnp.where(moved, after.part(), state.part)
+        operated = outcome.cleans > 0
+        after = state.next.add(outcome)
+        part = jnp.where(operated, after.part(), state.part)
         stays = part == state.part
         certain, between, zeros = (
             old + (part == number).astype(jnp.int32) - (state.part == number).astype(jnp.int32)
@@ -242,23 +242,23 @@ class EpsilonGreedyByParts:
         )
         told = state._replace(
             sizes=(certain, between, zeros),
-            met=state.met + (moved & (state.part == NOWHERE)).astype(jnp.int32),
-            totals=state.totals.add(outcome, moved & (part == NOWHERE)),
+            met=state.met + (operated & (state.part == NOWHERE)).astype(jnp.int32),
+            totals=state.totals.add(outcome, operated & (part == NOWHERE)),
         )
         explore, word = self._words(view, told)
-        # What leaves the last slot leaves the nodes above it, too, as the slot before it is made known again.
+        # The slot before the one that falls away is put again, which corrects the nodes that counted the lost one.
         known = jnp.where((state.part == BETWEEN) & ~stays, jnp.minimum(state.known, between - 1), state.known)
         known = jnp.maximum(known, 0)
-        # Where all lanes wait for the longest loop, a slot a step is less than many when they are needed.
+        # On an accelerator all lanes wait for the longest loop, so each slot is put when it comes.
         always = lax.platform_dependent(cpu=lambda: jnp.bool_(False), default=lambda: jnp.bool_(True))
         end = jnp.where(always | (~explore & (certain == 0)), between, known)
-        filled = moved & (state.part == BETWEEN) & (state.slot < between)
+        filled = operated & (state.part == BETWEEN) & (state.slot < between)
         change = _Change(
             row=jnp.where(part != NOWHERE, jnp.stack(after), 0),
             stays=stays,
-            hole=self._row(state.run, jnp.where(stays, NOWHERE, state.part), state.slot),
-            last=self._row(state.run, jnp.where(stays, NOWHERE, state.part), _of(state.part, state.sizes) - 1),
-            place=self._row(state.run, part, jnp.where(stays, state.slot, _of(part, state.sizes))),
+            hole=self._place(state.run, jnp.where(stays, NOWHERE, state.part), state.slot),
+            last=self._place(state.run, jnp.where(stays, NOWHERE, state.part), _size_of(state.part, state.sizes) - 1),
+            place=self._place(state.run, part, jnp.where(stays, state.slot, _size_of(part, state.sizes))),
             base=state.run * (2 * self.memory),
             size=between,
             changed=jnp.where(filled, state.slot, -1),

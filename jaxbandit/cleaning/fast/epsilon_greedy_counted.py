@@ -32,7 +32,7 @@ from jaxbandit.cleaning.fast.one_by_one import (
 from jaxbandit.cleaning.fast.pool import PADDING
 from jaxbandit.cleaning.pulls import Totals
 from jaxbandit.cleaning.view import View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import below

@@ -13,7 +13,7 @@ Laws of residual trials are tables, made on the host in float64.
 """
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -45,18 +45,18 @@ RARE = 2
 """A value of ``Operations.visits``: the first visit is known to be none of ``Tables.visits``."""
 
 UNKNOWN = -1
-_COUNT = 20
-_SLOTS = 16
+_COUNT_BITS = 20
+_SLOT_BITS = 16
 
 
-def pack(gained: Array, made: Array | int) -> Array:
-    """Packs two counts, at most 2^11 and 2^20, into one int32."""
-    return (gained << _COUNT) | made
+def pack(gained: Any, made: Any) -> Any:
+    """Packs two counts, below 2^11 and 2^20, into one int32."""
+    return (gained << _COUNT_BITS) | made
 
 
 def unpack(packed: Array) -> tuple[Array, Array]:
     """Returns the two counts that ``pack`` put into one int32."""
-    return packed >> _COUNT, packed & ((1 << _COUNT) - 1)
+    return packed >> _COUNT_BITS, packed & ((1 << _COUNT_BITS) - 1)
 
 
 class Alias(NamedTuple):
@@ -155,15 +155,18 @@ def operate(tables: Tables, key: Stream, pull: Operations) -> Operated:
     good, bad = unpack(residual)
     taken = jnp.minimum(pull.cleans, good + bad)
     one = scale(words(key, PLACE, pull.words)[0], good + bad) < good
-    cut = (pull.cleans > 1) & (pull.cleans < good + bad)
-    # All lanes share one loop, so those that need it wait for each other.
+    some = (pull.cleans > 1) & (pull.cleans < good + bad)
+    # Some of the residual trials are drawn one by one in a loop that all lanes share. A lane that needs it asks again,
+    # with no operation made, until an eighth of the lanes do, or all that go on.
     asked = (pull.cleans > 0) | (pull.visits > 0)
-    waiting, going, lanes = (sum_over_lanes(jnp.int32(x)) for x in (cut, asked, True))
-    due = cut & ((8 * waiting >= lanes) | (going == waiting))
-    some = successes_among(key, pull.words, good, bad, jnp.where(due, taken, 0))
-    gained = jnp.where(cut, some, jnp.where(pull.cleans == 1, jnp.where(one, taken, 0), jnp.where(taken > 0, good, 0)))
+    waiting, going, lanes = (sum_over_lanes(jnp.int32(x)) for x in (some, asked, True))
+    due = some & ((8 * waiting >= lanes) | (going == waiting))
+    among = successes_among(key, pull.words, good, bad, jnp.where(due, taken, 0))
+    gained = jnp.where(
+        some, among, jnp.where(pull.cleans == 1, jnp.where(one, taken, 0), jnp.where(taken > 0, good, 0))
+    )
     return Operated(
-        jnp.where(cut & ~due, 0, pull.cleans), residual, gained, _visits(tables, key, pull.words, pull.visits)
+        jnp.where(some & ~due, 0, pull.cleans), residual, gained, _visits(tables, key, pull.words, pull.visits)
     )
 
 
@@ -181,7 +184,7 @@ def _visits(tables: Tables, key: Stream, index: Array, made: Array) -> tuple[Arr
 @side_by_side(VISITS)
 def _slots(number: Array, ends: Array, key: Stream, index: Array, made: Array) -> Array:
     word = words(key, VISIT, index * VISITS + number)[0]
-    end = ends[(word >> jnp.uint32(32 - _SLOTS)).astype(jnp.int32)]
+    end = ends[(word >> jnp.uint32(32 - _SLOT_BITS)).astype(jnp.int32)]
     return jnp.where((made == RARE) & (number == 0), UNKNOWN, jnp.where(made > 0, end, 0))
 
 
@@ -321,18 +324,18 @@ def _tables(law: Law, weights: tuple[float, ...], length: int) -> Tables:
     most = len(weights)
     moment = moments(law, most, length + 1)
     chance, good, bad = _residuals(moment, false_values, 0, 1, length)
-    failed = alias(chance, good << _COUNT | bad)
-    ends = [np.array([moment[0, 1], false_values[0] * moment[1, 0]])], [np.array([1, 1 << _COUNT | 1])]
+    failed = alias(chance, pack(good, bad))
+    ends = [np.array([moment[0, 1], false_values[0] * moment[1, 0]])], [pack(np.array([0, 1]), 1)]
     if most > 1:
         chance, good, bad = _residuals(moment, false_values, 1, 0, length)
         ends[0].append(chance)
-        ends[1].append((good + 2) << _COUNT | (good + bad + 2))
+        ends[1].append(pack(good + 2, good + bad + 2))
     chance, number = np.concatenate(ends[0]), np.concatenate(ends[1])
     chance = chance / chance.sum()
-    slots = np.floor(chance * (1 << _SLOTS)).astype(np.int64)
-    visits = np.full(1 << _SLOTS, UNKNOWN, np.int32)
+    slots = np.floor(chance * (1 << _SLOT_BITS)).astype(np.int64)
+    visits = np.full(1 << _SLOT_BITS, UNKNOWN, np.int32)
     visits[: slots.sum()] = np.repeat(number, slots)
-    others = alias(chance - slots / (1 << _SLOTS), number)
+    others = alias(chance - slots / (1 << _SLOT_BITS), number)
     successes = np.arange(1, most)
     streak = np.float32(moment[successes, 0] @ (1 - false_values.cumsum()[:-1]))
     return Tables(jnp.asarray(visits), others, failed, _chances(moment, false_values), jnp.asarray(streak))

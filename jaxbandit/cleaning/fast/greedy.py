@@ -16,7 +16,7 @@ from jaxbandit.cleaning.fast.pulls import Visit
 from jaxbandit.cleaning.pulls import Outcome, Totals
 from jaxbandit.cleaning.records import PICK
 from jaxbandit.cleaning.view import View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import below

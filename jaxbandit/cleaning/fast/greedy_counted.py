@@ -22,7 +22,7 @@ from jaxbandit.cleaning.fast.random import RUN
 from jaxbandit.cleaning.pulls import Totals
 from jaxbandit.cleaning.records import PICK
 from jaxbandit.cleaning.view import View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import below, uniform

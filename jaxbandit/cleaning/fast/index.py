@@ -16,7 +16,7 @@ from jaxbandit.cleaning.fast.pool import PADDING
 from jaxbandit.cleaning.pulls import Outcome, Pull, Totals
 from jaxbandit.cleaning.search import Known
 from jaxbandit.cleaning.view import View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.random.race import UNLIMITED

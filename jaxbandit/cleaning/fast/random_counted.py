@@ -13,7 +13,7 @@ from jax import Array
 from jaxbandit.cleaning.fast.ticks import CLASSES, Ticked, Ticks
 from jaxbandit.cleaning.pulls import Totals
 from jaxbandit.cleaning.view import View
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 

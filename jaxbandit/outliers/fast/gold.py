@@ -56,7 +56,7 @@ class GOLDInBatches:
     @property
     def execution(self) -> Execution:
         """Says that a step works on the whole graph, several times."""
-        return Execution(stride=8, in_cache=True, step_bytes=12 * self.n * self.n, masked=True)
+        return Execution(stride=8, cache_mib=1, step_bytes=12 * self.n * self.n, masked=True)
 
     def init(self, view: View) -> State:
         """Begins with a sweep over all arms, and a complete graph."""

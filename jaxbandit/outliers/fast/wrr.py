@@ -90,7 +90,7 @@ class WRRInBatches:
     @property
     def execution(self) -> Execution:
         """Says how large a step's arrays are: for few arms so small that 64 lanes or more go together."""
-        return Execution(stride=4, in_cache=True, step_bytes=min(4096 + 60 * self.n, 1 << 14), masked=True, gain_ns=1)
+        return Execution(stride=4, cache_mib=1, step_bytes=min(4096 + 60 * self.n, 1 << 14), masked=True, gain_ns=1)
 
     def init(self, view: View) -> State:
         """Begins before the first pull of each arm, with all counters at 0."""

@@ -88,7 +88,7 @@ class LucbByTurns:
     block: int = field(metadata={"static": True})
     turns: int = field(default=2048, metadata={"static": True})
 
-    execution = Execution(stride=4, in_cache=True, masked=True, gain_ns=10)
+    execution = Execution(stride=4, cache_mib=1, masked=True, gain_ns=10)
 
     def init(self, view: View) -> State:
         """Begins with no pulls. Before the first round, each arm is in the slot of its number."""
@@ -162,8 +162,9 @@ class LucbByTurns:
         """Makes a turn, which is a pull of two arms, an evaluation of two blocks or a swap, and decides the next
         one; where not ``going``, it changes nothing."""
         weak, strong, gave = self._acted(view, state, sample)
-        before, pulls, state = state, state.turn == _PULL, self._clocked(view, state, gave)
-        over, where = (state.spent - view.arms) & 1 == 0, (state.weak, state.strong)
+        before, pulls = state, state.turn == _PULL
+        state = self._clocked(view, state, gave)
+        over, where = ~self.rule.half_done(view, state.spent), (state.weak, state.strong)
 
         def renewed(pulled: list[Array], top: bool) -> tuple[Array, ...]:
             arm, total, made = pulled
@@ -233,10 +234,10 @@ class LucbByTurns:
 
     def _clocked(self, view: View, state: State, gave: Array) -> State:
         """Updates the round, its rate and the pulls spent, after a turn that gave so many rewards."""
-        left, cut = view.budget - state.spent, (state.spent - view.arms) & 1 == 1
+        left, cut = view.budget - state.spent, self.rule.half_done(view, state.spent)
         pulls = state.turn == _PULL
         spent = state.spent + jnp.where(pulls, jnp.where(cut, 1, jnp.minimum(left, 2)), 0)
-        over = pulls & ((spent - view.arms) & 1 == 0)
+        over = pulls & ~self.rule.half_done(view, spent)
         nothing = pulls & (gave == 0)
         round_ = state.round + over.astype(jnp.int32)
         return state._replace(

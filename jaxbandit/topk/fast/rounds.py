@@ -18,7 +18,7 @@ from jax import Array, lax
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.arms.rewards import Rewards
-from jaxbandit.contract import brief
+from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import random_numbers
@@ -102,7 +102,7 @@ class Rounds:
     def execution(self) -> Execution:
         """Says that all steps are made at once, on a part of the arrays most of the time."""
         many = jnp.size(self.schedule.share) > 1000  # as many rounds as arms, each for a few pulls
-        return Execution(stride=1, in_cache=2, masked=True, gain_ns=150 if many else 35)
+        return Execution(stride=1, cache_mib=2, masked=True, gain_ns=150 if many else 35)
 
     def init(self, view: View) -> State:
         """Begins with all arms active and no pulls."""
