@@ -15,6 +15,7 @@ from jaxbandit.devices import accelerator
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, execution_of
 from jaxbandit.lanes import AXIS, Lane, Partition, bytes_of, chunk_function, lane_maker, shapes_of
+from jaxbandit.many_steps import MANY
 from jaxbandit.programs.ahead import Ahead, Program
 from jaxbandit.programs.store import Like
 
@@ -141,6 +142,12 @@ class Jobs:
         gain = execution.gain_ns + getattr(problem, "gain_ns", 0)
         return execution.stride, self.hurry and most * gain < WORTH_COMPILING
 
+    def _steps_of_a_round(self) -> int:
+        """The most steps that a lane makes in a round."""
+        execution = execution_of(self.partition.join(self.shared, self.varying)[1])
+        many = execution.many_steps and self.mesh.devices.flat[0].platform == "cpu"
+        return MANY if many else execution.stride
+
     def _program(self, size: _Size) -> Program:
         way = self._way()
         given = (self.shared, self.varying, self.checkpoints)
@@ -181,7 +188,7 @@ class Jobs:
             upcoming, running = np.asarray(queue.next), np.asarray(queue.open)
             begun = ((upcoming - np.arange(devices)) // devices).sum()
             before, done = done, int(begun - running.sum())
-            idle = idle + rounds * stride if done == before else 0
+            idle = idle + rounds * self._steps_of_a_round() if done == before else 0
             report(done, "running", idle)
             if not running.any() and (upcoming >= jobs).all():
                 break

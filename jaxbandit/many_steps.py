@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Tree = Any
 
-_MANY = 1 << 12
+MANY = 1 << 12
 """Steps of a lane between two looks at which lanes are over, at most."""
 
 
@@ -42,7 +42,7 @@ def in_turn(
         whole, rest = carry
         own = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, number, keepdims=False), rest)
         _, lane = lax.while_loop(
-            lambda state: (state[0] < _MANY) & going(state[1]),
+            lambda state: (state[0] < MANY) & going(state[1]),
             lambda state: (state[0] + 1, step(state[1])),
             (jnp.int32(0), with_fields(own, whole)),
         )
@@ -64,7 +64,7 @@ def abreast(
     begun = many(lanes)
 
     def more(carry: tuple[Array, Tree, Lane]) -> Array:
-        enough: Array = (carry[0] < _MANY) & (4 * many(carry[2]) > 3 * begun)
+        enough: Array = (carry[0] < MANY) & (4 * many(carry[2]) > 3 * begun)
         return enough
 
     def one(carry: tuple[Array, Tree, Lane]) -> tuple[Array, Tree, Lane]:

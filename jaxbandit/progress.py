@@ -20,7 +20,7 @@ class Status(NamedTuple):
     Attributes:
         done, of: runs, counted over configurations.
         doing: what goes on, as "compiling 3 of 5 programs" or "running ee (2 of 6)".
-        idle: steps that the runs at hand have made since one of them ended.
+        idle: steps that each of the runs at hand has made since one of them ended, at most.
         widest: half of the widest 95 % interval of the metric that is drawn or waited for, as far as this process has
             seen runs.
         left: a guess of the seconds that are left; NaN where nothing tells yet.

@@ -161,6 +161,12 @@ def platform() -> str:
 
 @dataclass
 class _Work:
+    """A study that is being computed: its configurations (``members``), and the store at ``path`` that takes their
+    runs, until there are as many as ``_target``, or as its rule of stopping asks for.
+
+    ``in_flight``: chunks that the executor has at a time; the other arguments are those of ``run_study``.
+    """
+
     study: Study
     members: list[Configuration]
     path: Path
@@ -181,7 +187,7 @@ class _Work:
         self._metrics = [metric.name for metric in study.family.metrics]
         self._budgets = [*study.checkpoints, study.problem["budget"]] if study.checkpoints else []
         rule = study.stop_when
-        self._watched = rule.metric if rule else self._metrics[0]
+        self._width_metric = rule.metric if rule else self._metrics[0]
         self._target = min(study.runs, FIRST) if rule else study.runs
         labels = {"policy": [each.label for each in self.members]}
         labels |= {name: [each.point[name] for each in self.members] for name in self.members[0].point}
@@ -224,10 +230,10 @@ class _Work:
                 break
             always = always or planned(rule, watched, self.study.runs)
             self._store.label({}, {"planned": always.runs})
-            ahead = following(rule, always, watched, self.study.runs)
-            if ahead is None:
+            target = following(rule, always, watched, self.study.runs)
+            if target is None:
                 break
-            self._target = ahead
+            self._target = target
         say_lacking(tallies)
         self._store.label(
             {}, {"runs": self._target, "computed_with": identity({"jaxbandit": folder.version(), **facts()})}
@@ -358,7 +364,7 @@ class _Work:
         pile.timed(seconds)
         self._sizes[pile.members[0].name] = pile.size
         for each, own in zip(pile.members, values, strict=True):
-            for point, column in enumerate(own[self._watched].reshape(stop - first, -1).T):
+            for point, column in enumerate(own[self._width_metric].reshape(stop - first, -1).T):
                 if np.isfinite(column).all():
                     self._widths.setdefault((id(each), point), WidthEstimate()).add(column)
         self._done += (stop - first) * len(pile.members)

@@ -12,7 +12,7 @@ from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.prefix import marked, nth
 
 
-def in_turn(
+def over_rows(
     function: Callable[..., Sequence[Array]], block: int, mask: Array, written: Sequence[Array], read: Any,
     shared: Any = (),
 ) -> list[Array]:  # fmt: skip
@@ -66,7 +66,7 @@ def packed(
     function: Callable[..., Sequence[Array]], block: int, mask: Array, written: Sequence[Array], axes: Sequence[int],
     read: Any, lane: Any, shared: Any = (),
 ) -> list[Array]:  # fmt: skip
-    """``written``, with the rows that are set replaced by what ``function`` makes of them, ``in_turn``.
+    """``written``, with the rows that are set replaced by what ``function`` makes of them, ``over_rows``.
 
     Args:
         function: takes the rows of ``written`` and ``read`` and, for each, its lane's part of ``lane`` (all with a new
@@ -79,7 +79,7 @@ def packed(
         lane: a tree of arrays of any shape.
         shared: a tree of arrays that are the same for all lanes.
     """
-    # Traced once, though ``in_turn`` is traced for one lane and for all.
+    # Traced once, though ``over_rows`` is traced for one lane and for all.
     rows_of = jax.jit(function)
 
     def some(arrays: list[Array], number: Array, slot: Array, there: Array, seen: Any, shared: Any) -> list[Array]:
@@ -93,4 +93,4 @@ def packed(
             for x, own, axis in zip(arrays, new, axes, strict=True)
         ]
 
-    return in_turn(some, block, mask, written, (read, lane), shared)
+    return over_rows(some, block, mask, written, (read, lane), shared)

@@ -71,8 +71,8 @@ class ShortQueue:
         found = jnp.any(outcome.entity >= 0)
         known, covered = state.retrieved.held(view, pull.node, pull.exclude)
         empty = pull.asked & ~found & ~(known & covered)
-        queue = state.queue.emptied(view, pull.node, empty)
-        queue, _ = queue.grown(view, pull.node, pull.asked & found, (), lambda node, slot, rest: rest)
+        queue = state.queue.with_pruned(view, pull.node, empty)
+        queue, _ = queue.with_children(view, pull.node, pull.asked & found, (), lambda node, slot, rest: rest)
         next_ = jnp.where(pull.asked, first + 1, state.next)
         return State(add(view, state.retrieved, pull, outcome)[0], queue, next_)
 

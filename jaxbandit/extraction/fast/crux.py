@@ -19,7 +19,7 @@ from jaxbandit.extraction import queries
 from jaxbandit.extraction.crux import Crux
 from jaxbandit.extraction.estimates import GainEstimates, Method, Samples
 from jaxbandit.extraction.estimators import Past
-from jaxbandit.extraction.fast.slots import PART, Layout, State, emptied, grown, moves, parents_of
+from jaxbandit.extraction.fast.slots import PART, Layout, State, moves, parents_of, with_children, with_pruned
 from jaxbandit.extraction.fast.tables import rows_for, slots_for
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
 from jaxbandit.extraction.readings import Readings
@@ -139,14 +139,14 @@ class SlottedCrux:
         state, own, touched = self._answered(view, state, pull, outcome)
         stale = touched
         if self.layout.grow:
-            if not self.layout.whole:
-                state, stale = grown(self.layout, view, self.parents, state, pull, own, stale)
+            if not self.layout.all_nodes:
+                state, stale = with_children(self.layout, view, self.parents, state, pull, own, stale)
             below = functools.reduce(jnp.logical_or, list(state.parents == pull.node)) & pull.asked
             new = below & ~state.entered
             state = state._replace(grown=state.grown | here, entered=state.entered | new)
             entering = below if self.readings.reentry else new
         if self.readings.empty != "ignored":
-            state = emptied(view, state, here, ends)
+            state = with_pruned(view, state, here, ends)
             stale |= state.pruned & ~pruned_before
         if self.readings.exclude_from == "all":
             stale |= state.entered

@@ -85,7 +85,7 @@ class SlottedGsExact:
         state = state._replace(
             retrieved=retrieved,
             known=state.known.at[slot].add(inclusion, mode="drop"),
-            nodes=state.nodes.emptied(view, pull.node, empty),
+            nodes=state.nodes.with_pruned(view, pull.node, empty),
         )
         return state if self.rule.reach == "all" else self._grown(view, state, pull)
 
@@ -100,7 +100,7 @@ class SlottedGsExact:
             return rest[0].at[slot].set(specificity, mode="drop"), rest[1].at[slot].set(known, mode="drop")
 
         rest = state.specificity, state.known
-        nodes, (specificity, known) = state.nodes.grown(view, pull.node, pull.asked, rest, counted)
+        nodes, (specificity, known) = state.nodes.with_children(view, pull.node, pull.asked, rest, counted)
         code = jnp.where(nodes.lost, OVERFLOW, state.retrieved.code)
         return State(state.retrieved._replace(code=code), nodes, specificity, known)
 

@@ -20,7 +20,7 @@ from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.problem import Pull, View
 from jaxbandit.extraction.retrieved import OVERFLOW, News, Retrieved, contains
 from jaxbandit.xla.batch import over_lanes
-from jaxbandit.xla.packed import in_turn
+from jaxbandit.xla.packed import over_rows
 from jaxbandit.xla.pairs import matches
 from jaxbandit.xla.prefix import marked, nth, places
 
@@ -67,13 +67,13 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Sizes of a lane's arrays: ``rows`` for entities retrieved, ``slots`` and ``columns``; ``whole``: the number of
-    nodes if slots are nodes, else 0; ``widest``: the most children of a node; ``grow``: whether nodes enter."""
+    """Sizes of a lane's arrays: ``rows`` for entities retrieved, ``slots`` and ``columns``; ``all_nodes``: the number
+    of nodes if slots are nodes, else 0; ``widest``: the most children of a node; ``grow``: whether nodes enter."""
 
     rows: int
     slots: int
     columns: int
-    whole: int
+    all_nodes: int
     widest: int
     grow: bool
 
@@ -87,7 +87,7 @@ class Layout:
         s, c, v = self.slots, len(view.configurations), self.columns
         place = jnp.arange(s, dtype=jnp.int32)
         first = place == 0
-        node = jnp.where(place < self.whole, place, jnp.where(first, 0, FREE))
+        node = jnp.where(place < self.all_nodes, place, jnp.where(first, 0, FREE))
         own = jnp.maximum(node, 0)
         there, none = node >= 0, jnp.zeros(s, bool)
         slot_type = jnp.int16 if s < 2**15 else jnp.int32
@@ -96,7 +96,7 @@ class Layout:
             sizes=jnp.arange(1, v + 1, dtype=jnp.int32),
             node=node,
             specificity=jnp.asarray(view.poset.specificity, jnp.int32)[own],
-            slot_of=None if self.whole or not self.grow else jnp.zeros(parents.shape[0], slot_type),
+            slot_of=None if self.all_nodes or not self.grow else jnp.zeros(parents.shape[0], slot_type),
             parents=jnp.where(there, parents[own].T, FREE),
             filled=jnp.sum(there, dtype=jnp.int32),
             entered=first,
@@ -116,7 +116,7 @@ class Layout:
     def slots_of(self, state: State, node: Array) -> Array:
         """Returns each node's slot, int32, as ``node``: beyond all where it has none or there is no node (-1)."""
         if state.slot_of is None:
-            return jnp.where((node >= 0) & (node < max(self.whole, 1)), node, self.slots)
+            return jnp.where((node >= 0) & (node < max(self.all_nodes, 1)), node, self.slots)
         slot = state.slot_of[jnp.maximum(node, 0)].astype(jnp.int32)
         return jnp.where((node >= 0) & (state.node[slot] == node), slot, self.slots)
 
@@ -144,7 +144,7 @@ class Layout:
         return lax.while_loop(lambda carry: carry[0] < used, more, (jnp.int32(0), start))[1]
 
 
-def grown(
+def with_children(
     layout: Layout, view: View, parents: Array, state: State, pull: Pull, own: Array, stale: Array
 ) -> tuple[State, Array]:
     """Gives slots to the children of the node asked, whose slot is its ``own``, and marks those of them that hold
@@ -155,14 +155,14 @@ def grown(
     start = jnp.asarray(view.poset.child_start)
     begin, end = start[pull.node], start[pull.node + 1]
     rank = jnp.arange(layout.widest, dtype=jnp.int32)
-    slot_of, node, specificity, above, filled = in_turn(
+    slot_of, node, specificity, above, filled = over_rows(
         _new_slots, _CHILDREN, grows & (rank < end - begin),
         [state.slot_of, state.node, state.specificity, state.parents, state.filled],
         begin, (jax.tree.map(jnp.asarray, view.poset), parents),
     )  # fmt: skip
     held = grows & state.retrieved.under(view, pull.node)
     read = (slot_of, node, state.filled, state.sizes, state.retrieved.leaf, state.retrieved.times)
-    f, stale = in_turn(_counted, _HELD, held, [state.f, stale], read, jnp.asarray(view.poset.ancestors))
+    f, stale = over_rows(_counted, _HELD, held, [state.f, stale], read, jnp.asarray(view.poset.ancestors))
     code = jnp.where(filled > layout.slots, OVERFLOW, state.retrieved.code)
     return state._replace(
         retrieved=state.retrieved._replace(code=code), node=node, slot_of=slot_of, specificity=specificity,
@@ -173,7 +173,7 @@ def grown(
 def _new_slots(
     arrays: list[Array], lane: Array, rank: Array, there: Array, begin: Array, shared: tuple[Poset, Array]
 ) -> list[Array]:
-    """Slots for children that have none, see ``in_turn``."""
+    """Slots for children that have none, see ``over_rows``."""
     slot_of, known, specificity, parents, filled = arrays
     poset, above = shared
     nodes, slots = slot_of.shape[1], known.shape[1]
@@ -195,7 +195,7 @@ def _new_slots(
 def _counted(
     arrays: list[Array], lane: Array, row: Array, there: Array, read: tuple[Any, ...], ancestors: Array
 ) -> list[Array]:
-    """The entities retrieved at new slots, see ``in_turn``."""
+    """The entities retrieved at new slots, see ``over_rows``."""
     f, stale = arrays
     slot_of, known, earlier, sizes, leaf, times = read
     node = ancestors[leaf[lane, row]]
@@ -214,7 +214,8 @@ def _counted(
 def moves(state: State, news: News) -> tuple[Array, Array, Array]:
     """Returns the columns' sizes, and for each entity of the answer the column that gains one by it and the one that
     loses one (int32, (k_max,), beyond all where there is none). A size that has no column takes an empty one, from the
-    end."""
+    end: the root, slot 0, holds all entities, so what is empty there is empty everywhere. Columns of 1 and 2 stay, as
+    estimators read f_1 and f_2."""
     now = news.before + 1
     there = news.there[:, None]
     has = (state.sizes == now[:, None]) & there
@@ -236,7 +237,7 @@ def moves(state: State, news: News) -> tuple[Array, Array, Array]:
     return sizes, column(now, news.there), column(news.before, news.there & (news.before > 0))
 
 
-def emptied(view: View, state: State, here: Array, ends: Array) -> State:
+def with_pruned(view: View, state: State, here: Array, ends: Array) -> State:
     """Prunes what is at and below the node in the slot ``here`` (bool (S,)), if the answer ``ends`` it."""
     spans = jnp.asarray(view.poset.spans)
     ended = state.ended | (here & ends)

@@ -63,12 +63,12 @@ class Frontier(NamedTuple):
         place, none = jnp.arange(slots, dtype=jnp.int32), jnp.zeros(slots, bool)
         return cls(jnp.where(place < nodes, place, FREE), jnp.int32(nodes), none, none, jnp.bool_(False))
 
-    def emptied(self, view: View, node: Array, empty: Array) -> "Frontier":
+    def with_pruned(self, view: View, node: Array, empty: Array) -> "Frontier":
         """Returns the slots after a node's answer; ``empty``: whether it was, and that counts."""
         below = is_above(node[None], ancestors(view.poset, self.node))[:, 0]
         return self._replace(ended=self.ended | ((self.node == node) & empty), pruned=self.pruned | (below & empty))
 
-    def grown(
+    def with_children(
         self, view: View, parent: Array, grows: Array, rest: T, also: Callable[[Array, Array, T], T]
     ) -> tuple["Frontier", T]:
         """Gives slots to the children of a node that have none yet, if it ``grows``.
