@@ -46,7 +46,8 @@ CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], int]] = [
     ("extraction/crux", "people", {"budget": 100.0}, {"bootstrap": 0}, 256),
 ]  # fmt: skip
 """A policy, its problem with what is given of it, the policy's parameters, and how many runs take about a second."""
-REPEATS = 5
+REPEATS, MOST_REPEATS, LONG_ENOUGH = 5, 30, 15
+"""Calls of each tree: at least, at most, and until all took so many CPU-seconds: short ones vary more."""
 COLUMNS = {
     "policy": ("policy", ""), "setting": ("setting", ""), "speed": ("speed", ".2f"), "before": ("CPU s, before", ".3f"),
     "after": ("after", ".3f"), "first_before": ("first call, before", ".1f"), "first_after": ("after", ".1f"),
@@ -96,7 +97,9 @@ def measured(number: int, old: Path, quick: bool) -> Row:
         return float(child.stdout.readline())
 
     first = [call(child) for child in children]
-    times = [[call(child) for child in children] for _ in range(1 if quick else REPEATS)]
+    times = [[call(child) for child in children]]
+    while not quick and len(times) < MOST_REPEATS and (len(times) < REPEATS or sum(map(sum, times)) < LONG_ENOUGH):
+        times.append([call(child) for child in children])
     for child in children:
         child.communicate()
     before, after = (min(column) for column in zip(*times, strict=True))

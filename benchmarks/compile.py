@@ -82,7 +82,7 @@ def one(name: str, arms: int | None) -> Row:
     cache()
     problem, policy = built(name, arms)
     row: Row = {"policy": name, "arms": arms}
-    compiled = jobs.compiled
+    compiled = jobs.chunk_function
 
     class Staged:
         """A function of ``jax.jit`` whose stages are timed."""
@@ -104,7 +104,7 @@ def one(name: str, arms: int | None) -> Row:
             return made
 
     for call in ("first_s", "second_s"):
-        with mock.patch.object(jobs, "compiled", Staged if call == "first_s" else compiled):
+        with mock.patch.object(jobs, "chunk_function", Staged if call == "first_s" else compiled):
             start = time.process_time()
             simulate(problem, policy, runs=RUNS, progress=False)
             row[call] = time.process_time() - start

@@ -130,7 +130,7 @@ class _Exported:
 @pytest.mark.slow
 @ALL
 def test_every_policy_lowers_for_accelerators(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "compiled", _Exported)
+    monkeypatch.setattr(jobs, "chunk_function", _Exported)
     (program,) = Batch([built(own.name)], devices=jax.devices("cpu")[:1]).programs([0], runs=RUNS)
     assert set(program.lower().platforms) == {"cuda", "tpu"}
 
@@ -166,7 +166,7 @@ class _InFull:
 @pytest.mark.usefixtures("fast_programs")
 def test_programs_compiled_in_a_hurry_have_the_same_bits(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     """Little work is compiled so (``Jobs``), as all of the tests is (conftest.py): no user may see which it was."""
-    monkeypatch.setattr(jobs, "compiled", functools.cache(_InFull))
+    monkeypatch.setattr(jobs, "chunk_function", functools.cache(_InFull))
     assert_same(own.answers, answers(own.name))
 
 

@@ -58,9 +58,9 @@ pytestmark = pytest.mark.usefixtures("level_1")
 def many_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Even few ticks are drawn many at once."""
     monkeypatch.setattr(ticked, "_LEAST", 1)
-    jobs_module.compiled.cache_clear()
+    jobs_module.chunk_function.cache_clear()
     yield
-    jobs_module.compiled.cache_clear()
+    jobs_module.chunk_function.cache_clear()
 
 
 def unpaired(**changes: Any) -> Setting:
@@ -282,13 +282,13 @@ def test_checkpoints_do_not_bend_the_law(kind: Any) -> None:
 @pytest.mark.slow
 def test_a_sweep_compiles_once(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over sc-pdfs, distributions of r, entities and budgets, up to the size of the tables."""
-    original, chunks = jobs_module.compiled, {}
+    original, chunks = jobs_module.chunk_function, {}
 
     def noted(*key: Any) -> Any:
         chunks[key] = original(*key)
         return chunks[key]
 
-    monkeypatch.setattr(jobs_module, "compiled", noted)
+    monkeypatch.setattr(jobs_module, "chunk_function", noted)
 
     def compilations() -> int:
         return sum(chunk._cache_size() for chunk in chunks.values())

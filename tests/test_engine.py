@@ -264,21 +264,21 @@ def test_little_work_is_compiled_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def compilations() -> int:
-    return sum(chunk._cache_size() for chunk in (jobs_module.compiled(*key) for key in _COMPILED))
+    return sum(chunk._cache_size() for chunk in (jobs_module.chunk_function(*key) for key in _COMPILED))
 
 
 _COMPILED: list[Any] = []
 
 
 def test_a_sweep_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = jobs_module.compiled
+    original = jobs_module.chunk_function
 
     def noted(*key: Any) -> Any:
         if key not in _COMPILED:
             _COMPILED.append(key)
         return original(*key)
 
-    monkeypatch.setattr(jobs_module, "compiled", noted)
+    monkeypatch.setattr(jobs_module, "chunk_function", noted)
     simulate(problem(), ee(2, 0.5), runs=64)
     before = compilations()
     for t in range(1, 8):
