@@ -20,13 +20,20 @@ WIDTHS = (1440, 768, 360)
 LOADED = "document.readyState === 'complete' && [...document.images].every(each => each.complete)"
 WIDER = """(() => {
     const page = document.documentElement, room = page.clientWidth, found = [];
+    const scrolls = each => each && !each.matches('article, body, .bd-article-container')
+        && (/auto|scroll/.test(getComputedStyle(each).overflowX) || scrolls(each.parentElement));
     if (page.scrollWidth > room) {
         const beyond = each => each.getBoundingClientRect().right > room + 1;
         const wide = [...document.querySelectorAll('main *')].find(beyond);
         found.push(`${page.scrollWidth} pixels wide, as ${wide ? wide.outerHTML.slice(0, 80) : 'its frame'}`);
     }
-    const scrolls = each => each && !each.matches('article, body')
-        && (/auto|scroll/.test(getComputedStyle(each).overflowX) || scrolls(each.parentElement));
+    const frame = document.querySelector('.bd-article-container');
+    if (frame && frame.scrollWidth > frame.clientWidth + 1) {
+        const edge = frame.getBoundingClientRect().left + frame.clientWidth + 1;
+        const beyond = each => each.getBoundingClientRect().right > edge && !scrolls(each.parentElement);
+        const wide = [...frame.querySelectorAll('*')].filter(beyond).pop();
+        found.push(`a page that scrolls sideways in its frame, as ${wide ? wide.outerHTML.slice(0, 80) : 'it is'}`);
+    }
     for (const image of document.images)
         if (image.getBoundingClientRect().width > room && !scrolls(image.parentElement))
             found.push(`too wide an image: ${image.getAttribute('src')}`);
