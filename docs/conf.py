@@ -38,6 +38,8 @@ nb_execution_raise_on_error = True
 # A type that several modules have (View, Pull) is linked to the first of them.
 suppress_warnings = ["ref.python"]
 nb_merge_streams = True
+# Progress, a line a second, which a terminal writes over.
+nb_output_stderr = "remove"
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -49,7 +51,10 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"jaxbandit {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(HERE / "search_order.js")
 html_show_sourcelink = False
+# These have no pages beside them, whose links would be on the left.
+html_sidebars = {page: [] for page in ("choose", "gallery", "glossary", "genindex", "py-modindex", "search")}
 html_theme_options = {
     "header_links_before_dropdown": 8,
     "show_toc_level": 2,
