@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import json
 import re
 import textwrap
 import typing
@@ -16,6 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
 from typing import Any
+
+import numpy as np
 
 HERE = Path(__file__).parent / "reference"
 MODULES = {
@@ -111,6 +114,15 @@ def parameters(given: Any, searched: bool = False) -> Iterator[str]:
 
 def plain(value: Any) -> str:
     """A default as a study file has it."""
+    from jaxbandit.laws import Law
+
+    if isinstance(value, Law):
+        return value.describe()
+    if isinstance(value, np.ndarray):  # weights of 0, 1, 2 ... false values, all the same
+        assert len({*value.tolist()}) == 1
+        return f"{{ uniform = [0, {len(value) - 1}] }}"
+    if isinstance(value, tuple):
+        return json.dumps(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -185,7 +185,7 @@ PROBLEMS = (
             Parameter("table", text, "the table of a SQLite file", None, swept=False),
             Parameter("normalise", one_of("none", "casefold"), "how values are compared: none or casefold", "none"),
             _SC_PDF,
-            Parameter("paired", _always, "true", True, swept=False),
+            Parameter("paired", _always, "always true: see `cleaning/synthetic`", True, swept=False),
         ), _table, (Metric("share", "share of all false values removed", _share, share=True),), _QUESTION,
     ),
 )  # fmt: skip
