@@ -84,6 +84,11 @@ def test_http(session: Session) -> None:
         for given in (b"[1", b"[" * 60_000, b'{"id":' + b"[" * 900 + b"]" * 900 + b"}", b"\xff"):
             assert client.post("/answers", content=given).status_code == 400
         assert client.post("/next", content=b" " * 70_000).status_code == 413
+        for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+            assert client.get("/status", headers={"Sec-Fetch-Site": site}).status_code == code
+        assert client.post("/undo", headers={"Sec-Fetch-Site": "cross-site"}).json()["error"] == (
+            "Sec-Fetch-Site = cross-site: a request of this server's own page, or of a program"
+        )
         assert client.post("/undo").json()["id"] == 1
         for reply in (client.post("/nothing", json={}), client.get("/next")):
             assert reply.status_code in (404, 405)

@@ -108,6 +108,28 @@ def test_a_person_answers_at_the_page(browser: Browser, session: Session, addres
     assert session.status()["answers"] == 3
 
 
+def test_the_page_goes_on_after_a_refusal_a_held_key_and_a_pause(
+    browser: Browser, session: Session, address: str
+) -> None:
+    browser.open(address, 1000)
+    browser.until("document.body?.innerText.includes('Question 1:')")
+    session.record(1, "A1", "another tab")
+    browser.press("0")
+    browser.until("document.getElementById('error').innerText.startsWith('ID = 1: ')")
+    assert "Question 2:" in browser.value("document.body.innerText")
+    browser.value("document.dispatchEvent(new KeyboardEvent('keydown', {key: '0', repeat: true})), busy")
+    assert not browser.value("busy")
+    assert session.status()["answers"] == 1
+    browser.value("const kept = fetch; window.fetch = () => Promise.reject(new TypeError('Failed to fetch'))")
+    browser.press("0")
+    browser.until("document.getElementById('error').innerText.startsWith('The server does not answer')")
+    browser.value("show({over: false, spent: 1, left: 11})")  # waits for a question
+    browser.value("document.getElementById('error').textContent = ''")
+    browser.until("document.getElementById('error').innerText.startsWith('The server does not answer')")
+    browser.value("window.fetch = kept")
+    browser.until("document.body.innerText.includes('Question 2:')")
+
+
 @pytest.mark.parametrize(("width", "dark"), SCREENS)
 def test_what_live_show_writes(browser: Browser, session: Session, tmp_path: Path, width: int, dark: bool) -> None:
     for answer in ("#1", "#2", "unknown"):

@@ -238,6 +238,9 @@ class _Routes:
         """Returns what ``handle`` makes of a request's content, where the request is one that may be made."""
         if not self.rates.allows(request.client.host if request.client else ""):
             return _refused(429, f"more than {self.rate} requests a second")
+        # A browser says so of another site's page, which could send a form here from the person's own machine.
+        if (site := request.headers.get("sec-fetch-site", "none")) not in ("none", "same-origin"):
+            return _refused(403, f"Sec-Fetch-Site = {site}: a request of this server's own page, or of a program")
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
         if self.token and not hmac.compare_digest(given.encode(), self.token.encode()):
             return _refused(401, "Authorization = missing or wrong: the token that the server was started with")
