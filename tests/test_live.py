@@ -483,6 +483,8 @@ BYTE = os.fsdecode(b"\xff")  # as an argument that is no UTF-8 is read
     (("begin", "://", "study.toml", "--policy", "random"), "--journal = ://: a file, or postgresql://user@host/database"),
     (("begin", "postgresql://u:secret@h:port/z", "study.toml", "--policy", "random"),
      "--journal = postgresql://u:***@h:port/z: a file, or postgresql://user@host/database"),
+    (("next", "postgresql://u:one@127.0.0.1:1/z?sslpassword=two&password=three"),
+     "--journal = postgresql://u:***@127.0.0.1:1/z?password=***&sslpassword=***: a database that answers"),
     ((*CHANGE, "--set", "t=[1,2]"), "--set t = [1, 2]: one value, and not a list of them"),
     *(((*CHANGE, "--set", f"{name}=greedy"), f"--set {name} = greedy: a parameter of ee: t, q, ")
       for name in ("kind", "policy", "self", "path")),

@@ -99,17 +99,17 @@ class Journal:
         try:
             url = sa.make_url(place)
         except (sa.exc.ArgumentError, ValueError):  # the latter for a port that is no number
-            shown = re.sub(r"(://[^/@]*?):[^@]*@", r"\1:***@", place)
-            raise BadInput("--journal", shown, "a file, or postgresql://user@host/database") from None
+            raise BadInput("--journal", _shown(place), "a file, or postgresql://user@host/database") from None
+        shown = _shown(url.render_as_string())
         if url.get_backend_name() != "postgresql":
-            raise BadInput("--journal", url.render_as_string(), "a file, or postgresql://user@host/database")
+            raise BadInput("--journal", shown, "a file, or postgresql://user@host/database")
         try:
             engine = sa.create_engine(
                 url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"connect_timeout": 10}
             )
         except ImportError:
-            raise BadInput("--journal", url.render_as_string(), "a file, or: pip install 'jaxbandit[live]'") from None
-        return cls(url.render_as_string(), engine)
+            raise BadInput("--journal", shown, "a file, or: pip install 'jaxbandit[live]'") from None
+        return cls(shown, engine)
 
     def create(self, head: Mapping[str, str]) -> None:
         """Begins the journal: makes its tables and writes its head.
@@ -275,6 +275,11 @@ class Writing:
             self._before = {row.question: Lease(row.agent, row.until) for row in rows}
             self._leases = dict(self._before)
         return self._leases
+
+
+def _shown(place: str) -> str:
+    """Returns a URL without its passwords: of ``user:password@``, and of ``?password=`` and the like."""
+    return re.sub(r"(?i)(password=)[^&]*", r"\1***", re.sub(r"(://[^/@]*?):[^@]*@", r"\1:***@", place))
 
 
 def _hashed(head: Mapping[str, str]) -> str:
