@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jaxbandit.errors import BadInput
 from jaxbandit.progress import Status
 from jaxbandit.study import chunks
 from jaxbandit.study import run as running
@@ -94,3 +95,10 @@ def test_what_a_worker_raises_is_raised_here_and_what_is_stored_stays(whole: Pat
         run(Study.of(STUDY), tmp_path / "broken", executor=executor)
     run(Study.of(STUDY), tmp_path / "broken")
     assert same(whole, tmp_path / "broken")
+
+
+@pytest.mark.parametrize("wrong", ["tcp://head:8786", 5, concurrent.futures.ThreadPoolExecutor])
+def test_what_is_no_executor_is_refused_before_anything_is_written(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"^executor = .*: None, or an object with submit"):
+        run(Study.of(STUDY), tmp_path / "none", executor=wrong)
+    assert not (tmp_path / "none").exists()

@@ -17,7 +17,7 @@ import numpy as np
 from jaxbandit.conformance import check_once
 from jaxbandit.devices import use_all_cores
 from jaxbandit.engine import Batch, endless_runs, simulate_pairs
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Implementation, Policy, Problem
 from jaxbandit.programs.ahead import Ahead
 from jaxbandit.progress import Clock, Progress, Status
@@ -71,6 +71,10 @@ def run(
     """
     if not study.runs:
         raise BadInput("runs", "missing", "how many runs of each configuration; only `jaxbandit tune` does without")
+    if executor is not None and (isinstance(executor, type) or not callable(getattr(executor, "submit", None))):
+        raise BadInput(
+            "executor", quoted(executor), "None, or an object with submit, as concurrent.futures.Executor has"
+        )
     out = Path(out)
     tell = progress or (lambda status: None)
     tell(Status(0, 0, "preparing problems and policies"))
