@@ -123,7 +123,8 @@ def simulate(
             as the device runs out of memory, with a warning.
         checkpoints: budgets, ascending and below that of each problem (its field ``budget``), at which a run is
             recorded too. Until a checkpoint, the problem shows the policy that budget and not its own: so it is for
-            policies that do not plan for their budget, and the record is that of a run with the smaller budget.
+            policies that do not plan for their budget. A record has the law of a run with the smaller budget, and its
+            bits up to the first pull that a checkpoint cuts; so has the end of the run.
         implementation: "fast", or "reference" for each policy as it is written, without the faster implementation
             that it may have. Both have one law; where a pull's outcome is drawn reward by reward, they have one result.
         max_steps: steps after which a run is ended, rounded up to whole rounds (``Execution.stride``); 10^8 where None,
