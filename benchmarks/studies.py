@@ -3,9 +3,9 @@
     python -m benchmarks.studies [--out FILE.json] [--quick]
 
 Measured on EE: the share of a study's wall time that goes into storing, at chunks of about ten seconds; the time to
-find a finished study of 10,000 files of chunks complete; time and peak memory of the summary of 10^7 stored runs, read
-again from disk; and by how much checkpoints make a run of the paper's setting longer, in process time on one device.
-Limits: 5 %, 2 s, 10 s and 2 GiB; 10 % at four checkpoints.
+find a finished study of 10,000 files of chunks complete; the bytes of a stored run; time and peak memory of the summary
+of 10^7 stored runs, read again from disk; and by how much checkpoints make a run of the paper's setting longer, in
+process time on one device. Limits: 5 %, 2 s, 10 s and 2 GiB; 10 % at four checkpoints.
 """
 
 import json
@@ -77,6 +77,16 @@ def resuming(folder: str, quick: bool) -> Row:
     return {"what": "resuming 10,000 chunks (s)", "value": took, "detail": f"{files:,} files of chunks"}
 
 
+def stored(folder: str, quick: bool) -> Row:
+    """Bytes of the store for a run of the paper's setting."""
+    from jaxbandit.study.run import run
+
+    runs = 2_000 if quick else 100_000
+    run(_study(runs, sweep={"budget": [10_000]}), folder)
+    size = sum(path.stat().st_size for path in Path(folder, "results.zarr").rglob("*") if path.is_file())
+    return {"what": "a stored run (bytes)", "value": size / runs, "detail": f"{runs:,} runs, 4 metrics"}
+
+
 def summary(folder: str, quick: bool) -> list[Row]:
     """Time and memory of the rows of a study whose values are all stored, in a fresh process."""
     from jaxbandit.study.run import run
@@ -138,6 +148,7 @@ def main() -> None:
         rows = [
             storing(folder, given.quick),
             resuming(f"{folder}/resumed", given.quick),
+            stored(f"{folder}/stored", given.quick),
             *summary(f"{folder}/summary", given.quick),
             *(checkpoints(many, given.quick) for many in (1, 4, 9)),
         ]
