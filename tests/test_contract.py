@@ -114,6 +114,11 @@ class Still(Coin):
 
 
 @own
+class Beside(Coin):
+    execution = Execution(many_steps="beside")
+
+
+@own
 class Scratching(Coin):
     execution = Execution(scratch=("rows",))
 
@@ -166,6 +171,7 @@ HALF = np.float32(0.5)
         (Old(HALF), "policy Old.stride = 4: a part of execution = jaxbandit.Execution(stride=...)"),
         (Misspelled(HALF), "policy Misspelled.executions = no name of the grammar: execution, or one less like it"),
         (Still(HALF), "policy Still.execution.stride = 0: a whole number from 1"),
+        (Beside(HALF), "policy Beside.execution.many_steps = beside: 'in turn', 'abreast', or ''"),
         (Scratching(HALF), "policy Scratching.execution.scratch = rows: fields of the state, a NamedTuple: State("),
         (Unregistered(HALF), "policy Unregistered = no pytree: a class under @jax.tree_util.register_dataclass"),
         (WithText(HALF), "policy WithText.name = coin: an array or a number; for another value, that is the same"),
