@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxbandit.devices import accelerator
 from jaxbandit.errors import BadInput
-from jaxbandit.grammar import Policy, execution_of
+from jaxbandit.grammar import Execution, execution_of
 from jaxbandit.lanes import AXIS, Lane, Partition, bytes_of, chunk_function, lane_maker, shapes_of
 from jaxbandit.many_steps import MANY
 from jaxbandit.programs.ahead import Ahead, Program
@@ -104,6 +104,10 @@ class Jobs:
             parts.append(part)
         return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
 
+    @property
+    def _execution(self) -> Execution:
+        return execution_of(self.partition.join(self.shared, self.varying)[1])
+
     def _shapes(self) -> tuple[Lane, dict[str, Array]]:
         lane, answers = shapes_of(self.partition, self.shared, self.varying, self.checkpoints)
         if "endless" in answers:
@@ -121,13 +125,12 @@ class Jobs:
         of_device = -(-jobs // self.mesh.size)
         least = self._least()
         room = max(1 << (of_device - 1).bit_length(), least)
-        _, policy = self.partition.join(self.shared, self.varying)
-        width = lanes or _balanced(_most_lanes(lane, policy, self.mesh), of_device, room)
+        width = lanes or _balanced(_most_lanes(lane, self._execution, self.mesh), of_device, room)
         return _Size(max(min(width, room), least), room)
 
     def _least(self) -> int:
         """The fewest lanes: many steps of a single one fail to compile, so that a second one is idle."""
-        return 2 if execution_of(self.partition.join(self.shared, self.varying)[1]).many_steps else 1
+        return 2 if self._execution.many_steps else 1
 
     def _lane_maker(self, size: _Size) -> Any:
         lane, answers = self._shapes()
@@ -135,8 +138,8 @@ class Jobs:
 
     def _way(self) -> tuple[int, bool]:
         """How the chunk is made: its stride, and whether so little runs that it is compiled in a hurry."""
-        problem, policy = self.partition.join(self.shared, self.varying)
-        execution, budget = execution_of(policy), getattr(problem, "budget", None)
+        problem, _ = self.partition.join(self.shared, self.varying)
+        execution, budget = self._execution, getattr(problem, "budget", None)
         jobs = max(self.configurations * self.runs, self.room)
         most = np.inf if budget is None else jobs * float(np.mean(budget))
         gain = execution.gain_ns + getattr(problem, "gain_ns", 0)
@@ -144,9 +147,8 @@ class Jobs:
 
     def _steps_of_a_round(self) -> int:
         """The most steps that a lane makes in a round."""
-        execution = execution_of(self.partition.join(self.shared, self.varying)[1])
-        many = execution.many_steps and self.mesh.devices.flat[0].platform == "cpu"
-        return MANY if many else execution.stride
+        many = self._execution.many_steps and self.mesh.devices.flat[0].platform == "cpu"
+        return MANY if many else self._execution.stride
 
     def _program(self, size: _Size) -> Program:
         way = self._way()
@@ -181,6 +183,7 @@ class Jobs:
         most_steps = np.int32(min(-(-self.max_steps // stride), (2**31 - 1) // stride - 1) * stride)
         numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_steps)
         rounds, done, idle = 8, 0, 0
+        steps = self._steps_of_a_round()
         report(done, "running", idle)
         while True:
             carry = chunk(*carry, self.shared, self.varying, self.checkpoints, *numbers, np.int32(rounds))
@@ -188,7 +191,7 @@ class Jobs:
             upcoming, running = np.asarray(queue.next), np.asarray(queue.open)
             begun = ((upcoming - np.arange(devices)) // devices).sum()
             before, done = done, int(begun - running.sum())
-            idle = idle + rounds * self._steps_of_a_round() if done == before else 0
+            idle = idle + rounds * steps if done == before else 0
             report(done, "running", idle)
             if not running.any() and (upcoming >= jobs).all():
                 break
@@ -218,13 +221,13 @@ def _fewer(error: Exception, lanes: int, least: int) -> int:
     return lanes // 2
 
 
-def _most_lanes(lane: Lane, policy: Policy, mesh: Mesh) -> int:
+def _most_lanes(lane: Lane, execution: Execution, mesh: Mesh) -> int:
     """Lanes of a device: as many as keep it busy, and as its memory holds.
 
     On a CPU, states and what a step works on stay small, so that the caches help. An accelerator needs many threads,
     and memory for states several times over: a refill makes all of them anew.
     """
-    device, execution = mesh.devices.flat[0], execution_of(policy)
+    device = mesh.devices.flat[0]
     each = max(_tiled(lane) if device.platform == "tpu" else bytes_of(lane), execution.step_bytes)
     if device.platform == "cpu":
         room = (execution.cache_mib or _CPU_MIB) << 20

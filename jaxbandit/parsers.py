@@ -39,7 +39,7 @@ def as_printed(number: float | Fraction) -> Fraction:
         >>> as_printed(0.1), as_printed(3)
         (Fraction(1, 10), Fraction(3, 1))
     """
-    return number if isinstance(number, Fraction) else Fraction(repr(float(number)))
+    return Fraction(number) if isinstance(number, Fraction | int) else Fraction(repr(float(number)))
 
 
 def is_real(value: Any) -> bool:

@@ -167,9 +167,8 @@ def test_what_an_accelerator_is() -> None:
 )  # fmt: skip
 def test_lanes_follow_from_the_device(device: Any, state: int, lanes: int) -> None:
     lane: Any = jax.ShapeDtypeStruct((state,), np.uint8)
-    policy: Any = SimpleNamespace(execution=Execution())
     mesh: Any = SimpleNamespace(devices=np.array([device], object))
-    assert _most_lanes(lane, policy, mesh) == lanes
+    assert _most_lanes(lane, Execution(), mesh) == lanes
 
 
 @pytest.mark.parametrize(
@@ -179,9 +178,8 @@ def test_lanes_follow_from_the_device(device: Any, state: int, lanes: int) -> No
 def test_a_tpu_has_room_for_whole_tiles(device: Any, shape: tuple[int, ...], lanes: int) -> None:
     """Of 8 times 128 words, in which the last two axes of an array lie."""
     lane: Any = jax.ShapeDtypeStruct(shape, np.int32)
-    policy: Any = SimpleNamespace(execution=Execution())
     mesh: Any = SimpleNamespace(devices=np.array([device], object))
-    assert _most_lanes(lane, policy, mesh) == lanes
+    assert _most_lanes(lane, Execution(), mesh) == lanes
 
 
 def test_results_of_two_platforms_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,10 @@ A query configuration q = (k, l, v) asks node v for k entities with an exclude l
 of the highest (r(q) + sigma(q, t)) / c(q) that the budget allows: r is the estimated gain, and sigma(q, t) =
 sqrt(v_q log(t) / n_q) with n_q the times q was asked and v_q the larger of the gain's variance and a floor (Algorithm
 1). Then the queries of its node's children become active, and those are removed whose r + sigma is below the largest
-r - sigma (Algorithm 2). Here r, v_q and sigma are computed anew in
-each round, at all nodes: see ``estimates.py``, and ``queries.py`` for sigma and the cost c. Where the text leaves
-something open, each way to read it is an option (``options.py``); the file is long because it has the branches of some.
-Lines are counted as the text does, without END lines.
+r - sigma (Algorithm 2). Here r, v_q and sigma are computed anew in each round, at all nodes: see ``estimates.py``, and
+``queries.py`` for sigma and the cost c. Where the text leaves something open, each way to read it is an option
+(``options.py``); the file is long because it has the branches of some. Lines are counted as the text does, without END
+lines.
 """
 
 from __future__ import annotations
