@@ -158,11 +158,14 @@ class _Chunk:
             state = jax.tree.map(lambda new, old: jnp.where(over, old, new), state, lane.state)
         return lane._replace(state=state)
 
-    def _end(self, lane: Lane) -> tuple[Array, dict[str, Array]]:
-        """Whether its run is over, and the answers."""
+    def _ended(self, lane: Lane) -> Array:
+        """Whether its run is over."""
         run = self._pair(lane)
-        view = run.view(lane.key, lane.instance)
-        return run.done(view, lane.state) & (lane.job >= 0), run.answer(view, lane.instance, lane.state)
+        return run.done(run.view(lane.key, lane.instance), lane.state) & (lane.job >= 0)
+
+    def _answer(self, lane: Lane) -> dict[str, Array]:
+        run = self._pair(lane)
+        return run.answer(run.view(lane.key, lane.instance), lane.instance, lane.state)
 
     def _record(self, lane: Lane) -> _Curve:
         """Keeps the answers of a lane that has spent what it may until the next checkpoint, and lets it go on."""
@@ -170,8 +173,7 @@ class _Chunk:
         many = self.checkpoints.shape[0]
         passed, budget, kept = lane.curve
         problem, _ = self.partition.join(self.shared, lane.own)
-        over, answers = self._end(lane)
-        due = over & (passed < many)
+        due, answers = self._ended(lane) & (passed < many), self._answer(lane)
         here = due & (jnp.arange(many, dtype=jnp.int32) == passed)
         kept = {name: jnp.where(_column(here, rows), answers[name][None], rows) for name, rows in kept.items()}
         upcoming = self.checkpoints[jnp.minimum(passed + 1, many - 1)]
@@ -182,7 +184,7 @@ class _Chunk:
 
     def _round(self, carry: tuple[Array, Lane, Queue]) -> tuple[Array, Lane, Queue]:
         number, lanes, queue = carry
-        at_end = jax.vmap(self._end)(lanes)[0]
+        at_end = jax.vmap(self._ended)(lanes)
         if lanes.curve is not None:
             waiting = at_end & (lanes.curve.passed < self.checkpoints.shape[0])
             curve = lax.cond(jnp.any(waiting), jax.vmap(self._record), lambda same: same.curve, lanes)
@@ -206,7 +208,7 @@ class _Chunk:
 
     def _going(self, lane: Lane) -> Array:
         """Whether a lane has a step to make."""
-        return ~self._end(lane)[0] & ~self._is_endless(lane) & (lane.job >= 0)
+        return ~self._ended(lane) & ~self._is_endless(lane) & (lane.job >= 0)
 
     def _abreast(self, lanes: Lane) -> Lane:
         def loop(lanes: Lane, unroll: int = 1) -> Lane:
@@ -246,7 +248,7 @@ class _Chunk:
 
     def _over(self, lanes: Lane) -> tuple[Array, dict[str, Array]]:
         """Which lanes are at the end of their run, and their answers there; at the checkpoints before it too."""
-        ends, answers = jax.vmap(self._end)(lanes)
+        ends, answers = jax.vmap(self._ended)(lanes), jax.vmap(self._answer)(lanes)
         if lanes.curve is None:
             return ends, answers
         rows = {name: jnp.concatenate([lanes.curve.answers[name], answers[name][:, None]], 1) for name in answers}

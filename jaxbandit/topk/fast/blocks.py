@@ -15,6 +15,7 @@ and arms are compared by lines first. Bounds are computed where lines leave a do
 """
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -24,7 +25,8 @@ from jax import Array, lax
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import lower_bound, unit
 from jaxbandit.xla.columns import Columns
-from jaxbandit.xla.entries import at
+from jaxbandit.xla.entries import at, select
+from jaxbandit.xla.fence import each
 from jaxbandit.xla.prefix import lowest
 
 NONE = 2**31 - 1
@@ -147,17 +149,23 @@ def _tangent(side_mean: Array, width: Array, bound: Array, rate: Array) -> Line:
 
 
 def exact_bounds(
-    size: int, slots: Columns[Slots], lines: Columns[Line], rate: Array, block: Array, due: Array
-) -> tuple[Array, Line]:
-    """Returns keys (int32) in the order of the KL bounds of a block's arms, and the lines of now, where they are
-    ``due`` (bool); else zeros, and the lines that there are."""
-    own, old = slots.part(block * size, size), lines.part(block * size, size)
+    size: int, slots: Columns[Slots], lines: Columns[Line], rate: Array, blocks: Sequence[Array], due: Sequence[Array]
+) -> list[tuple[Array, Line]]:
+    """Returns for each of some blocks keys (int32) in the order of its arms' KL bounds, and their lines of now, where
+    they are ``due`` (bool); else zeros, and the lines that there are.
 
-    def now() -> tuple[Array, Line]:
+    One branch has all blocks, so that all lines are read before one is written (docs/xla-cpu.md)."""
+    firsts = [block * size for block in blocks]
+    own, old = ([columns.part(first, size) for first in firsts] for columns in (slots, lines))
+    none = jnp.zeros(size, jnp.int32)
+
+    def now(due: Array, own: Slots, old: Line) -> tuple[Array, Line]:
         bound = lower_bound("kl", own.side_mean, own.width, rate)
-        return _ordered(bound), _tangent(own.side_mean, own.width, bound, rate)
+        return select(due, (_ordered(bound), _tangent(own.side_mean, own.width, bound, rate)), (none, old))
 
-    found: tuple[Array, Line] = lax.cond(due, now, lambda: (jnp.zeros_like(own.arm), old))
+    found: list[tuple[Array, Line]] = lax.cond(
+        functools.reduce(operator.or_, due), lambda: each(now, due, own, old), lambda: [(none, line) for line in old]
+    )
     return found
 
 

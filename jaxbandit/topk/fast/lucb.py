@@ -197,8 +197,7 @@ class LucbByTurns:
         keys: Sequence[Array] = [jnp.int32(0)] * 2
         since = [state.round] * 2
         if lines is not None:
-            bounds = partial(exact_bounds, self.block, slots, lines, state.rate)
-            keys, parts = zip(*each(bounds, block, exact), strict=True)
+            keys, parts = zip(*exact_bounds(self.block, slots, lines, state.rate, block, exact), strict=True)
             lines = lines.put_parts_where(parts, [own * self.block for own in block], [going & sure for sure in exact])
             since = [jnp.where(sure, state.round, 0) for sure in exact]
         evaluate = partial(evaluated, kind, self.block, slots, lines, state.rate)
