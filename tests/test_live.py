@@ -531,6 +531,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_forecast_is_right_on_average(tmp_path: Path) -> None:
     """What sessions remove from the middle on is what was forecast there."""
     differences = []
+    drawn = jax.jit(lambda tape, key, instance, pull: tape.pull(key, instance, pull))
     for seed in range(30):
         given = study("cleaning", "ee", tmp_path, entities=60, budget=80) | {"seed": seed}
         chosen, key = Case.of(Study.of(given, counted=False), "ee", {}).chosen, stream(seed, 0)
@@ -538,13 +539,12 @@ def test_the_forecast_is_right_on_average(tmp_path: Path) -> None:
         assert isinstance(asks, CleaningQuestions)
         play, tape = Play(chosen.problem, chosen.policy, key, asks, {}), chosen.setting.problem(on_tape=True)
         instance = tape.draw(key)
-        drawn = jax.jit(lambda pull, tape=tape, key=key, instance=instance: tape.pull(key, instance, pull))
         while not play.over:
             if len(play.answers) == 33:
                 found = forecast(asks, play, chosen, 80 - 33, seed)
                 before = asks.found(play.answers, {})["removed"]
             address = next(play.wanted())
-            success = drawn(CleaningPull(*map(jnp.int32, (*address, 1, 1, 1)))).removed
+            success = drawn(tape, key, instance, CleaningPull(*map(jnp.int32, (*address, 1, 1, 1)))).removed
             play.tell(address, asks.shown(address, play.answers)["values"][0] if success else "unknown")
         differences.append(asks.found(play.answers, {})["removed"] - before - found["removed"])
     error = np.std(differences, ddof=1) / len(differences) ** 0.5

@@ -116,6 +116,8 @@ def execute(command: str) -> None:
         Path("study.toml").write_text(TOPK)
     if words[0] == "reproduce" and "--runs" in words:
         words[words.index("--runs") + 1] = "5"
+    if words[0] == "plan":
+        words += ["--most-runs", "20000"]
     assert cli.main(words) == 0, command
 
 

@@ -28,6 +28,8 @@ from jaxbandit.xla.fence import once_in_blocks as once
 
 _DRAWS, _ENTITIES = 32, 64
 """Draws and entities that are compared at a time."""
+_PART = 8
+"""Entities whose counts are written out in a loop: all of them would be a large program."""
 
 FEW = 31
 """Samples of so many answers, at most, are resampled in the bits of an int32."""
@@ -67,12 +69,10 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
         """The next entities in the order of the columns: how often each is drawn."""
         first, found, fits = carry
         rank = first + jnp.arange(_ENTITIES, dtype=jnp.int32)
-        times, start = jnp.zeros((2, f.shape[0], _ENTITIES), jnp.int32)
-        for v in range(f.shape[1]):
-            within = rank - below[:, v, None]
-            mine = (within >= 0) & (within < f[:, v, None])
-            times += jnp.where(mine, sizes[:, v, None], 0)
-            start += sizes[:, v, None] * jnp.clip(within, 0, f[:, v, None])
+        within = rank - below[:, :, None]
+        mine = (within >= 0) & (within < f[:, :, None])
+        times = jnp.sum(jnp.where(mine, sizes[:, :, None], 0), axis=1, dtype=jnp.int32)
+        start = jnp.sum(sizes[:, :, None] * jnp.clip(within, 0, f[:, :, None]), axis=1, dtype=jnp.int32)
         times, start = once(times), once(start)
 
         def draws(carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -92,8 +92,14 @@ def resampled(key: Stream, f: Array, sizes: Array, copies: int, columns: int) ->
 
         none = jnp.zeros((f.shape[0], copies, _ENTITIES), jnp.int32)
         _, count = lax.while_loop(lambda carry: carry[0] < longest, draws, (jnp.int32(0), none))
-        for e in range(_ENTITIES):
-            found += (count[:, :, e, None] == size).astype(jnp.int32)
+
+        def counted(part: Array, found: Array) -> Array:
+            some = lax.dynamic_slice_in_dim(count, part * _PART, _PART, axis=2)
+            for e in range(_PART):
+                found += (some[:, :, e, None] == size).astype(jnp.int32)
+            return found
+
+        found = lax.fori_loop(0, _ENTITIES // _PART, counted, found)
         return first + _ENTITIES, found, fits & jnp.all(count <= columns, axis=(1, 2))
 
     nothing = (jnp.int32(0), jnp.zeros((f.shape[0], copies, columns), jnp.int32), jnp.ones(f.shape[0], bool))
