@@ -41,11 +41,16 @@ COLUMNS = {
 }  # fmt: skip
 
 
+ESTIMATORS = ("clocks", "hwang-shen", "new-regr")
+"""Of crux: other ones than the default that have larger programs."""
+
+
 def names() -> list[str]:
-    """All policies, as topk/optmai."""
+    """All policies, as topk/optmai, and extraction/crux once more with each of ``ESTIMATORS``."""
     from jaxbandit.study.families import FAMILIES
 
-    return [f"{family}/{policy}" for family in FAMILIES for policy in FAMILIES[family].policies]
+    policies = [f"{family}/{policy}" for family in FAMILIES for policy in FAMILIES[family].policies]
+    return [*policies, *(f"extraction/crux {estimator}" for estimator in ESTIMATORS)]
 
 
 def built(name: str, arms: int | None) -> tuple[Any, Any]:
@@ -54,6 +59,7 @@ def built(name: str, arms: int | None) -> tuple[Any, Any]:
     from jaxbandit.study.families import FAMILIES
 
     family_name, _, policy_name = name.partition("/")
+    policy_name, _, estimator = policy_name.partition(" ")
     family, (problem_name, given) = FAMILIES[family_name], PROBLEMS[family_name]
     if arms is not None:
         given = given | ({"n": arms, "K": arms // 10, "budget": 10 * arms} if family_name == "topk" else {"n": arms})
@@ -61,7 +67,8 @@ def built(name: str, arms: int | None) -> tuple[Any, Any]:
         given = given | {"informed": True}
     kind, policy = family.problems[problem_name], family.policies[policy_name]
     setting = kind.build(**parse("problem", kind.parameters, given))
-    built, _ = policy.build(setting, **parse("policy", policy.parameters, POLICIES.get(policy_name, {})))
+    options = {"estimator": estimator} if estimator else POLICIES.get(policy_name, {})
+    built, _ = policy.build(setting, **parse("policy", policy.parameters, options))
     return setting.problem(), built
 
 
