@@ -6,6 +6,7 @@ that part alone, block after block: it is compiled once, whatever the number of 
 until there are many of them, and are then moved to the back. Selection is by bisection, without a sort.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -325,5 +326,8 @@ class _Arms(NamedTuple):
 
 
 def _block(arms: int) -> int:
-    """Returns how many arms are judged at once: large enough parts of an array for a loop over them to cost little."""
-    return -(-arms // (8 * BLOCK)) * BLOCK if arms > BLOCK else -(-arms // 8) * 8
+    """Returns how many arms are judged at once: an eighth of them, but at most about 3 roots of their number. The many
+    last rounds of SAR have few arms and take a block each; the first have all, and each block costs the loop's turn."""
+    if arms <= BLOCK:
+        return -(-arms // 8) * 8
+    return BLOCK * min(-(-arms // (8 * BLOCK)), -(-3 * math.isqrt(arms) // BLOCK))
