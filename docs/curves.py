@@ -1,18 +1,51 @@
-"""Draws the curves of ``speed.md``, docs/images/speed.png, from what ``python -m benchmarks.scaling`` wrote."""
+"""Draws the curves of ``speed.md``, docs/images/speed.png and speed-arms.png, from what ``benchmarks.scaling`` and
+``benchmarks.scaling_arms`` wrote."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
 AXES = {"epsilon": "epsilon", "budget": "budget (pulls)", "entities": "entities"}
 COLOURS = {"epsilon-greedy": "#0072B2", "index": "#D55E00"}
+ARMS = {
+    "topk": {"uniform": "#0072B2", "optmai": "#D55E00", "sar": "#009E73", "lucb": "#CC79A7"},
+    "outliers": {"rr": "#0072B2", "wrr": "#D55E00", "nrr": "#009E73", "ib": "#CC79A7", "gold": "#E69F00"},
+}
+TITLES = {"topk": "top-K, K = n / 10, Q = 50 n", "outliers": "outliers, k = 2.5"}
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
+    """The rows of a file of results."""
+    found: list[dict[str, Any]] = json.loads((ROOT / "benchmarks" / "results" / name).read_text())["rows"]
+    return found
+
+
+def of_arms() -> None:
+    """One panel for each family: the same against the number of arms."""
+    rows = [row for row in rows_of("scaling_arms.json") if row["axis"] == "n"]
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    for axes, (family, colours) in zip(figure.subplots(1, 2), ARMS.items(), strict=True):
+        for policy, colour in colours.items():
+            for key, style in (("ns_a_pull", "o-"), ("numba_ns_a_pull", "s--")):
+                own = [row for row in rows if row["policy"] == policy and row["family"] == family and row.get(key)]
+                points = sorted((row["value"], row[key]) for row in own)
+                label = policy if key == "ns_a_pull" else None
+                axes.plot(*zip(*points, strict=True), style, color=colour, ms=4, label=label)
+        axes.plot([], [], "s--", color="0.4", ms=4, label="numba")
+        axes.set(xlabel="arms", xscale="log", yscale="log", title=TITLES[family])
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="0.9")
+        axes.legend(frameon=False, fontsize="small", ncols=2)
+    figure.axes[0].set(ylabel="ns of CPU time a pull")
+    figure.savefig(ROOT / "docs" / "images" / "speed-arms.png", dpi=120)
 
 
 def main() -> None:
     """One panel for each parameter that moves: nanoseconds of CPU time a pull, of jaxbandit and of a loop in numba."""
-    rows = json.loads((ROOT / "benchmarks" / "results" / "scaling.json").read_text())["rows"]
+    rows = rows_of("scaling.json")
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     panels = figure.subplots(1, len(AXES), sharey=True)
     for axes, (parameter, label) in zip(panels, AXES.items(), strict=True):
@@ -35,3 +68,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    of_arms()

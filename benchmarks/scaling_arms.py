@@ -1,0 +1,209 @@
+"""What a pull costs the rules for arms as each parameter moves over decades, against a scalar numba loop.
+
+    python -m benchmarks.scaling_arms [--out FILE.json] [--quick] [--policy lucb ...] [--axis n ...]
+
+One parameter moves at a time, the others stay at the centre. Top-K: 1,000 Bernoulli arms with means uniform on [0, 1],
+drawn afresh in each run, K = 100 and Q = 50 pulls an arm; where n moves, K = n / 10. Outliers: the arms of
+``benchmarks.outliers``, n = 50, k = 2.5, delta = 0.1, at most a million pulls a run. Costs are CPU time of all threads,
+in nanoseconds a pull, the least of three calls; numba's loops (numba_topk.py with xoroshiro128+, numba_outliers.py) run
+on one thread, where they have the rule. ``first_call`` is the CPU time of the first call with these shapes, in seconds.
+Where both sides make 64 runs or more, their mean pulls must be within 4 joint standard errors.
+"""
+
+import os
+
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import numba_outliers, numba_topk
+from benchmarks.common import Row, facts, parser, save, table
+from benchmarks.outliers import arms as outlier_arms
+from jaxbandit import simulate
+from jaxbandit.arms.problem import Drawn, arms, given
+from jaxbandit.arms.rewards import Bernoulli
+from jaxbandit.grammar import accelerated
+from jaxbandit.laws import Uniform
+from jaxbandit.outliers import GOLD, IB, NRR, RR, WRR, OutlierArms, interval, rho_star
+from jaxbandit.outliers.double_float import DoubleFloat
+from jaxbandit.outliers.gold import factor, sizes
+from jaxbandit.outliers.nrr import patience
+from jaxbandit.outliers.truth import Labelled
+from jaxbandit.outliers.wrr import Ratio
+from jaxbandit.topk.halving import sequential_halving
+from jaxbandit.topk.lucb import lucb
+from jaxbandit.topk.optmai import optmai
+from jaxbandit.topk.sar import sar
+from jaxbandit.topk.uniform import uniform
+
+Point = dict[str, Any]
+Side = Callable[[int, int], np.ndarray]
+"""From a number of runs and a seed to the pulls of each run."""
+
+CAP, ENOUGH, ERRORS = 1_000_000, 64, 4.0
+CENTRE: Mapping[str, Point] = {
+    "topk": {"n": 1000, "K": 100, "Q": 50, "delta": 0.1},
+    "outliers": {"n": 50, "k": 2.5, "delta": 0.1, "rho": 0.9},
+}
+AXES: Mapping[str, Mapping[str, Sequence[float]]] = {
+    "topk": {
+        "n": (10, 100, 1_000, 10_000, 100_000),
+        "K": (1, 10, 100, 500, 900),
+        "Q": (2, 10, 100, 1_000),
+        "delta": (1e-6, 1e-3, 0.5),
+    },
+    "outliers": {
+        "n": (10, 20, 50, 100, 200, 400), "k": (1.0, 1.5, 2.0, 3.0), "delta": (1e-6, 1e-3, 0.5),
+        "rho": (0.6, 0.7, 0.95),
+    },
+}  # fmt: skip
+POLICIES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "topk": {
+        "uniform": ("n", "K", "Q"), "optmai": ("n", "K", "Q"), "sar": ("n", "K", "Q"), "halving": ("n", "K", "Q"),
+        "lucb": ("n", "K", "Q", "delta"), "kl-lucb": ("n", "K", "Q", "delta"),
+    },
+    "outliers": {
+        "rr": ("n", "k", "delta"), "wrr": ("n", "k", "delta"), "nrr": ("n", "k", "delta"), "ib": ("n", "k", "delta"),
+        "gold": ("n", "delta", "rho"),
+    },
+}  # fmt: skip
+"""Rules, and what moves for them."""
+MOST = {"lucb": 10_000, "kl-lucb": 10_000}
+"""The most arms of some rules: with 100,000, a run of numba's loop takes minutes."""
+PULLS = {"lucb": 5e6, "kl-lucb": 1e6, "nrr": 5e6, "ib": 5e6} | dict.fromkeys(("rr", "wrr", "gold"), 1e8)
+"""About how many pulls a call of ours makes, so that it takes a second or so; 200 million where nothing is said."""
+SECONDS = 0.5
+"""What a call of numba's takes, about."""
+
+
+def _topk(name: str, point: Point) -> tuple[Side, Side | None, float]:
+    """Ours, numba's if there is one, and about how many pulls a run makes."""
+    n, want, delta = point["n"], point["K"], point["delta"]
+    budget = n * point["Q"]
+    rules: Mapping[str, Callable[[], Any]] = {
+        "uniform": lambda: uniform(want),
+        "optmai": lambda: optmai(n, want, budget, ties="lowest"),
+        "sar": lambda: sar(n, want, budget, ties="lowest"),
+        "halving": lambda: sequential_halving(n, want, budget),
+        "lucb": lambda: lucb(want, delta=delta),
+        "kl-lucb": lambda: lucb(want, delta=delta, divergence="kl"),
+    }
+    problem, policy = arms(budget, Drawn(Uniform().quantiles(), n), Bernoulli()), rules[name]()
+
+    def ours(runs: int, seed: int) -> np.ndarray:
+        return np.asarray(simulate(problem, policy, runs=runs, seed=seed, progress=False)["pulls"][0])
+
+    def numbas(runs: int, seed: int) -> np.ndarray:
+        own = {"arms": n, "want": want, "budget": budget, "threads": 1}
+        return numba_topk.simulate(name, "xoroshiro128+", runs=runs, seed=seed, **own)["pulls"]
+
+    return ours, numbas if name in ("uniform", "optmai", "sar", "lucb") and delta == 0.1 else None, budget
+
+
+def _outliers(name: str, point: Point) -> tuple[Side, Side | None, float]:
+    """The same for a rule for outliers; pulls are of a first run."""
+    n, k, delta = point["n"], point["k"], point["delta"]
+    p, truth = outlier_arms(name, n)
+    truth = truth if name == "gold" else p > p.mean() + k * p.std()
+    of = interval(
+        "bernoulli-corrected" if name in ("rr", "wrr") else "bounded", delta, *(() if name == "gold" else (k,))
+    )
+    rules: Mapping[str, Callable[[], Any]] = {
+        "rr": lambda: RR(of),
+        "wrr": lambda: WRR(of, Ratio.of(round(rho_star(n, k, delta), 6))),
+        "nrr": lambda: NRR(of, jnp.int32(patience(delta))),
+        "ib": lambda: IB(of, DoubleFloat.of(0.5)),
+        "gold": lambda: GOLD(
+            of, DoubleFloat.of(factor(2.5)), *map(jnp.int32, sizes(n, point["rho"])), jnp.bool_(False)
+        ),
+    }
+    rule = rules[name]()
+    problem = OutlierArms(jnp.int32(CAP), Labelled(given(p, shuffled=False), jnp.asarray(truth, jnp.int32)))
+    fast = accelerated(rule, problem)
+    reaches = np.zeros((0, 0)) if name == "nrr" else np.asarray(fast.log_terms.coefficients, np.float64)
+
+    def ours(runs: int, seed: int) -> np.ndarray:
+        return np.asarray(simulate(problem, rule, runs=runs, seed=seed, progress=False)["pulls"][0])
+
+    def numbas(runs: int, seed: int) -> np.ndarray:
+        return numba_outliers.simulate(rule, reaches, p, truth, cap=CAP, runs=runs, seed=seed, threads=1)[:, 0]
+
+    return ours, numbas, float(ours(8, 0).mean())
+
+
+SIDES: Mapping[str, Callable[[str, Point], tuple[Side, Side | None, float]]] = {"topk": _topk, "outliers": _outliers}
+
+
+def _cost(side: Side, runs: int, repeats: int) -> tuple[np.ndarray, float]:
+    """The pulls of all runs, and the least CPU time a pull (ns)."""
+    pulls, costs = [], []
+    for repeat in range(repeats):
+        start = time.process_time()
+        pulls.append(side(runs, 1 + repeat))
+        costs.append((time.process_time() - start) / pulls[-1].sum(dtype=np.int64))
+    return np.concatenate(pulls).astype(np.float64), 1e9 * min(costs)
+
+
+def measure(family: str, policy: str, axis: str, value: float, share: float, repeats: int) -> Row:
+    """One point of a curve; ``share``: of ``PULLS``."""
+    point = {**CENTRE[family], axis: value}
+    if axis == "n" and family == "topk":
+        point["K"] = max(1, int(value) // 10)
+    ours, numbas, of_run = SIDES[family](policy, point)
+    runs = int(min(65_536, max(16, share * PULLS.get(policy, 2e8) // of_run)))
+    start = time.process_time()
+    ours(runs, 0)
+    first = time.process_time() - start
+    found, cost = _cost(ours, runs, repeats)
+    row: Row = {"family": family, "policy": policy, "axis": axis, "value": value, "runs": runs}
+    row |= {"pulls": float(found.mean()), "first_call": round(first, 2), "ns_a_pull": cost}
+    if numbas:
+        numbas(1, 0)
+        start = time.process_time()
+        numbas(2, 0)
+        few = int(max(4, min(runs, 2 * SECONDS / max(time.process_time() - start, 1e-5))))
+        theirs, other = _cost(numbas, few, repeats)
+        row |= {"numba_ns_a_pull": other, "ratio": other / cost, "numba_runs": few}
+        if min(theirs.size, found.size) >= ENOUGH and found.mean() != theirs.mean():
+            error = math.sqrt(found.var(ddof=1) / found.size + theirs.var(ddof=1) / theirs.size)
+            row["law_distance"] = abs(found.mean() - theirs.mean()) / error if error else math.inf
+            if not row["law_distance"] <= ERRORS:
+                raise SystemExit(f"{row}: numba's mean pulls are {theirs.mean():.6g}")
+    return row
+
+
+def main() -> None:
+    """Measure, check, print a table, write JSON if asked to."""
+    options = parser(__doc__)
+    options.add_argument("--policy", nargs="+", choices=[name for own in POLICIES.values() for name in own])
+    options.add_argument("--axis", nargs="+", choices=sorted({axis for own in AXES.values() for axis in own}))
+    asked = options.parse_args()
+    head = facts("scaling_arms", asked.quick)
+    jax.config.update("jax_platforms", "cpu")
+    columns = {"policy": ("policy", ""), "axis": ("axis", ""), "value": ("value", ",g"), "runs": ("runs", ",d")}
+    columns |= {"pulls": ("pulls a run", ",.0f"), "ns_a_pull": ("ns a pull", ".1f")}
+    columns |= {"numba_ns_a_pull": ("numba", ".1f"), "ratio": ("ratio", ".2f"), "first_call": ("first call, s", ".1f")}
+    rows: list[Row] = []
+    for family, policies in POLICIES.items():
+        for policy, axes in policies.items():
+            for axis in axes:
+                if policy not in (asked.policy or policies) or axis not in (asked.axis or axes):
+                    continue
+                values = [x for x in AXES[family][axis] if axis != "n" or x <= MOST.get(policy, x)]
+                for value in values[:2] if asked.quick else values:
+                    few = (0.01, 2) if asked.quick else (1.0, 3)
+                    rows.append(measure(family, policy, axis, value, *few))
+                    text = table(rows, columns).splitlines()
+                    print("\n".join(text if len(rows) == 1 else text[-1:]), flush=True)
+                    save(asked.out, head, rows)
+
+
+if __name__ == "__main__":
+    main()
