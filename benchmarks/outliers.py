@@ -75,17 +75,17 @@ def arms(rule: str, n: int) -> tuple[np.ndarray, np.ndarray]:
     return p, np.arange(n) < outliers if rule == "gold" else p > p.mean() + K * p.std()
 
 
-def policy(rule: str, name: str, n: int) -> Any:
+def policy(rule: str, name: str, n: int, k: float = K, delta: float = DELTA, rho: float = RHO) -> Any:
     """Ours."""
     if rule == "gold":
-        limits = map(jnp.int32, sizes(n, RHO))
-        return GOLD(interval(name, DELTA), DoubleFloat.of(factor(EPS)), *limits, jnp.bool_(False))
-    of = interval(name, DELTA, K)
+        limits = map(jnp.int32, sizes(n, rho))
+        return GOLD(interval(name, delta), DoubleFloat.of(factor(EPS)), *limits, jnp.bool_(False))
+    of = interval(name, delta, k)
     if rule == "ib":
         return IB(of, DoubleFloat.of(0.5))
     if rule == "nrr":
-        return NRR(of, jnp.int32(patience(DELTA)))
-    return WRR(of, Ratio.of(round(rho_star(n, K, DELTA), 6))) if rule == "wrr" else RR(of)
+        return NRR(of, jnp.int32(patience(delta)))
+    return WRR(of, Ratio.of(round(rho_star(n, k, delta), 6))) if rule == "wrr" else RR(of)
 
 
 def _timed(side: Callable[[int], np.ndarray], seed: int) -> tuple[np.ndarray, float, float]:

@@ -6,8 +6,8 @@ One parameter moves at a time, the others stay at the centre. Top-K: 1,000 Berno
 drawn afresh in each run, K = 100 and Q = 50 pulls an arm; where n moves, K = n / 10. Outliers: the arms of
 ``benchmarks.outliers``, n = 50, k = 2.5, delta = 0.1, at most a million pulls a run. Costs are CPU time of all threads,
 in nanoseconds a pull, the least of three calls; numba's loops (numba_topk.py with xoroshiro128+, numba_outliers.py) run
-on one thread, where they have the rule. ``first_call`` is the CPU time of the first call with these shapes, in seconds.
-Where both sides make 64 runs or more, their mean pulls must be within 4 joint standard errors.
+on one thread, where they have the rule. ``first_call`` is the CPU time of a point's first call, in
+seconds, which compiles unless an earlier point had these shapes. Where both sides make 64 runs or more, their mean pulls must be within 4 joint standard errors.
 """
 
 import os
@@ -23,25 +23,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import numba_outliers, numba_topk
+from benchmarks import numba_outliers, numba_topk, outliers, topk
 from benchmarks.common import Row, facts, parser, save, table
-from benchmarks.outliers import arms as outlier_arms
 from jaxbandit import simulate
 from jaxbandit.arms.problem import Drawn, arms, given
 from jaxbandit.arms.rewards import Bernoulli
+from jaxbandit.devices import use_all_cores
 from jaxbandit.grammar import accelerated
 from jaxbandit.laws import Uniform
-from jaxbandit.outliers import GOLD, IB, NRR, RR, WRR, OutlierArms, interval, rho_star
-from jaxbandit.outliers.double_float import DoubleFloat
-from jaxbandit.outliers.gold import factor, sizes
-from jaxbandit.outliers.nrr import patience
+from jaxbandit.outliers import OutlierArms
 from jaxbandit.outliers.truth import Labelled
-from jaxbandit.outliers.wrr import Ratio
 from jaxbandit.topk.halving import sequential_halving
 from jaxbandit.topk.lucb import lucb
-from jaxbandit.topk.optmai import optmai
-from jaxbandit.topk.sar import sar
-from jaxbandit.topk.uniform import uniform
 
 Point = dict[str, Any]
 Side = Callable[[int, int], np.ndarray]
@@ -87,15 +80,13 @@ def _topk(name: str, point: Point) -> tuple[Side, Side | None, float]:
     """Ours, numba's if there is one, and about how many pulls a run makes."""
     n, want, delta = point["n"], point["K"], point["delta"]
     budget = n * point["Q"]
-    rules: Mapping[str, Callable[[], Any]] = {
-        "uniform": lambda: uniform(want),
-        "optmai": lambda: optmai(n, want, budget, ties="lowest"),
-        "sar": lambda: sar(n, want, budget, ties="lowest"),
-        "halving": lambda: sequential_halving(n, want, budget),
-        "lucb": lambda: lucb(want, delta=delta),
-        "kl-lucb": lambda: lucb(want, delta=delta, divergence="kl"),
-    }
-    problem, policy = arms(budget, Drawn(Uniform().quantiles(), n), Bernoulli()), rules[name]()
+    if name == "halving":
+        policy: Any = sequential_halving(n, want, budget)
+    elif name.endswith("lucb"):
+        policy = lucb(want, delta=delta, divergence="kl" if name == "kl-lucb" else "hoeffding")
+    else:
+        policy = topk._policy(name, n, want, budget)
+    problem = arms(budget, Drawn(Uniform().quantiles(), n), Bernoulli())
 
     def ours(runs: int, seed: int) -> np.ndarray:
         return np.asarray(simulate(problem, policy, runs=runs, seed=seed, progress=False)["pulls"][0])
@@ -110,21 +101,10 @@ def _topk(name: str, point: Point) -> tuple[Side, Side | None, float]:
 def _outliers(name: str, point: Point) -> tuple[Side, Side | None, float]:
     """The same for a rule for outliers; pulls are of a first run."""
     n, k, delta = point["n"], point["k"], point["delta"]
-    p, truth = outlier_arms(name, n)
+    p, truth = outliers.arms(name, n)
     truth = truth if name == "gold" else p > p.mean() + k * p.std()
-    of = interval(
-        "bernoulli-corrected" if name in ("rr", "wrr") else "bounded", delta, *(() if name == "gold" else (k,))
-    )
-    rules: Mapping[str, Callable[[], Any]] = {
-        "rr": lambda: RR(of),
-        "wrr": lambda: WRR(of, Ratio.of(round(rho_star(n, k, delta), 6))),
-        "nrr": lambda: NRR(of, jnp.int32(patience(delta))),
-        "ib": lambda: IB(of, DoubleFloat.of(0.5)),
-        "gold": lambda: GOLD(
-            of, DoubleFloat.of(factor(2.5)), *map(jnp.int32, sizes(n, point["rho"])), jnp.bool_(False)
-        ),
-    }
-    rule = rules[name]()
+    name_of = "bernoulli-corrected" if name in ("rr", "wrr") else "bounded"
+    rule = outliers.policy(name, name_of, n, k, delta, point["rho"])
     problem = OutlierArms(jnp.int32(CAP), Labelled(given(p, shuffled=False), jnp.asarray(truth, jnp.int32)))
     fast = accelerated(rule, problem)
     reaches = np.zeros((0, 0)) if name == "nrr" else np.asarray(fast.log_terms.coefficients, np.float64)
@@ -187,6 +167,7 @@ def main() -> None:
     asked = options.parse_args()
     head = facts("scaling_arms", asked.quick)
     jax.config.update("jax_platforms", "cpu")
+    use_all_cores()
     columns = {"policy": ("policy", ""), "axis": ("axis", ""), "value": ("value", ",g"), "runs": ("runs", ",d")}
     columns |= {"pulls": ("pulls a run", ",.0f"), "ns_a_pull": ("ns a pull", ".1f")}
     columns |= {"numba_ns_a_pull": ("numba", ".1f"), "ratio": ("ratio", ".2f"), "first_call": ("first call, s", ".1f")}

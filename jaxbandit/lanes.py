@@ -164,6 +164,7 @@ class _Chunk:
         return run.done(run.view(lane.key, lane.instance), lane.state) & (lane.job >= 0)
 
     def _answer(self, lane: Lane) -> dict[str, Array]:
+        """What its run answers as it stands."""
         run = self._pair(lane)
         return run.answer(run.view(lane.key, lane.instance), lane.instance, lane.state)
 
