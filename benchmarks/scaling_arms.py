@@ -6,8 +6,9 @@ One parameter moves at a time, the others stay at the centre. Top-K: 1,000 Berno
 drawn afresh in each run, K = 100 and Q = 50 pulls an arm; where n moves, K = n / 10. Outliers: the arms of
 ``benchmarks.outliers``, n = 50, k = 2.5, delta = 0.1, at most a million pulls a run. Costs are CPU time of all threads,
 in nanoseconds a pull, the least of three calls; numba's loops (numba_topk.py with xoroshiro128+, numba_outliers.py) run
-on one thread, where they have the rule. ``first_call`` is the CPU time of a point's first call, in
-seconds, which compiles unless an earlier point had these shapes. Where both sides make 64 runs or more, their mean pulls must be within 4 joint standard errors.
+on one thread, where they have the rule. ``first_call`` is the CPU time of a point's first call, in seconds,
+which compiles unless an earlier point had these shapes. Where both sides make 64 runs or more, their mean pulls must be
+within 4 joint standard errors.
 """
 
 import os
