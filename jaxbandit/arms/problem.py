@@ -44,7 +44,7 @@ class Pull(NamedTuple):
 
     ``arm``: the arms, each once; a negative number is no arm. ``first``: how often each was pulled before; ``times``:
     how often it is pulled now; ``used``: entries from this one on are ignored, so that 0 asks for nothing. ``few``
-    (static): no arm is pulled more than ``MOST_CHAINED`` times, so that the sampler of larger counts is not compiled.
+    (static): no arm is pulled more than ``MOST_TRIALS`` times, so that the sampler of larger counts is not compiled.
 
     Example:
         >>> import jax.numpy as jnp

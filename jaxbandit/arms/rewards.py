@@ -18,7 +18,7 @@ from jaxbandit.random.counts import _until_accepted, pinned
 from jaxbandit.random.draws import exponential, scale, uniform
 from jaxbandit.random.permutation import position
 from jaxbandit.random.stream import Stream, substream, words
-from jaxbandit.random.trials import MOST_CHAINED, UNITS, many_successes, successes
+from jaxbandit.random.trials import MOST_TRIALS, UNITS, many_successes, successes
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.exact import quotient
 
@@ -140,7 +140,7 @@ class Bernoulli(Rewards):
     @property
     def most(self) -> int | None:
         """Returns the most trials whose successes ``total`` draws."""
-        return MOST_CHAINED
+        return MOST_TRIALS
 
     def many(self, key: Stream, arm: Array, row: Array | None, first: Array, count: Array, mean: Array) -> Array:
         """Draws a binomial number of more than ``most`` trials."""

@@ -1,8 +1,14 @@
-"""The successes in a number of Bernoulli trials, a few trials a word: for counts of one to some hundreds.
+"""The successes in a number of Bernoulli trials, many trials a word: for counts of one to about a thousand.
 
-A word gives up to 16 trials by inversion: a chain of 16 probabilities, no loop, no logarithm; up to 6 trials have a
-word each. A pull of c trials that begins at attempt j owns the words at j, j + 1 ... j + c - 1, so pulls of the same
-arm never share one. From ``MOST_CHAINED`` trials on, the rejection of ``counts.binomial`` costs less.
+A trial succeeds where a uniform number is below the probability. The first bit of that number decides half of the
+trials, the second one half of the others, and so on; which half succeeds or fails, the bits of the probability say. So
+the trials that stay open are counted, each time, as the ones among as many random bits. When 16 trials are open, one
+more word gives their successes by inversion: a chain of 16 probabilities, no loop, no logarithm. Up to 6 trials have a
+word each.
+
+A pull of c trials that begins at attempt j owns the words at j, j + 1 ... j + c - 1, so pulls of the same arm never
+share one (17 trials would need an 18th word with a probability of 2^-289, others with less). From ``MOST_TRIALS`` on,
+the rejection of ``counts.binomial`` costs less.
 
 What an element gets depends on itself alone, but how many words are drawn depends on the largest count of the
 batch; ``over_lanes`` makes that bound a scalar, so that under ``vmap`` a branch that no lane needs is not computed.
@@ -20,7 +26,7 @@ from jaxbandit.xla.batch import over_lanes
 UNITS = 1 << 24
 """Probabilities here are whole multiples of 1 / UNITS: exact as float32, with their complements."""
 
-MOST_CHAINED = 1024
+MOST_TRIALS = 1024
 
 _DIRECT, _CHAIN = 6, 16
 
@@ -55,20 +61,37 @@ def _count(chain: _Chain, trials: Array, rare: Array) -> Array:
     return jnp.where(chain.passed <= trials, chain.passed, (trials.astype(jnp.float32) * rare).astype(jnp.int32))
 
 
+def _ones(word: Array, bits: Array) -> Array:
+    """Counts the ones among the lowest ``bits`` (int32) of a word: none where ``bits`` is negative, at most 32."""
+    mask = (jnp.uint32(1) << jnp.maximum(bits, 0).astype(jnp.uint32)) - jnp.uint32(1)  # a shift by 32 gives 0
+    return lax.population_count(word & mask).astype(jnp.int32)
+
+
+class _Open(NamedTuple):
+    """The trials that bits have not decided, all int32: how many are open (``trials``), the ``probability`` of the bits
+    still to come, in units of 1 / ``UNITS``, how many succeeded (``won``), and the address of the next word
+    (``place``); ``largest`` is the most open trials of any element."""
+
+    trials: Array
+    probability: Array
+    won: Array
+    place: Array
+    largest: Array
+
+
 def successes(key: Stream, purpose: Array, first: Array, count: Array, probability: Array) -> Array:
     """Draws the successes in ``count`` trials (int32), where counts are few.
 
     Args:
         key, purpose, first: the address: ``first`` (int32) is the number of trials before these for this ``purpose``.
-        count: int32, 0 to ``MOST_CHAINED``; from there on it counts as 0, and ``many_successes`` is to be called.
+        count: int32, 0 to ``MOST_TRIALS``; from there on it counts as 0, and ``many_successes`` is to be called.
         probability: int32 in units of 1 / ``UNITS``, 0 to ``UNITS``.
 
-    All broadcast to the shape of the result. The law is exact but for rounding: within 3e-6 in total variation up to
-    16 trials, and at most that much more for each further 16.
+    All broadcast to the shape of the result. The law is exact but for rounding: within 3e-6 in total variation.
     """
     # What is one number for all is left so.
     shape = jnp.broadcast_shapes(*map(jnp.shape, (purpose, first, count, probability)))
-    count = jnp.where(count <= MOST_CHAINED, count, 0)
+    count = jnp.where(count <= MOST_TRIALS, count, 0)
     few = jnp.where(count <= _DIRECT, count, 0)
     fewest, longest = over_lanes(jnp.max(few, initial=0)), over_lanes(jnp.max(count - few, initial=0))
 
@@ -78,29 +101,46 @@ def successes(key: Stream, purpose: Array, first: Array, count: Array, probabili
             found = found + won.astype(jnp.int32)
         return found
 
-    def by_chain(found: Array) -> Array:
-        likely, rare = _rarer(probability)
+    def halve(state: _Open) -> _Open:
+        """Has the next bit of each trial's uniform number decide about half of the open trials."""
+        going = state.trials > _CHAIN
+
+        def toss(number: Array, ones: Array) -> Array:
+            low, high = words(key, purpose, state.place + number)
+            bits = jnp.where(going, state.trials, 0) - 64 * number
+            return ones + _ones(low, jnp.minimum(bits, 32)) + _ones(high, jnp.minimum(bits - 32, 32))
+
+        ones = lax.fori_loop(0, (state.largest + 63) // 64, toss, jnp.zeros(shape, jnp.int32))
+        # From 1/2 on, a zero is a success and ones stay open; below, a one is a failure and zeros stay open.
+        likely = state.probability >= UNITS // 2
+        zeros = state.trials - ones
+        trials = jnp.where(going, jnp.where(likely, ones, zeros), state.trials)
+        doubled = 2 * state.probability - jnp.where(likely, UNITS, 0)
+        return _Open(
+            trials, jnp.where(going, doubled, state.probability), state.won + jnp.where(going & likely, zeros, 0),
+            state.place + jnp.where(going, (state.trials + 63) // 64, 0), over_lanes(jnp.max(trials, initial=0)),
+        )  # fmt: skip
+
+    def by_bits(found: Array) -> Array:
+        trials, chance, place = (jnp.broadcast_to(x, shape) for x in (count - few, probability, first))
+        start = _Open(trials, chance, jnp.zeros(shape, jnp.int32), place, longest)
+        state = lax.while_loop(lambda state: state.largest > _CHAIN, halve, start)
+        likely, rare = _rarer(state.probability)
         other = 1 - rare
         odds = rare / other
-
-        def more(state: tuple[Array, Array]) -> tuple[Array, Array]:
-            done, total = state
-            trials = jnp.clip(count - done, 0, _CHAIN)
-            chain = _begin(words(key, purpose, first + done)[0], trials, other)
-            for k in range(_CHAIN + 1):
-                chain = _link(chain, jnp.float32(k), trials, odds)
-            return done + _CHAIN, total + _count(chain, trials, rare)
-
-        _, chain = lax.while_loop(lambda state: state[0] < longest, more, (jnp.int32(0), jnp.zeros(shape, jnp.int32)))
-        return jnp.where(count > _DIRECT, jnp.where(likely, count - chain, chain), found)
+        chain = _begin(words(key, purpose, state.place)[0], state.trials, other)
+        for k in range(_CHAIN + 1):
+            chain = _link(chain, jnp.float32(k), state.trials, odds)
+        drawn = _count(chain, state.trials, rare)
+        return jnp.where(count > _DIRECT, state.won + jnp.where(likely, state.trials - drawn, drawn), found)
 
     found = lax.fori_loop(0, (fewest + 1) // 2, direct, jnp.zeros(shape, jnp.int32))
-    total: Array = lax.cond(longest > 0, by_chain, lambda found: found, found)
+    total: Array = lax.cond(longest > 0, by_bits, lambda found: found, found)
     return total
 
 
 def many_successes(key: Stream, purpose: Array, first: Array, count: Array, probability: Array) -> Array:
-    """Draws the successes of any count, for those above ``MOST_CHAINED``; its law is that of ``counts.binomial``."""
+    """Draws the successes of any count, for those above ``MOST_TRIALS``; its law is that of ``counts.binomial``."""
     likely, rare = _rarer(probability)
     found = binomial(key, purpose, first, count, rare)
     return jnp.where(likely, count - found, found)
