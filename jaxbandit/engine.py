@@ -290,8 +290,9 @@ class Batch:
         for partition, shared, varying, members in self._groups:
             rows = [row for row, member in enumerate(members) if member in wanted]
             if rows:
-                # As many rows as the group has, so that all choices from it share a program.
-                here = [leaf[jnp.asarray((rows + rows[:1] * len(leaf))[: len(leaf)])] for leaf in varying]
+                # As many rows as the group has, so that all choices from it share a program. Taken by NumPy, as JAX
+                # would compile that for each shape.
+                here = [jnp.asarray(np.asarray(leaf)[(rows + rows[:1] * len(leaf))[: len(leaf)]]) for leaf in varying]
                 yield Jobs(
                     partition, shared, here, self._budgets, self._mesh, len(rows), seed, first_run, runs, self._most,
                     lanes, room, self._hurry,

@@ -141,7 +141,7 @@ class Jobs:
         problem, _ = self.partition.join(self.shared, self.varying)
         execution, budget = self._execution, getattr(problem, "budget", None)
         jobs = max(self.configurations * self.runs, self.room)
-        most = np.inf if budget is None else jobs * float(np.mean(budget))
+        most = np.inf if budget is None else jobs * float(np.mean(np.asarray(budget)))
         gain = execution.gain_ns + getattr(problem, "gain_ns", 0)
         return execution.stride, self.hurry and most * gain < WORTH_COMPILING
 

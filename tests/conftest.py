@@ -1,5 +1,6 @@
 """For all tests."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from jaxbandit import grammar
 from jaxbandit import jobs as jobs_module
 from jaxbandit.study import families, plugins
 from jaxbandit.xla.options import CPU_OPTIONS
+
+gc.set_threshold(50_000, 20, 50)  # as on the command line: tracing makes many objects, of which few are in cycles
 
 
 @pytest.fixture(autouse=True, scope="module")

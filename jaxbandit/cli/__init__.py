@@ -4,6 +4,7 @@ Tables go to stdout, all else to stderr. Bad input is one line there and exit st
 143. JAX and Matplotlib are imported once the arguments are known to be right. Each verb has a module of its own.
 """
 
+import gc
 import os
 import sys
 import threading
@@ -19,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     if argv is None:
         interruption.watch()  # before the rest is imported, which takes a while
+        # Imports and tracing make many objects that stay: looking for cycles among them takes a twentieth of a study.
+        gc.set_threshold(50_000, 20, 50)
     try:
         from jaxbandit.cli import program
     except ModuleNotFoundError as error:
