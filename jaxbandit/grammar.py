@@ -118,6 +118,7 @@ class Execution:
         unroll: steps that an accelerator makes of a lane before its state is written, a divisor of ``stride``: for
             steps that are arithmetic on a lane's own numbers and nothing else, so short that to start them, and to
             read and write states, takes longer.
+        level: LLVM's optimization level of a CPU's program. Most run up to a third faster at 2 than at 3, as measured.
         gain_ns: nanoseconds for a unit of the problem's ``budget`` that a CPU's program gains when it is compiled with
             full effort (``benchmarks/hurry.py``). What gains less than 0.5 s in all its runs is compiled in a hurry. A
             problem may have such a number too, of what it draws itself; both are added.
@@ -136,6 +137,7 @@ class Execution:
     masked: bool = False
     many_steps: Literal["", "in turn", "abreast"] = ""
     unroll: int = 1
+    level: int = 2
     gain_ns: float = 30
 
 

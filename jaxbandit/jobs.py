@@ -136,14 +136,15 @@ class Jobs:
         lane, answers = self._shapes()
         return lane_maker(lane, answers, size.lanes, size.answers, self.mesh)
 
-    def _way(self) -> tuple[int, bool]:
-        """How the chunk is made: its stride, and whether so little runs that it is compiled in a hurry."""
+    def _way(self) -> tuple[int, bool, int]:
+        """How the chunk is made: its stride, whether so little runs that it is compiled in a hurry, and else LLVM's
+        level."""
         problem, _ = self.partition.join(self.shared, self.varying)
         execution, budget = self._execution, getattr(problem, "budget", None)
         jobs = max(self.configurations * self.runs, self.room)
         most = np.inf if budget is None else jobs * float(np.mean(np.asarray(budget)))
         gain = execution.gain_ns + getattr(problem, "gain_ns", 0)
-        return execution.stride, self.hurry and most * gain < WORTH_COMPILING
+        return execution.stride, self.hurry and most * gain < WORTH_COMPILING, execution.level
 
     def _steps_of_a_round(self) -> int:
         """The most steps that a lane makes in a round."""
@@ -177,8 +178,8 @@ class Jobs:
     ) -> dict[str, np.ndarray]:
         jobs, devices = self.configurations * runs, self.mesh.size
         carry = self._lane_maker(size)()
-        stride, hurried = self._way()
-        chunk = chunk or chunk_function(self.partition, self.mesh, stride, hurried)
+        way = self._way()
+        stride, chunk = way[0], chunk or chunk_function(self.partition, self.mesh, *way)
         # Whole rounds, far enough below 2^31 to count one more.
         most_steps = np.int32(min(-(-self.max_steps // stride), (2**31 - 1) // stride - 1) * stride)
         numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_steps)

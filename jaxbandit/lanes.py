@@ -352,7 +352,7 @@ def _lane_maker(
 
 
 @functools.lru_cache(maxsize=64)
-def chunk_function(partition: Partition, mesh: Mesh, stride: int, hurried: bool = False) -> Any:
+def chunk_function(partition: Partition, mesh: Mesh, stride: int, hurried: bool = False, level: int = 2) -> Any:
     """Returns the function that makes rounds of one structure: compiled once a shape, whatever the values.
 
     It takes the lanes and the queue, what ``_Chunk`` has from ``shared`` on, and the most rounds.
@@ -371,5 +371,5 @@ def chunk_function(partition: Partition, mesh: Mesh, stride: int, hurried: bool 
     # Said of the results too: arrays without entries come back otherwise, and would have the program compiled anew.
     return jax.jit(
         mapped, donate_argnums=(0, 1), out_shardings=NamedSharding(mesh, split),
-        compiler_options=options_for(mesh.devices.flat[0].platform, hurried),
+        compiler_options=options_for(mesh.devices.flat[0].platform, hurried, level),
     )  # fmt: skip

@@ -55,7 +55,7 @@ def own_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def fast_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that sample for longer than their programs take to compile: compiled as users get them."""
     if "optimization_level=0" in os.environ.get("XLA_FLAGS", ""):
-        monkeypatch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 3)
+        monkeypatch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 2)
         monkeypatch.setitem(CPU_OPTIONS, "xla_cpu_use_fusion_emitters", True)
 
 

@@ -20,7 +20,7 @@ from jaxbandit.engine import Batch
 from jaxbandit.programs import store
 from jaxbandit.registry import parse
 from jaxbandit.study.families import FAMILIES
-from jaxbandit.xla.options import options_for
+from jaxbandit.xla.options import LEVEL, options_for
 from tests.test_compilation import unset_settings
 
 RUNS = 64
@@ -148,14 +148,14 @@ class _InFull:
     """A chunk that is compiled as users have those with much to run."""
 
     def __init__(self, *structure: Any) -> None:
-        self._chunk = lanes.chunk_function(*structure)
+        self._chunk, self._level = lanes.chunk_function(*structure), structure[-1]
 
     def lower(self, *arguments: Any) -> Any:
         self._lowered = self._chunk.lower(*arguments)
         return self
 
     def compile(self) -> None:
-        self._compiled = self._lowered.compile(options_for("cpu"))
+        self._compiled = self._lowered.compile((options_for("cpu") or {}) | {LEVEL: self._level})
 
     def __call__(self, *arguments: Any) -> Any:
         return self._compiled(*arguments)

@@ -263,6 +263,18 @@ def test_little_work_is_compiled_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> 
     assert "xla_cpu_use_fusion_emitters" not in (options_for("cpu", hurried=True) or {})
 
 
+def test_a_policy_says_at_which_level_it_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In full; the user's flags win."""
+    monkeypatch.setattr(EE, "execution", Execution(masked=True, level=3))
+    (program,) = engine_module.Batch([(problem(budget=200), ee(2, 0.5))]).programs([0], runs=64)
+    assert program.key[2][2] == 3
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    for level in (2, 3):
+        assert (options_for("cpu", level=level) or {})[options.LEVEL] == level
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    assert options.LEVEL not in (options_for("cpu") or {})
+
+
 def compilations() -> int:
     return sum(chunk._cache_size() for chunk in (jobs_module.chunk_function(*key) for key in _COMPILED))
 

@@ -16,20 +16,17 @@ CPU_OPTIONS: dict[str, Any] = {
 # A third of the time that XLA takes for a program makes it faster, and no other. Not level 0: products and sums are
 # contracted otherwise there, so that results would have other bits. The bits are tested with jaxlib 0.10 alone; XLA of
 # 0.12 has no choice of emitters, and level 1 by itself saves next to nothing.
-HURRIED: dict[str, Any] = (
-    {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
-    if __version_info__[:2] == (0, 10)
-    else {}
-)
+LEVEL = "xla_backend_optimization_level"
+HURRIED: dict[str, Any] = {LEVEL: 1, "xla_cpu_use_fusion_emitters": False} if __version_info__[:2] == (0, 10) else {}
 
 
-def options_for(platform: str, hurried: bool = False) -> dict[str, Any] | None:
+def options_for(platform: str, hurried: bool = False, level: int = 2) -> dict[str, Any] | None:
     """For ``compiler_options`` of ``jax.jit``; None where XLA's own are left.
 
-    ``hurried``: compiled in about two thirds of the time, to a program of the same bits that may be slower. What the
-    user's ``XLA_FLAGS`` name is left to them.
+    ``hurried``: compiled in about two thirds of the time, to a program of the same bits that may be slower. ``level``:
+    see ``Execution.level``. What the user's ``XLA_FLAGS`` name is left to them.
     """
     if platform != "cpu":
         return None
-    given = os.environ.get("XLA_FLAGS", "")
-    return {**CPU_OPTIONS, **{name: value for name, value in HURRIED.items() if hurried and name not in given}}
+    given, wanted = os.environ.get("XLA_FLAGS", ""), {LEVEL: level} | (HURRIED if hurried else {})
+    return CPU_OPTIONS | {name: value for name, value in wanted.items() if name not in given}
