@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,6 +40,7 @@ from tests.live_kills import killed
 from tests.test_live import claims
 
 HOSTILE = "=1+1<script>alert(1)</script>"
+HERE = "http://127.0.0.1:8000"
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def session(tmp_path: Path) -> Session:
 
 
 def test_http(session: Session) -> None:
-    with TestClient(app(session)) as client:
+    with TestClient(app(session), HERE) as client:
         asked = client.post("/next", json={"agent": "a"}).json()
         assert client.post("/next", json={"agent": "a"}).json()["id"] == asked["id"]
         assert "id" not in client.post("/next", json={"agent": "b"}).json()
@@ -165,9 +167,15 @@ def test_a_signal_ends_the_server_at_once(session: Session) -> None:
     session.next("a")
     session.close()
     command = [sys.executable, "-m", "jaxbandit", "live", "serve", "--journal", session.journal.place, "--port", "0"]
+    command += ["--allowed-hosts", "a.example", "--allowed-hosts", "b.example"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         port = int(server.stderr.readline().rpartition(":")[2].strip("/\n"))
+        for host, status in (("b.example", 200), ("c.example", 403)):
+            asking = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            asking.request("GET", "/status", headers={"Host": host})
+            assert asking.getresponse().status == status
+            asking.close()
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("POST", "/next", '{"agent": "b", "wait": 60}')
         other = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -178,7 +186,7 @@ def test_a_signal_ends_the_server_at_once(session: Session) -> None:
 
 
 def test_a_token_and_a_rate(session: Session) -> None:
-    with TestClient(app(session, token="a long secret token", rate=8)) as client:
+    with TestClient(app(session, token="a long secret token", rate=8), HERE) as client:
         assert client.get("/status").status_code == 401
         assert client.get("/status", headers={"Authorization": "Bearer a long secret tokem"}).status_code == 401
         assert client.get("/status", headers={"Authorization": "Bearer a long secret token"}).status_code == 200
@@ -192,9 +200,50 @@ def test_a_token_and_a_rate(session: Session) -> None:
         serve(session, port=70_000)
 
 
+def statuses(application: Any, *hosts: str) -> list[int]:
+    """Of requests with these Host headers."""
+    with TestClient(application, HERE) as client:
+        return [client.get("/status", headers={"Host": host}).status_code for host in hosts]
+
+
+def test_a_name_that_leads_here_is_refused(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of another site's page, which could else read and answer questions."""
+    with TestClient(app(session), HERE) as client:
+        for path, method in (("/", "GET"), ("/status", "GET"), ("/next", "POST"), ("/answers", "POST")):
+            reply = client.request(method, path, headers={"Host": "evil.example:8000", "Sec-Fetch-Site": "same-origin"})
+            assert (reply.status_code, reply.json()["error"]) == (
+                403,
+                "Host = evil.example:8000: one of localhost, 127.0.0.1, [::1]; --allowed-hosts adds others",
+            )
+    names = ("localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:9", "[::1]", "[::1]:8000")
+    assert statuses(app(session), *names) == [200] * 6
+    near = ("", "localhost.evil.example", "127.0.0.1.evil.example", "evil.example:80:127.0.0.1", "[::1", "::1", "[::2]")
+    assert statuses(app(session), *near) == [403] * 7
+
+    def served(host: str, *allowed: str) -> Any:
+        """The application that listens there."""
+        found: list[Any] = []
+        monkeypatch.setattr(uvicorn, "Config", lambda application, **_: found.append(application))
+        monkeypatch.setattr(uvicorn, "Server", lambda _: types.SimpleNamespace(run=lambda _: None))
+        monkeypatch.setattr(socket, "create_server", lambda *_, **__: socket.socket())
+        serve(session, host, token="", allowed_hosts=allowed)
+        return found[0]
+
+    monkeypatch.setattr("jaxbandit.live.server._LOOPBACK", ("::1", "0.0.0.0", "::", "Lab"))  # none wants a token
+    names = ("lab:8000", "localhost", "a.example", "[fd00::5]:80", "other.example")
+    assert statuses(served("Lab", "A.example", "fd00:0::5"), *names) == [200, 200, 200, 200, 403]
+    assert statuses(served("::1"), *names) == [403, 200, 403, 403, 403]
+    for wildcard in ("0.0.0.0", "::"):
+        assert statuses(served(wildcard), *names) == [200] * 5
+        assert statuses(served(wildcard, "a.example"), *names) == [403, 200, 200, 403, 403]
+    for wrong in ("http://a.example", "a.example:80", "*", ""):
+        with pytest.raises(BadInput, match=f"--allowed-hosts = {re.escape(wrong)}: a host without scheme and port"):
+            serve(session, allowed_hosts=[wrong])
+
+
 def test_the_page_shows_cells_as_text(session: Session) -> None:
     """It has no cell in it, takes no script from elsewhere, and puts what it fetches into text nodes alone."""
-    with TestClient(app(session)) as client:
+    with TestClient(app(session), HERE) as client:
         page = client.get("/")
     assert "script" in page.headers["content-security-policy"]
     assert "default-src 'none'" in page.headers["content-security-policy"]
@@ -448,7 +497,7 @@ def test_a_person_sees_the_candidates_of_a_service(
     assert program.run([*answer, "--property", "gate"]) == 0
     out = capsys.readouterr().out
     assert f"  flight {asked['entity']} \N{REPLACEMENT CHARACTER}[2J: a1 (score 90, match, same as #{place})\n" in out
-    with TestClient(app(session, offers=Offers.at(reconciliation, "flight", "gate").beside)) as client:
+    with TestClient(app(session, offers=Offers.at(reconciliation, "flight", "gate").beside), HERE) as client:
         assert client.post("/next", json={"agent": "terminal"}).json()["offers"]
         found = client.post("/candidates", json={"id": asked["id"]}).json()["candidates"]
         assert [(each["match"], each["values"], each["claimed"]) for each in found] == [(True, [" a1"], ["A1"])]

@@ -131,6 +131,13 @@ class Serve:
     """The address to listen at."""
     port: int = 8000
     """The port to listen at; 0 for any that is free."""
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        tyro.conf.UseAppendAction,
+        tyro.conf.arg(metavar="HOST", help_behavior_hint="(default: none; of a wildcard address, any)"),
+    ] = ()
+    """A host by which the server may be called beside its address and the loopback, such as its name behind a proxy;
+    may be repeated."""
     lease: float = 3600.0
     """Seconds for which a question belongs to the agent that got it."""
     ahead: int = 0
@@ -154,7 +161,7 @@ class Serve:
         serve(
             session, self.host, self.port, token, self.lease, self.ahead,
             _offers(session, self.candidates, self.type, self.property),
-            ready=lambda url: say(f"serving at {url}{with_token}"),
+            ready=lambda url: say(f"serving at {url}{with_token}"), allowed_hosts=self.allowed_hosts,
         )  # fmt: skip
 
 

@@ -2,7 +2,10 @@
 
 import json
 import math
+import re
 import urllib.parse
+from contextlib import suppress
+from ipaddress import IPv6Address
 from itertools import chain
 from typing import Any
 
@@ -95,4 +98,18 @@ def address(field: str, value: str) -> str:
     return value
 
 
-__all__ = ["address", "ahead", "cost", "count", "lease", "number", "parsed", "place", "text", "timeout"]
+def host(field: str, value: str) -> str:
+    """Returns the name or the address of a machine as browsers write it in a Host header: in small letters, and an
+    IPv6 address in brackets.
+
+    Raises:
+        BadInput: for what is more than that, such as a URL, and for a pattern.
+    """
+    with suppress(ValueError):
+        return f"[{IPv6Address(value.removeprefix('[').removesuffix(']'))}]"
+    if not re.fullmatch(r"[a-z0-9_.-]+", value.lower()):
+        raise BadInput(field, value, "a host without scheme and port, such as lab.example.org or 192.168.1.5")
+    return value.lower()
+
+
+__all__ = ["address", "ahead", "cost", "count", "host", "lease", "number", "parsed", "place", "text", "timeout"]

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import json
+import re
 import socket
 import threading
 import time
@@ -22,10 +23,13 @@ try:
     import uvicorn
     from sqlalchemy.exc import DBAPIError
     from starlette.applications import Starlette
+    from starlette.datastructures import Headers
     from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
     from starlette.requests import Request
     from starlette.responses import HTMLResponse, JSONResponse, Response
     from starlette.routing import Route
+    from starlette.types import ASGIApp, Receive, Scope, Send
 except ImportError:
     raise BadInput(
         "jaxbandit.live", "not installed", "an installation with the extra: pip install 'jaxbandit[live]'"
@@ -39,6 +43,9 @@ MOST_WAIT = 60.0
 """The most seconds that a request waits for a question."""
 _AT_ONCE, _LOOK = 256, 1.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_WILDCARDS = ("0.0.0.0", "::", "0", "")
+HOSTS = ("localhost", "127.0.0.1", "[::1]")
+"""The names of the loopback, as a Host header has them."""
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -165,6 +172,23 @@ class _Rates:
         return self._seen[address] <= self._most
 
 
+class _Hosts:
+    """Refuses requests whose Host header names none of ``hosts``: a page of another site whose name was made to lead to
+    this machine (DNS rebinding) has that name there. Starlette's own check tells nobody what is allowed."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
+        self._app, self._hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer: ASGIApp = self._app
+        if scope["type"] == "http":
+            given = Headers(scope=scope).get("host") or "missing"
+            if re.sub(r":\d*$", "", given).lower() not in self._hosts:
+                allowed = f"one of {', '.join(self._hosts)}; --allowed-hosts adds others"
+                answer = _refused(403, f"Host = {given}: {allowed}")
+        await answer(scope, receive, send)
+
+
 @dataclass(frozen=True, eq=False)
 class _Routes:
     """Answers each kind of request: see ``app``."""
@@ -261,7 +285,7 @@ class _Routes:
 
 def app(
     session: Session, token: str = "", lease: float = LEASE, ahead: int = 0, offers: Beside | None = None,
-    rate: int = MOST_RATE,
+    rate: int = MOST_RATE, hosts: Sequence[str] | None = HOSTS,
 ) -> Starlette:  # fmt: skip
     """Returns the application: POST /next, /answers, /undo and /candidates, GET /status and the page at /.
 
@@ -272,6 +296,7 @@ def app(
         ahead: see ``Session.next``.
         offers: what a reconciliation service offers beside a question, see ``Offers``.
         rate: requests a second that are taken from one address.
+        hosts: one of which a request's Host header has to name; None for any.
 
     Raises:
         BadInput: for a lease, or a number of pulls ahead, that no question could be asked with.
@@ -295,24 +320,29 @@ def app(
             route("/answers", routes.answers, "POST"), route("/undo", routes.undo, "POST"),
             route("/candidates", routes.candidates, "POST"),
         ], lifespan=lifespan, exception_handlers={HTTPException: _no_such_request},
+        middleware=[] if hosts is None else [Middleware(_Hosts, hosts)],
     )  # fmt: skip
 
 
 def serve(
     session: Session, host: str = "127.0.0.1", port: int = 8000, token: str = "", lease: float = LEASE, ahead: int = 0,
-    offers: Beside | None = None, ready: Callable[[str], None] | None = None,
+    offers: Beside | None = None, ready: Callable[[str], None] | None = None, allowed_hosts: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Serves a session until it is stopped.
+    """Serves a session until it is stopped, to requests whose Host header names ``host``, the loopback or one of
+    ``allowed_hosts``. Where ``host`` stands for all addresses and none are allowed by name, it may name any.
 
     Raises:
-        BadInput: for another address than the loopback without a token, one that cannot be listened on, and what
-            ``app`` does not take.
+        BadInput: for another address than the loopback without a token, one that cannot be listened on, a host that is
+            neither name nor address, and what ``app`` does not take.
     """
+    name = f"[{host}]" if ":" in host else host
+    more = [inputs.host("--allowed-hosts", each) for each in allowed_hosts]
+    hosts = None if host in _WILDCARDS and not more else tuple(dict.fromkeys([name.lower(), *HOSTS, *more]))
     if host not in _LOOPBACK and len(token) < 16:
         raise BadInput("--host", host, "127.0.0.1, or a token of at least 16 characters in JAXBANDIT_TOKEN")
     config = uvicorn.Config(
-        app(session, token, lease, ahead, offers), host=host, port=port, log_level="warning", access_log=False,
-        limit_concurrency=1000, timeout_keep_alive=30,
+        app(session, token, lease, ahead, offers, hosts=hosts), host=host, port=port, log_level="warning",
+        access_log=False, limit_concurrency=1000, timeout_keep_alive=30,
     )  # fmt: skip
     try:
         kind = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -322,7 +352,6 @@ def serve(
     except (OSError, OverflowError) as error:
         raise BadInput("--port", port, f"a port from 0 to 65535 that is free at {host} ({error})") from None
     if ready is not None:
-        name = f"[{host}]" if ":" in host else host
         ready(f"http://{name}:{door.getsockname()[1]}/")
     server = uvicorn.Server(config)
     # The loop would take the main thread's signals, and those that end a program would wait for who stands in line.
