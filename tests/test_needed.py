@@ -9,7 +9,7 @@ from jaxbandit import cli
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Metric
 from jaxbandit.study import families
-from jaxbandit.study.spec import Study
+from jaxbandit.study.spec import Study, load
 from jaxbandit.tuning import needed
 from tests import toy
 
@@ -67,6 +67,22 @@ def test_ranges_that_end_first() -> None:
     given = study(100, 200)
     (found,) = needed.needed(given, needed.goal(given, "lots", 0.9), progress=False)
     assert (found.low, found.high) == (None, 100)
+
+
+def test_checkpoints_are_budgets_of_the_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So they tell the range, and play no part where another parameter is searched."""
+    file, best = tmp_path / "study.toml", '[[policy]]\nkind = "best"\n'
+    file.write_text(f'runs = 1\ncheckpoints = [10, 15]\n[problem]\nkind = "toy/coins"\nbudget = 20\n{best}')
+    wanted = ["plan", str(file), "--metric", "lots", "--reach", "0.9", "--most-runs", "1000"]
+    assert cli.main(wanted) == 0
+    assert "best: lots >= 0.9 is not surely reached up to budget 20 (" in capsys.readouterr().err
+    assert needed._range(load(file), "budget", None, None) == (10, 20)
+    entities = 'kind = "cleaning/synthetic"\nentities = 10\nbudget = 2_000\n[[policy]]\nkind = "random"\n'
+    file.write_text(f"checkpoints = [100]\n[problem]\n{entities}")
+    wanted = ["plan", str(file), "--reach", "1", "--parameter", "entities", "--to", "11", "--most-runs", "512"]
+    assert cli.main(wanted) == 0
+    line = "jaxbandit: checkpoints are left out: values of entities are tried with the whole budget, 2,000\n"
+    assert line in capsys.readouterr().err
 
 
 def test_a_regret_of_0_in_the_first_runs_is_not_taken_for_the_mean() -> None:

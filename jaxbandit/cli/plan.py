@@ -48,6 +48,9 @@ class Plan:
 
         study = load(self.study, counted=False)
         wanted = needed.goal(study, self.metric, self.reach)
+        if study.checkpoints and self.parameter != "budget":
+            whole = study.problem["budget"]
+            say(f"checkpoints are left out: values of {self.parameter} are tried with the whole budget, {whole:,}")
         found = needed.needed(study, wanted, self.parameter, self.from_, self.to, self.within, self.most_runs)
         sys.stdout.write(render(needed.rows_of(found, wanted, self.parameter), self.format))
         for each in found:

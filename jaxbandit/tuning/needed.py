@@ -92,8 +92,8 @@ def needed(
         study: its value of ``parameter`` is not used; other swept parameters are not allowed.
         wanted: of ``goal``.
         parameter: of the problem, a whole number.
-        low, high: the range to search; where None, the least and the greatest value that the study sweeps, or a
-            64th and 64 times the one that it gives.
+        low, high: the range to search; where None, the least and the greatest value that the study sweeps, its
+            checkpoints and its budget, or a 64th and 64 times the one value that it gives.
         within: the range is halved until its ends are this near to each other, as a share.
         most_runs: of a policy, all values together.
 
@@ -128,6 +128,7 @@ def _range(study: Study, parameter: str, low: int | None, high: int | None) -> t
     if others:
         raise BadInput("sweep", ", ".join(others), f"one value each; only {parameter} is searched")
     given = study.sweep.get(parameter, [study.problem[parameter]] if parameter in study.problem else [])
+    given = [*study.checkpoints, *given] if parameter == "budget" else given
     numbers = [value for value in given if isinstance(value, int) and not isinstance(value, bool)]
     if len(numbers) == 1:
         numbers = [max(1, numbers[0] // 64), 64 * numbers[0]]
