@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from fractions import Fraction
 from pathlib import Path
@@ -302,7 +303,9 @@ def test_a_lost_chunk_is_no_nan(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["gone", "empty", "a folder", "no array"])
 @pytest.mark.parametrize("name", ["policy", "odds", "kind", "share", "implemented_by", "checkpoint", "heads"])
-def test_a_damaged_or_lost_chunk_is_named_and_repaired(name: str, how: str, tmp_path: Path) -> None:
+def test_a_damaged_or_lost_chunk_is_named_and_repaired(
+    name: str, how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of coordinates as of metrics: Zarr would read a lost one as zeros, and tables would be of them."""
     problem, sweep = {"kind": "toy/coins", "budget": 5}, {"odds": [[0.1, 0.5], [0.2, 0.5]]}
     stops = {"policy": [{"kind": "best"}], "checkpoints": [2]} if name == "checkpoint" else {}
@@ -319,11 +322,20 @@ def test_a_damaged_or_lost_chunk_is_named_and_repaired(name: str, how: str, tmp_
         shutil.rmtree(tmp_path / "results.zarr" / name)
     with pytest.raises(BadInput, match=r"what wrote them (computes|repairs)") as caught:
         stored_rows(open_results(tmp_path))
-    assert cli.main(["show", str(tmp_path)]) == 0  # from summary.json
+    assert cli.main(["show", str(tmp_path)]) == 2
+    shown, said = capsys.readouterr()
+    assert "best" in shown  # from summary.json
+    line = rf"jaxbandit: DIR = .*{tmp_path.name}: .*what wrote them (computes|repairs) .*\n"
+    assert re.fullmatch(line, said)
+    assert not (tmp_path / "report.html").exists()
     if name != "heads":
         assert f" {name}" in str(caught.value) or f"({name}" in str(caught.value) or how == "empty"
     assert run(study, tmp_path) == rows
     assert open_results(tmp_path).identical(whole)
+    assert cli.main(["show", str(tmp_path)]) == 0
+    (tmp_path / "study.json").write_text("{")
+    assert cli.main(["show", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.endswith("study.json: an undamaged file\n")
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
 """``jaxbandit show``."""
 
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal, cast, get_args
 
 import tyro
@@ -31,11 +33,10 @@ class Show:
     written to, figure.png, figure.pdf or figure.svg; the table is then printed as text."""
 
     def __call__(self) -> None:
-        """Prints the tables, draws the picture, and writes the report."""
+        """Prints the tables, draws the picture, and writes the report. What is damaged in the stored results is said
+        last: tables and the picture stand without them."""
         from jaxbandit.study import canvas, display, folder
-        from jaxbandit.study.describe import implementations
         from jaxbandit.study.report import REPORT, report
-        from jaxbandit.study.results import open_results
         from jaxbandit.study.store import RESULTS
         from jaxbandit.study.table import render
 
@@ -50,6 +51,7 @@ class Show:
                     "DIR", str(self.folder), "a finished study; the command that began this one continues it"
                 )
             say(f"the study in {self.folder} goes on, or was interrupted: this is what it had before")
+        damage: list[BadInput] = []
         more = folder.read(self.folder / folder.TIMINGS) if (self.folder / folder.TIMINGS).exists() else []
         chosen = bool(self.metric or self.x)
         try:
@@ -63,7 +65,8 @@ class Show:
             with unwritable(self.folder) as written:
                 if drawing is not None:
                     folder.write(self.folder / f"figure.{kind}", canvas.encoded(drawing, kind))
-                folder.write(self.folder / REPORT, report(self.folder).encode())
+                with _noted(damage, self.folder):
+                    folder.write(self.folder / REPORT, report(self.folder).encode())
         except BadInput:
             raise
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
@@ -73,14 +76,26 @@ class Show:
             say(f"picture in {self.folder / f'figure.{kind}'}")
         sys.stdout.write("\n".join(tables))
         sys.stdout.flush()
+        self._implementations(damage)
+        if asked and not written():
+            raise BadInput("DIR", str(self.folder), f"a folder that can be written, for figure.{kind}")
+        if damage:
+            raise damage[0]
+
+    def _implementations(self, damage: list[BadInput]) -> None:
+        """Says which classes ran the policies, and adds to ``damage`` what cannot be read of a finished study."""
+        from jaxbandit.study import folder
+        from jaxbandit.study.describe import implementations
+        from jaxbandit.study.results import open_results
+        from jaxbandit.study.store import RESULTS
+
         said = {""}
         for group in (self.folder / RESULTS, *sorted(self.folder.glob(f"studies/*/{RESULTS}"))):
-            with suppress(BadInput):  # the table stands without what cannot be read here
+            finished = group.exists() and (group.parent / folder.FINISHED).exists()
+            with _noted(damage if finished else [], group.parent):
                 if (line := implementations(open_results(group))) not in said:
                     said.add(line)
                     say(line)
-        if asked and not written():
-            raise BadInput("DIR", str(self.folder), f"a folder that can be written, for figure.{kind}")
 
     def _verdict(self, form: Format) -> None:
         """Shows a folder that ``tune`` wrote: the candidates of each problem, and the verdict in words."""
@@ -94,3 +109,13 @@ class Show:
         sys.stdout.write(render(folder.read(self.folder / folder.CANDIDATES), form))
         for line in (self.folder / folder.WORDS).read_text().splitlines():
             say(line)
+
+
+@contextmanager
+def _noted(damage: list[BadInput], place: Path) -> Iterator[None]:
+    """Adds an error inside to ``damage``, naming the folder, or a file in it where the error does."""
+    try:
+        yield
+    except BadInput as error:
+        named = error.field == "DIR" and str(error.value).startswith(str(place))
+        damage.append(BadInput("DIR", error.value if named else str(place), error.allowed))

@@ -56,7 +56,7 @@ def report(out: Path | str) -> str:
     """Returns the report on a folder of results, as HTML.
 
     Raises:
-        BadInput: where the folder holds no finished results.
+        BadInput: where the folder holds no finished results, and where those that are stored are damaged.
     """
     out = Path(out)
     rows: list[Row] = folder.read(out / folder.SUMMARY)
@@ -114,7 +114,9 @@ def _comparisons(out: Path) -> list[str]:
         few = in_pairs(data)
         differences = paired_differences(data, metric) if few else leaders(data, metric)
         order, beside = by_rank(ranks(data, metric)), html.escape(besides(data))
-    except BadInput:  # a figure of several studies, one policy, one run
+    except BadInput as error:  # a figure of several studies, one policy, one run
+        if error.field in ("path", "DIR") and (out / RESULTS).exists() and (out / folder.FINISHED).exists():
+            raise
         return []
     return [
         "<h2>Ranks</h2>",
