@@ -195,6 +195,9 @@ def replayed(path: str, more: str = "") -> str:
         (replayed("idle.csv"), "problem.trials in line 3 = 0: at least one trial"),
         (replayed("half.csv"), "problem.successes in line 2 = 3.5: a whole number from 0 to 2147483647"),
         (replayed("past.csv", 'trials = "tries"'), "problem.trials = tries: no such column; there are successes"),
+        *((replayed("rewards.csv", f'reward = "reward"\n{name} = "{name}"'),
+           f"problem.{name} = {name}: left out where reward is given: a table has rewards, or successes and trials")
+          for name in ("successes", "trials")),
         (replayed("rewards.csv", 'reward = "reward"'), "problem.reward in line 3 = nan: a finite number"),
         *((replayed(f"{name}.csv", 'reward = "reward"'), f"problem.records = from {found}: numbers that 32-bit")
           for name, found in (("times", "1700000000 to 1700000007"), ("huge", "2 to 1e+39"),

@@ -158,12 +158,18 @@ def _records(path: str, columns: tuple[tuple[str, str], ...], again: bool, _chan
 
 
 def _replay(
-    count: int | None, path: str, arm: str | None, reward: str | None, successes: str, trials: str, replacement: bool
-) -> Model:
+    count: int | None, path: str, arm: str | None, reward: str | None, successes: str | None, trials: str | None,
+    replacement: bool,
+) -> Model:  # fmt: skip
+    counts = {"successes": successes, "trials": trials}
     if reward:
+        for name, column in counts.items():
+            if column is not None:
+                allowed = "left out where reward is given: a table has rewards, or successes and trials"
+                raise BadInput(f"problem.{name}", column, allowed)
         columns = {"arm": arm or "arm", "reward": reward}
     else:
-        columns = {"successes": successes, "trials": trials} | ({"arm": arm} if arm else {})
+        columns = {name: column or name for name, column in counts.items()} | ({"arm": arm} if arm else {})
     try:
         changed = Path(path).stat().st_mtime
     except OSError:
@@ -196,8 +202,9 @@ _MODELS = (
             Parameter("arm", text, "the column that names the arm; in a table of rewards, arm where left out", None,
                       swept=False),
             Parameter("reward", text, "the column of rewards, a row a pull; or else", None, swept=False),
-            Parameter("successes", text, "the column of successes, a row an arm", "successes", swept=False),
-            Parameter("trials", text, "the column of trials", "trials", swept=False),
+            Parameter("successes", text, "the column of successes, a row an arm; successes where left out", None,
+                      swept=False),
+            Parameter("trials", text, "the column of trials; trials where left out", None, swept=False),
             Parameter("replacement", flag, "draw with replacement; else until an arm's record is used up", True),
         ), _replay,
     ),
