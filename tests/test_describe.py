@@ -96,6 +96,10 @@ def test_a_table_without_oddities() -> None:
         "3 entities, 1 of them ambiguous, with 1 false values: 2 have 0, 1 has 1",
         "entities without any value: 1, which are left as they are",
     ]
+    assert describe(_table(("N/A", "y")))[1:3] == [
+        "1 entity, 1 of them ambiguous, with 1 false values: 1 has 1",
+        'look: some values seem to claim nothing, and count as claims: "N/A" (at 1 entity)',
+    ]
     many = _table(*(tuple(f"v{value}" for value in range(size + 1)) for size in range(20)))
     assert describe(many)[1].endswith("1 have none; the quartiles of the others are 5.5, 10 and 14.5, the most 19")
 
@@ -415,6 +419,10 @@ def test_conclusions_under_each_setting(study: Path, tmp_path: Path) -> None:
         (
             {"kind": "cleaning/synthetic", "budget": 5, "false_values": {"uniform": [0, 3]}, "entities": 1000},
             ["1,000 entities, drawn afresh in each run, with 1.5 false values each on average; 25.0% have none"],
+        ),
+        (
+            {"kind": "cleaning/synthetic", "budget": 1, "false_values": {"uniform": [1, 1]}, "entities": 1},
+            ["1 entity, drawn afresh in each run, with 1 false values each on average; 0.0% have none"],
         ),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from jaxbandit.arms.problem import Pull as ArmPull
 from jaxbandit.cleaning.pulls import Pull as CleaningPull
 from jaxbandit.cli import program
 from jaxbandit.cli.live import Undo
+from jaxbandit.cli.live_common import question
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.problem import Pull as QueryPull
@@ -265,6 +266,18 @@ def test_answers_that_are_none(
         with pytest.raises(BadInput, match=r"\Aagent = "):
             session.record(asked["id"], "1", agent)  # type: ignore[arg-type]
     assert again(session).status() | {"over": False} == session.status() | {"answers": 0, "open": 1}
+
+
+def test_one_entity_is_no_entities(tmp_path: Path) -> None:
+    problem = study("extraction", "rand-leaf", tmp_path, configurations=[[1, 0]])
+    session = Session.begin(problem, "rand-leaf", tmp_path / "journal")
+    asked = session.next()
+    assert asked["how"].startswith("at most 1 entity as NAME")
+    assert f"1 entity of {asked['query']['node']}" in question(asked)
+    with pytest.raises(BadInput, match=r"ANSWER = 2 entities: at most 1 entity\Z"):
+        session.record(asked["id"], "Zoë; Max")
+    session.record(asked["id"], "Zoë")
+    assert session.next()["why"] == "query 2; 1 entity is known"
 
 
 def test_an_answer_is_named_as_an_agent_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jaxbandit.cleaning.claims import AmbiguityTable
+from jaxbandit.words import counted
 
 _TIME = re.compile(r"(\d{1,2}):(\d\d)\s*(?:([apAP])(?=[mM.A-Z]|\b))?")
 _NOTHING = {"", "na", "nan", "none", "null", "nil", "unknown", "notavailable", "notapplicable", "missing", "tbd", "tba"}
@@ -105,8 +106,8 @@ def describe(table: AmbiguityTable) -> list[str]:
     cells = table.rows * len(set(table.columns))
     lines = [
         f"{table.rows:,} rows with {cells:,} cells of values, {table.empty:,} of them empty, which claim nothing",
-        f"{counts.size:,} entities, {np.count_nonzero(counts):,} of them ambiguous, with {total:,} false values: "
-        + _distribution(counts),
+        f"{counted(counts.size, 'entity', 'entities')}, {np.count_nonzero(counts):,} of them ambiguous, with {total:,} "
+        f"false values: {_distribution(counts)}",
     ]
     silent = sum(not candidates for candidates in table.candidates)
     if silent:
@@ -120,7 +121,8 @@ def describe(table: AmbiguityTable) -> list[str]:
             f'"{other}" at {name}'
         )
     if found.placeholders:
-        shown = [f'"{value}" (at {number:,} entities)' for value, number in list(found.placeholders.items())[:3]]
+        held = list(found.placeholders.items())[:3]
+        shown = [f'"{value}" (at {counted(number, "entity", "entities")})' for value, number in held]
         more = f" and {len(found.placeholders) - 3:,} more" if len(found.placeholders) > 3 else ""
         lines.append(f"look: some values seem to claim nothing, and count as claims: {', '.join(shown)}{more}")
     if found.left < total:

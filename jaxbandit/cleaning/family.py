@@ -43,6 +43,7 @@ from jaxbandit.registry import (
     whole,
 )
 from jaxbandit.scores import Score, Trainable
+from jaxbandit.words import counted
 
 
 def _sc_pdf(name: str, value: Any) -> Law:
@@ -134,8 +135,8 @@ def _listed(setting: Setting) -> np.ndarray:
 def _opening(setting: Setting) -> str:
     counts = _listed(setting)
     return (
-        f"which policy, which budget? Of {counts.sum():,} false values at {np.count_nonzero(counts):,} ambiguous "
-        "entities are removed"
+        f"which policy, which budget? Of {counts.sum():,} false values at "
+        f"{counted(int(np.count_nonzero(counts)), 'ambiguous entity', 'ambiguous entities')} are removed"
     )
 
 
@@ -143,7 +144,7 @@ def _finishes(setting: Setting, means: Mapping[str, float]) -> str:
     mean, listed = means["finished"], int(np.count_nonzero(_listed(setting)))
     # Not all of them, where some run left one.
     places = next((places for places in range(9) if mean == listed or round(mean, places) < listed), 0)
-    return f"finishes {mean:,.{places}f} of {listed:,} entities"
+    return f"finishes {mean:,.{places}f} of {counted(listed, 'entity', 'entities')}"
 
 
 _QUESTION = Question(
@@ -327,8 +328,8 @@ def _described(setting: Setting) -> list[str]:
         return describe(setting.table)
     mean = float(setting.distribution @ np.arange(setting.distribution.size))
     return [
-        f"{setting.entities:,} entities, drawn afresh in each run, with {mean:.4g} false values each on average; "
-        f"{float(setting.distribution[0]):.1%} have none"
+        f"{counted(setting.entities, 'entity', 'entities')}, drawn afresh in each run, with {mean:.4g} false values "
+        f"each on average; {float(setting.distribution[0]):.1%} have none"
     ]
 
 

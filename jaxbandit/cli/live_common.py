@@ -12,6 +12,7 @@ import tyro
 
 from jaxbandit.cli.console import printable
 from jaxbandit.errors import BadInput
+from jaxbandit.words import counted
 
 JournalPlace = Annotated[str, tyro.conf.arg(metavar="PLACE")]
 Json = Annotated[bool, tyro.conf.FlagCreatePairsOff]
@@ -95,7 +96,7 @@ def question(found: dict[str, Any]) -> list[str]:
     else:
         query = found["query"]
         but = f", none of {'; '.join(query['exclude'])}" if query["exclude"] else ""
-        lines.append(f"{query['k']} entities of {query['node']}{but}")
+        lines.append(f"{counted(query['k'], 'entity', 'entities')} of {query['node']}{but}")
     return [*lines, f"answer: {found['how']}", f"why: {found['why']}"]
 
 

@@ -39,6 +39,7 @@ from jaxbandit.registry import (
     text,
     whole,
 )
+from jaxbandit.words import counted
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ def _described(setting: Setting) -> list[str]:
     values = " x ".join(f"{len(tree.parent) - 1:,}" for tree in domain.trees)
     most, leaves = np.sort(domain.popularity)[::-1], np.unique(domain.leaf).size
     lines = [
-        f"{len(domain.leaf):,} entities at {leaves:,} leaves of a hierarchy of {len(domain.values):,} nodes: {values} "
+        f"{_entities(setting)} at {leaves:,} leaves of a hierarchy of {len(domain.values):,} nodes: {values} "
         f"values of {len(domain.trees)} attributes"
     ]
     if most[0] > most[-1]:
@@ -254,8 +255,12 @@ def _described(setting: Setting) -> list[str]:
     return lines
 
 
+def _entities(setting: Setting) -> str:
+    return counted(len(setting.domain.leaf), "entity", "entities")
+
+
 _QUESTION = Question(
-    "entities", lambda setting: f"which policy, which budget? Of {len(setting.domain.leaf):,} entities are found",
+    "entities", lambda setting: f"which policy, which budget? Of {_entities(setting)} are found",
     "to find {} entities", "a number of entities, above 0", "cost", "units of cost",
 )  # fmt: skip
 

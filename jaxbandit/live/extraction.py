@@ -11,6 +11,7 @@ from jaxbandit.extraction.problem import Extraction, Outcome, Pull
 from jaxbandit.live import inputs
 from jaxbandit.live.questions import Address, Answers, questions
 from jaxbandit.random.stream import Stream
+from jaxbandit.words import counted
 
 _NONE = "none"
 
@@ -69,8 +70,8 @@ class ExtractionQuestions:
         return {
             "query": {"node": self._names[node], "k": k, "exclude": known},
             "allowed": [_NONE, form],
-            "how": f"at most {k} entities as {form}{'' if here else ' with the node at which each sits'}, or {_NONE}",
-            "why": f"query {number + 1}; {len(names)} entities are known",
+            "how": f"at most {_entities(k)} as {form}{'' if here else ' with the node at which each sits'}, or {_NONE}",
+            "why": f"query {number + 1}; {counted(len(names), 'entity is', 'entities are')} known",
         }
 
     def parse(self, address: Address, answer: str, answers: Answers) -> list[list[Any]]:
@@ -99,7 +100,7 @@ class ExtractionQuestions:
             if [name, leaf] not in found:
                 found.append([name, leaf])
         if len(found) > k:
-            raise BadInput("ANSWER", f"{len(found)} entities", f"at most {k} entities")
+            raise BadInput("ANSWER", _entities(len(found)), f"at most {_entities(k)}")
         return found
 
     def text(self, answer: list[list[Any]]) -> str:
@@ -127,6 +128,10 @@ class ExtractionQuestions:
         """Returns how many entities were bought, with how many queries, and for what."""
         spent = sum(map(self.cost, answers))
         return {"entities": len(self.numbers(answers)), "cost": spent, "queries": len(answers)}
+
+
+def _entities(number: int) -> str:
+    return counted(number, "entity", "entities")
 
 
 def _pairs(answer: str) -> list[tuple[str, str | None]]:
