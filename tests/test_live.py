@@ -243,7 +243,7 @@ REFUSED = [
     ("extraction", "rand-leaf", {}, [
         '[{"name":"","at":null}]', '[{"name":NaN}]', '[{"name":1}]', f'[{{"name":"{HALF}"}}]', '[{"name":"\\ud800"}]',
         '[{"name":"a","at":["a"]}]', '[{"name":"a","at":{}}]', '[{"name":"a","at":1}]', "[1]", "[" * 5000, "none;none",
-        "none; a", "@", " ; ", "@ PS", f"{HALF} @ PS", '[{"at":null}]', "[" * 900 + "]" * 900,
+        "none; a", "None; a", "a;NONE", "@", " ; ", "@ PS", f"{HALF} @ PS", '[{"at":null}]', "[" * 900 + "]" * 900,
     ]),
 ]  # fmt: skip
 
@@ -266,6 +266,16 @@ def test_answers_that_are_none(
         with pytest.raises(BadInput, match=r"\Aagent = "):
             session.record(asked["id"], "1", agent)  # type: ignore[arg-type]
     assert again(session).status() | {"over": False} == session.status() | {"answers": 0, "open": 1}
+
+
+def test_none_in_capitals_is_no_entity(tmp_path: Path) -> None:
+    """Also at a leaf, where names need no node; an entity may still have that name."""
+    session = Session.begin(study("extraction", "rand-leaf", tmp_path), "rand-leaf", tmp_path / "journal")
+    for entities, answer in ((0, " None"), (0, "NONE"), (1, "None @ {}")):
+        asked = session.next()
+        assert asked["allowed"] == ["none", "NAME; NAME"]
+        session.record(asked["id"], answer.format(asked["query"]["node"]))
+        assert session.status()["entities"] == entities
 
 
 def test_one_entity_is_no_entities(tmp_path: Path) -> None:

@@ -75,7 +75,8 @@ class ExtractionQuestions:
         }
 
     def parse(self, address: Address, answer: str, answers: Answers) -> list[list[Any]]:
-        """Reads an answer: ``NAME @ NODE; NAME @ NODE``, a JSON list of {"name", "at"}, or none."""
+        """Reads an answer: ``NAME @ NODE; NAME @ NODE``, a JSON list of {"name", "at"}, or none, in
+        small letters or capitals. An entity of that name is given with its node."""
         node, configuration, _, exclude = address
         k, _ = self._view.configurations[configuration]
         names = list(self.numbers(answers))
@@ -136,7 +137,7 @@ def _entities(number: int) -> str:
 
 def _pairs(answer: str) -> list[tuple[str, str | None]]:
     text = answer.strip()
-    if text == _NONE:
+    if text.lower() == _NONE:
         return []
     found = _listed(text) if text.startswith("[") else _written(text)
     for name, _ in found:
@@ -166,7 +167,7 @@ def _written(text: str) -> list[tuple[str, str | None]]:
         found.append((name.strip(), at.strip()) if sign else (part, None))
     if not found:
         raise BadInput("ANSWER", text, f"NAME @ NODE; NAME @ NODE, or {_NONE}")
-    if (_NONE, None) in found:
+    if any(name.lower() == _NONE and at is None for name, at in found):
         raise BadInput("ANSWER", text, f"{_NONE} alone, or entities alone")
     return found
 
