@@ -118,10 +118,11 @@ class Execution:
         unroll: steps that an accelerator makes of a lane before its state is written, a divisor of ``stride``: for
             steps that are arithmetic on a lane's own numbers and nothing else, so short that to start them, and to
             read and write states, takes longer.
-        level: LLVM's optimization level of a CPU's program. Most run up to a third faster at 2 than at 3, as measured.
+        level: LLVM's optimization level of a CPU's program, 2 or 3: what is faster (``benchmarks/hurry.py``).
         gain_ns: nanoseconds for a unit of the problem's ``budget`` that a CPU's program gains when it is compiled with
-            full effort (``benchmarks/hurry.py``). What gains less than 0.5 s in all its runs is compiled in a hurry. A
-            problem may have such a number too, of what it draws itself; both are added.
+            full effort, for each second that this effort takes (``benchmarks/hurry.py``). What gains less than half of
+            the effort in all its runs is compiled in a hurry. A problem may have such a number too, of what it draws
+            itself; both are added.
 
     Example:
         >>> from jaxbandit import Execution

@@ -28,8 +28,8 @@ _LEAST_LANES, _MOST_LANES, _LANES_A_CORE, _SHARE = 1 << 16, 1 << 20, 1 << 13, 8
 """Of an accelerator: four times the threads that a GPU's core holds, and a part of the memory for states."""
 _VECTOR = 64
 WORTH_COMPILING = 5e8
-"""Nanoseconds that a program's runs must gain to be compiled with full effort. That takes a second and more, but once:
-later processes load the program, and lose again what it does not gain."""
+"""Nanoseconds that a program's runs must gain to be compiled with full effort, for each second of that effort. It is
+made once: later processes load the program, and lose again what it does not gain."""
 
 
 class Report(Protocol):

@@ -74,6 +74,8 @@ def test_http(session: Session) -> None:
             ("/answers", {"id": [1], "answer": "unknown"}, 404, "ID = [1]: a question of this session"),
             ("/answers", {"id": 1, "answer": f"#{'9' * 5000}"}, 400, "ANSWER = #999"),
             ("/answers", {"id": 1, "answer": "\ud800"}, 400, "body = no JSON object: such as {}, its texts in UTF-8"),
+            ("/answers", {"id": 1, "answer": "unknown", "cots": 3}, 400, "cots = 3: no such key; there are id, answer"),
+            ("/undo", {"id": 1}, 400, "id = 1: a body without keys"),
             ("/candidates", {"id": "9" * 5000}, 404, "ID = 999"),
             ("/next", {"agent": 3}, 400, "agent = 3: a text"),
             ("/next", {"agent": "\ud800"}, 400, "body = no JSON object: such as {}, its texts in UTF-8"),

@@ -222,7 +222,7 @@ class _Routes:
                 wait, request.is_disconnected,
             )  # fmt: skip
 
-        return await self._guarded(request, ask)
+        return await self._guarded(request, ask, "agent", "wait")
 
     async def answers(self, request: Request) -> Response:
         """POST /answers."""
@@ -235,7 +235,7 @@ class _Routes:
             self.line.wake()
             return found
 
-        return await self._guarded(request, record)
+        return await self._guarded(request, record, "id", "answer", "agent", "cost")
 
     async def undo(self, request: Request) -> Response:
         """POST /undo."""
@@ -254,12 +254,13 @@ class _Routes:
             asked = await self.desk.call(lambda: self.session.asked(given.get("id", "missing")))
             return {"candidates": []} if self.offers is None else await asyncio.to_thread(self.offers, asked)
 
-        return await self._guarded(request, found)
+        return await self._guarded(request, found, "id")
 
     async def _guarded(
-        self, request: Request, handle: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+        self, request: Request, handle: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], *keys: str
     ) -> Response:
-        """Returns what ``handle`` makes of a request's content, where the request is one that may be made."""
+        """Returns what ``handle`` makes of a request's content, an object that may have these ``keys``, where the
+        request is one that may be made."""
         if not self.rates.allows(request.client.host if request.client else ""):
             return _refused(429, f"more than {self.rate} requests a second")
         # A browser says so of another site's page, which could send a form here from the person's own machine.
@@ -275,6 +276,9 @@ class _Routes:
                 return _refused(413, f"body = more than {MOST_BODY} bytes: a question's answer")
         try:
             content = _object(body)
+            for other in [key for key in content if key not in keys][:1]:
+                allowed = f"no such key; there are {', '.join(keys)}" if keys else "a body without keys"
+                raise BadInput(other, content[other], allowed)
             return JSONResponse(await handle(content), headers=_HEADERS)
         except BadInput as error:
             if error.field == "--journal":
