@@ -94,8 +94,8 @@ def main() -> None:
         for arms in SIZES.get(family, (None,))[:1]:
             rows.append(measure(name, arms, 64 if given.quick else runs))
             print(table(rows[-1:], COLUMNS), flush=True)
+            save(given.out, head, rows)
     print(table(rows, COLUMNS))
-    save(given.out, head, rows)
 
 
 if __name__ == "__main__":

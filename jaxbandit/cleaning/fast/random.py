@@ -72,7 +72,7 @@ class RandomInRuns:
 
     memory: int = field(metadata={"static": True})
 
-    execution = Execution(scratch=("rows",), masked=True, gain_ns=8)
+    execution = Execution(scratch=("rows",), masked=True, gain_ns=1)
 
     __repr__ = brief
 

@@ -49,7 +49,7 @@ class SlottedCrux:
     parents: Array
     layout: Layout = field(metadata={"static": True})
 
-    execution = Execution(stride=8, most_lanes=32, masked=True, gain_ns=2_000)
+    execution = Execution(stride=8, most_lanes=32, masked=True, gain_ns=500)
 
     @property
     def readings(self) -> Readings:
