@@ -232,7 +232,8 @@ def _most_lanes(lane: Lane, execution: Execution, mesh: Mesh) -> int:
     each = max(_tiled(lane) if device.platform == "tpu" else bytes_of(lane), execution.step_bytes)
     if device.platform == "cpu":
         room = (execution.cache_mib or _CPU_MIB) << 20
-        return max(1, min(execution.most_lanes, room // each))
+        # A program of one lane uses no vectors: with 400 arms, GOLD then takes eight times as long as in two.
+        return min(execution.most_lanes, max(2, room // each))
     kind = accelerator(device)
     busy = min(_MOST_LANES, max(_LEAST_LANES, kind.cores * _LANES_A_CORE))
     return 1 << (max(1, min(busy, kind.memory // _SHARE // each)).bit_length() - 1)
