@@ -71,7 +71,7 @@ def measure(name: str, arms: int | None, runs: int) -> Row:
         bits.add(found.pop("bits"))
         row |= found
     if len(bits) > 1:
-        raise SystemExit(f"{name}: a program compiled in a hurry has other bits")
+        raise SystemExit(f"{name}: a program compiled otherwise has other bits")
     made = {way: row[f"{way}_first_s"] - row[f"{way}_second_s"] for way in ("hurried", "full")}
     effort = made["full"] - made["hurried"]
     gain = (row["hurried_second_s"] - row["full_second_s"]) / runs / row["budget"] * 1e9
