@@ -83,12 +83,12 @@ class Singles(NamedTuple):
 
 class Chosen(NamedTuple):
     """Asks for pulls of a few arms, and for each reward by itself. ``arms``: their numbers, -1 for none; ``attempts``:
-    pulls of each before; ``many``: the most pulls of each that may be used. The outcome has a uint32 for each arm, as
-    that of ``Singles``."""
+    pulls of each before; ``most``: the most pulls of each that may be used, 32 at most, a number of Python. The outcome
+    has a uint32 for each arm, as that of ``Singles``."""
 
-    arms: tuple[Int32[Array, ""], ...]
-    attempts: tuple[Int32[Array, ""], ...]
-    many: tuple[Int32[Array, ""], ...]
+    arms: Int32[Array, " few"]
+    attempts: Int32[Array, " few"]
+    most: int
 
 
 @dataclass(frozen=True)
@@ -194,15 +194,18 @@ class OutlierArms:
     def pull(self, key: Stream, instance: Instance, pull: Any) -> Any:
         """Returns rewards or their sums, as each kind of pull says."""
         if isinstance(pull, Chosen):
-            few_arms = [jnp.maximum(arm, 0) for arm in pull.arms]
-            return [self._bits(instance, *of) for of in zip(few_arms, pull.attempts, pull.many, strict=True)]
+            arms, number = jnp.maximum(pull.arms, 0)[:, None], jnp.arange(pull.most, dtype=jnp.int32)
+            hits = self.rewards.one(
+                instance.outcomes, arms, None, pull.attempts[:, None] + number, instance.arms.means[arms]
+            )
+            return jnp.sum(hits.astype(jnp.uint32) << number.astype(jnp.uint32), 1, dtype=jnp.uint32)
         if isinstance(pull, Pull):
             if self.rewards.whole:
                 return _once(*instance.outcomes, gathered(instance.arms.means, pull.arm), *pull)
             return self._reward(key, instance, *pull)
         arms = jnp.arange(self.source.arms, dtype=jnp.int32)
         if isinstance(pull, Singles):
-            return self._bits(instance, arms, pull.attempts, jnp.max(pull.counts))
+            return self._bits(instance, pull.attempts, jnp.max(pull.counts))
         if isinstance(pull, Once):
             return self._reward(key, instance, arms, pull.attempts) * pull.counts
         if self.rewards.whole and not self.on_tape:
@@ -238,9 +241,10 @@ class OutlierArms:
         up = uniform(words(substream(key, COIN), arm, attempt)[0]) < parts - down.astype(jnp.float32)
         return down + up.astype(jnp.int32)
 
-    def _bits(self, instance: Instance, arm: Array, attempts: Array, many: Array) -> Array:
-        """Returns at least ``many`` rewards of 0 and 1, each as a bit."""
-        means = instance.arms.means if arm.ndim else instance.arms.means[arm]
+    def _bits(self, instance: Instance, attempts: Array, many: Array) -> Array:
+        """Returns at least ``many`` rewards of 0 and 1 of each arm, each as a bit."""
+        means = instance.arms.means
+        arm = jnp.arange(self.source.arms, dtype=jnp.int32)
 
         def some(group: Array, bits: Array) -> Array:
             for j in range(_UNROLLED):

@@ -7,6 +7,7 @@ stay, and their radii grow with T. A batch ends where one of them might be pulle
 is next, where a search may be over, or where the rewards that were drawn for an arm are used up.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from jaxbandit.outliers.problem import MOST, Chosen, OutlierArms, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.pytree import pytree
 from jaxbandit.random.counts import pinned
-from jaxbandit.xla.entries import select
+from jaxbandit.xla.entries import gathered, select
 from jaxbandit.xla.fence import computed_once, rarely
 from jaxbandit.xla.prefix import highest
 
@@ -31,6 +32,9 @@ CANDIDATES = 8
 """The arms in a batch. The pulls of each take 8 bits in one of two int32 numbers."""
 MOST_PULLS = 40
 """The most pulls in a batch."""
+
+_REWARDS = (*[MOST] * 2, *[MOST // 2] * 2, *[MOST // 4] * 4)
+"""How many rewards are drawn for each candidate: most pulls are of the first few."""
 
 _UNSURE = 2.0**-21
 """The distance of sums of a mean and a radius below which float32 cannot be trusted: several times its error."""
@@ -83,14 +87,17 @@ class IBInBatches:
         none = _Others(*[jnp.float32(0)] * 3)
         return State(Seen.nothing(self.n), jnp.ones(self.n, bool), self._opening(jnp.int32(0)), none, jnp.bool_(False))
 
-    def advance(self, view: View, state: State, sample: Callable[[Chosen], list[Array]]) -> State:
+    def advance(self, view: View, state: State, sample: Callable[[Chosen], Array]) -> State:
         """Pulls each arm once at first; then makes the pulls of a batch, and picks the candidates of the next one."""
         n, goes = self.n, ~self.done(view, state)
         arms, first = jnp.arange(n, dtype=jnp.int32), state.seen.total < n
-        attempts = tuple(state.seen.pulls[jnp.maximum(arm, 0)] for arm in state.arms)
-        drawn = [jnp.where(first, 1, _rewards(jnp.int32(slot))) for slot in range(CANDIDATES)]
-        words = sample(Chosen(state.arms, attempts, tuple(jnp.where(goes, x, 0) for x in drawn)))
-        made_of = self._pulls(view, state, attempts, words)
+        few = jnp.stack(state.arms)
+        pulls, own_ones = (gathered(x, jnp.maximum(few, 0)) for x in (state.seen.pulls, state.seen.ones))
+        words: list[Array] = []
+        for most, slots in itertools.groupby(range(CANDIDATES), _REWARDS.__getitem__):
+            these = slice(len(words), len(words) + len(list(slots)))
+            words.extend(sample(Chosen(few[these], pulls[these], most)))
+        made_of = self._pulls(view, state, list(pulls), list(own_ones), words)
         counts = ones = jnp.zeros(n, jnp.int32)
         for arm, made, word in zip(state.arms, made_of, words, strict=True):
             made = jnp.where(first, (arm >= 0).astype(jnp.int32), made)
@@ -114,18 +121,19 @@ class IBInBatches:
         """Returns the next arms that were not pulled, as candidates."""
         return tuple(jnp.where(total + j < self.n, total + j, -1) for j in range(CANDIDATES))
 
-    def _pulls(self, view: View, state: State, attempts: tuple[Array, ...], words: list[Array]) -> list[Array]:
+    def _pulls(
+        self, view: View, state: State, pulls: list[Array], ones: list[Array], words: list[Array]
+    ) -> list[Array]:
         """Returns how often the batch pulls each candidate."""
         total = jnp.maximum(state.seen.total, 1)
         log_term, scale = self.log_terms.at(total), self.rule.scale.hi
         many = jnp.where(total < _EXACT, jnp.minimum(MOST_PULLS, total), 1)
         many = jnp.minimum(many, view.budget - state.seen.total)
-        ones = [state.seen.ones[jnp.maximum(arm, 0)] for arm in state.arms]
         of_lane = (scale * scale, log_term, 1 / total.astype(jnp.float32), *state.others)
 
         def one(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             number, low, high = carry
-            found = _next(*of_lane, *state.arms, *attempts, *ones, *words, low, high, number)
+            found = _next(*of_lane, *state.arms, *pulls, *ones, *words, low, high, number)
             goes = found < _STOP
             place = jnp.where(goes, jnp.int32(1) << (8 * (found & 3)), 0)
             low, high = low + jnp.where(found < 4, place, 0), high + jnp.where(found < 4, 0, place)
@@ -202,19 +210,16 @@ def _most(x: Array) -> Array:
     return highest(x) if x.shape[0] > 64 else jnp.max(x)
 
 
-def _rewards(slot: Array) -> Array:
-    """Returns how many rewards are drawn for a candidate: most pulls are of the first few."""
-    return jnp.where(slot < 2, MOST, jnp.where(slot < 4, MOST // 2, MOST // 4))
-
-
 def _made(low: Array, high: Array, slot: int) -> Array:
     return ((low if slot < 4 else high) >> (8 * (slot & 3))) & 255
 
 
 class _Candidate(NamedTuple):
+    """``rewards``: how many of those that were drawn are left; ``slot``: its place among the candidates."""
+
     arm: Array
     slot: Array
-    made: Array
+    rewards: Array
     pulls: Array
     ones: Array
     mean: Array
@@ -276,7 +281,9 @@ def _next(*operands: Array) -> Array:
         y, radius = s.astype(jnp.float64) * each, jnp.sqrt(level.astype(jnp.float64) * each)
         exists = arms[j] >= 0
         slot = jnp.full(arms[j].shape, j, jnp.int32)
-        found.append(_Candidate(arms[j], slot, made, m, s, jnp.where(exists, y, -1), jnp.where(exists, radius, -1)))
+        found.append(
+            _Candidate(arms[j], slot, _REWARDS[j] - made, m, s, jnp.where(exists, y, -1), jnp.where(exists, radius, -1))
+        )
     best = found[0]
     for one in found[1:]:
         best = select(_ahead(one, best), one, best)
@@ -294,7 +301,7 @@ def _next(*operands: Array) -> Array:
         below = top - (one.mean + one.radius) > _UNSURE * jnp.abs(rival.radius - one.radius) + _TINY
         clear = clear & (same | (one.slot == best.slot) | below)
     chosen = select((best.pulls < rival.pulls) | ((best.pulls == rival.pulls) & (best.arm < rival.arm)), best, rival)
-    return jnp.where(clear & (chosen.made < _rewards(chosen.slot)), chosen.slot, _STOP)
+    return jnp.where(clear & (chosen.rewards > 0), chosen.slot, _STOP)
 
 
 @rarely
