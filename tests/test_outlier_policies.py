@@ -22,13 +22,16 @@ from jaxbandit.outliers import fast
 from jaxbandit.outliers.double_float import DoubleFloat
 from jaxbandit.outliers.fast.gold import GOLDInBatches
 from jaxbandit.outliers.fast.gold import State as BatchState
+from jaxbandit.outliers.fast.ib import IBInBatches
+from jaxbandit.outliers.fast.log_terms import tabulated
 from jaxbandit.outliers.fast.wrr import WRRInBatches
 from jaxbandit.outliers.gold import GOLD, NEVER, factor, sizes
 from jaxbandit.outliers.ib import IB
+from jaxbandit.outliers.ib import State as IBState
 from jaxbandit.outliers.intervals import NAMES, interval
 from jaxbandit.outliers.nrr import NRR, patience
 from jaxbandit.outliers.problem import MOST, OUTCOME, OutlierArms, few
-from jaxbandit.outliers.record import DECIDED, FLAT
+from jaxbandit.outliers.record import DECIDED, FLAT, Seen
 from jaxbandit.outliers.rr import RR
 from jaxbandit.outliers.truth import Labelled
 from jaxbandit.outliers.wrr import WRR, Ratio
@@ -242,6 +245,43 @@ def test_ib_is_its_oracle() -> None:
 
 def test_nrr_never_waits_for_more_pulls_than_a_budget_can_have() -> None:
     assert [patience(delta) for delta in (0.3, 0.1, 1e-12)] == [4, 10, 2**31 - 1]
+
+
+@pytest.mark.slow
+def test_a_batch_of_ib_makes_the_pulls_of_the_rule_from_any_record() -> None:
+    """Of more arms than a batch has candidates, many with the same record or the same mean."""
+    n, many = 14, 4_000
+    rng = np.random.default_rng(5)
+    pulls = rng.choice([1, 2, 3, 4, 6, 10, 30], (many, n))
+    few = rng.random((many, 1)) < 0.5
+    pulls = np.where(few, np.minimum(pulls, 3), pulls)
+    ones = np.maximum(pulls - rng.choice([0, 1, 1, 2], (many, n)), 0)
+    problem = arms(rng.choice([0.1, 0.5, 0.9], n), 10_000)
+    rule = IB(interval("bounded", 0.1, 2.0), DoubleFloat.of(0.15))
+    quick, instance = IBInBatches(rule, tabulated(rule, n), n), problem.draw(stream(0, 0))
+    view, left = problem.view(stream(0, 0), instance), jnp.ones(n, bool)
+
+    def compared(key: Any, pulls: Array, ones: Array) -> tuple[Array, Array]:
+        drawn = instance._replace(outcomes=key)
+        seen = Seen(pulls, ones, jnp.sum(pulls, dtype=jnp.int32))
+        move = rule.move(seen, left, 1.0)
+        state = quick.at(seen, left, jnp.bool_(True))
+        after = quick.advance(view, state, lambda pull: problem.pull(key, drawn, pull))
+
+        def one(state: Any) -> Any:
+            pull = rule.ask(view, state)
+            return rule.tell(view, state, pull, problem.pull(key, drawn, pull))
+
+        start = IBState(seen, move.left, move.arm, move.ended)
+        single = lax.while_loop(lambda state: state.seen.total < after.seen.total, one, start)
+        same = jnp.array([jnp.all(x == y) for x, y in zip(after.seen, single.seen, strict=True)])
+        return jnp.where(move.ended, 0, after.seen.total - seen.total), jnp.all(same) | move.ended
+
+    keys = stream(1, jnp.arange(many, dtype=jnp.uint32))
+    made, same = jax.jit(jax.vmap(compared))(keys, jnp.int32(pulls), jnp.int32(ones))
+    assert same.all(), np.flatnonzero(~np.asarray(same))
+    assert made.max() > 8
+    assert made[made > 0].mean() > 3
 
 
 @pytest.mark.slow

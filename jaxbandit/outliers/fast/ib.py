@@ -5,6 +5,10 @@ A pull depends on the one before, but nearly all pulls go to few arms. So an eva
 best mean and the highest upper bounds, and a batch follows the rule among these alone. The means of the other arms
 stay, and their radii grow with T. A batch ends where one of them might be pulled, where float32 does not tell which arm
 is next, where a search may be over, or where the rewards that were drawn for an arm are used up.
+
+Among many arms with few pulls, most have the same record as others. Of equal arms the rule takes the first. So the
+others whose means are that of the *leader*, the best arm as the batch begins, do not come before an arm that is not
+behind it; and those with the record of the last candidate come after it, until it is pulled.
 """
 
 import itertools
@@ -12,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -46,15 +51,19 @@ _EXACT = 2**26
 """Up to so many pulls, means that are closer than ``_UNSURE`` are compared exactly (``_ahead``)."""
 
 _STOP, _OVER = CANDIDATES, 2**30
+_OF_LANE = 11
+"""Operands of ``_next`` that are no candidate's."""
 
 
 class _Others(NamedTuple):
-    """Bounds the arms that are left and are no candidates: the best ``mean``, the highest ``upper`` bound (0 where
-    there are none) and the ``widest`` radius, float32."""
+    """Bounds the arms that are left and are no candidates: the best ``mean`` (without those that are equal to the
+    leader's, and of all), the highest ``upper`` bound (without those with the record of the last candidate, and of all)
+    and the ``widest`` radius, float32; 0 where there are none. ``leader``: its number, pulls and rewards (int32)."""
 
-    mean: Array
-    upper: Array
+    mean: tuple[Array, Array]
+    upper: tuple[Array, Array]
     widest: Array
+    leader: tuple[Array, Array, Array]
 
 
 class State(NamedTuple):
@@ -84,7 +93,8 @@ class IBInBatches:
 
     def init(self, view: View) -> State:
         """Begins with the first arms as candidates, each to be pulled once."""
-        none = _Others(*[jnp.float32(0)] * 3)
+        zero = jnp.float32(0)
+        none = _Others((zero, zero), (zero, zero), zero, (jnp.int32(0),) * 3)
         return State(Seen.nothing(self.n), jnp.ones(self.n, bool), self._opening(jnp.int32(0)), none, jnp.bool_(False))
 
     def advance(self, view: View, state: State, sample: Callable[[Chosen], Array]) -> State:
@@ -107,15 +117,19 @@ class IBInBatches:
         seen = state.seen.add(counts, ones)
         opening = seen.total < n
         some = Seen(jnp.maximum(seen.pulls, 1), seen.ones, jnp.maximum(seen.total, 1))
-        y = means_of(some.pulls, some.ones)
+        after = self.at(some, state.left, ~opening & goes)
+        following = select(opening, self._opening(seen.total), after.arms)
+        return select(goes, after._replace(seen=seen, arms=following), state)
+
+    def at(self, seen: Seen, left: Array, going: Array) -> State:
+        """Returns the state where each arm was pulled and some are ``left``, with the candidates of the next batch;
+        exactly where ``going`` (bool)."""
+        y = means_of(seen.pulls, seen.ones)
         # Pinned, so that an upper bound is the same number wherever it is computed: ``_screen`` finds arms by it.
-        radii = pinned(_radii(self.rule.scale.hi, self.log_terms.at(some.total), some.pulls))
-        unclear, pair = self._screen(some, state.left, y, radii)
-        move = Move(state.left, *pair, jnp.bool_(False))
-        move = _closely(unclear & ~opening & goes, move, self.rule, some, state.left)
-        chosen, others = self._candidates(some, move, y, y + radii)
-        following = select(opening, self._opening(seen.total), chosen)
-        return select(goes, State(seen, move.left, following, others, move.ended), state)
+        radii = pinned(_radii(self.rule.scale.hi, self.log_terms.at(seen.total), seen.pulls))
+        unclear, pair = self._screen(seen, left, y, radii)
+        move = _closely(unclear & going, Move(left, *pair, jnp.bool_(False)), self.rule, seen, left)
+        return State(seen, move.left, *self._candidates(seen, move, y, y + radii), move.ended)
 
     def _opening(self, total: Array) -> tuple[Array, ...]:
         """Returns the next arms that were not pulled, as candidates."""
@@ -129,7 +143,7 @@ class IBInBatches:
         log_term, scale = self.log_terms.at(total), self.rule.scale.hi
         many = jnp.where(total < _EXACT, jnp.minimum(MOST_PULLS, total), 1)
         many = jnp.minimum(many, view.budget - state.seen.total)
-        of_lane = (scale * scale, log_term, 1 / total.astype(jnp.float32), *state.others)
+        of_lane = (scale * scale, log_term, 1 / total.astype(jnp.float32), *jax.tree.leaves(state.others))
 
         def one(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             number, low, high = carry
@@ -173,17 +187,25 @@ class IBInBatches:
     def _candidates(self, seen: Seen, move: Move, y: Array, upper: Array) -> tuple[tuple[Array, ...], _Others]:
         """Returns the pair and the other arms with the highest upper bounds as candidates, and bounds of the rest."""
         arms = jnp.arange(self.n, dtype=jnp.int32)
-        mask = jnp.int32((1 << (self.n - 1).bit_length()) - 1)
+        mask, none = jnp.int32((1 << (self.n - 1).bit_length()) - 1), jnp.int32(2**31 - 1)
         rest = move.left & (arms != move.arm) & (arms != move.other)
-        # Floats that are not negative are ordered as their bits are; the lowest bits are replaced by the arm.
-        key = jnp.where(rest, (lax.bitcast_convert_type(upper, jnp.int32) & ~mask) | arms, -1)
-        chosen, last = [move.arm, move.other], jnp.int32(2**31 - 1)
+        # By how far they are below the highest: floats that are not negative are ordered as their bits are. The lowest
+        # bits are replaced by the arm. Of many arms that are nearly level, the bounds themselves would have too few.
+        below = lax.bitcast_convert_type(_highest(upper, rest) - upper, jnp.int32)
+        key = jnp.where(rest, (below & ~mask) | arms, none)
+        chosen, last = [move.arm, move.other], jnp.int32(-1)
         for _ in range(CANDIDATES - 2):
-            last = _most(jnp.where(key < last, key, -1))
-            chosen.append(jnp.where(last >= 0, last & mask, -1))
-        rest = rest & (key < last)
+            last = -_most(jnp.where(key > last, -key, -none))
+            chosen.append(jnp.where(last < none, last & mask, -1))
+        rest = rest & (key > last)
+        pair = [_Candidate.of(arm, seen.pulls[arm], seen.ones[arm], y[arm]) for arm in chosen[:2]]
+        leader = select(_ahead(*pair), *pair)
+        level = seen.ones * leader.pulls == leader.ones * seen.pulls
+        equal = rest & level & (jnp.abs(y - leader.mean) <= _UNSURE)
+        after = rest & _same_record(seen, chosen[-1]) & (arms > chosen[-1])
+        means, uppers = ((_highest(x, rest & ~out), _highest(x, rest)) for x, out in ((y, equal), (upper, after)))
         widest = _radii(self.rule.scale.hi, self.log_terms.at(seen.total), -_most(-seen.pulls))
-        return tuple(chosen), _Others(_highest(y, rest), _highest(upper, rest), widest)
+        return tuple(chosen), _Others(means, uppers, widest, (leader.arm, leader.pulls, leader.ones))
 
     def done(self, view: View, state: State) -> Array:
         """Ends the run when the rule has ended, or the budget is spent."""
@@ -225,6 +247,11 @@ class _Candidate(NamedTuple):
     mean: Array
     radius: Array
 
+    @classmethod
+    def of(cls, arm: Array, pulls: Array, ones: Array, mean: Array) -> "_Candidate":
+        """Returns an arm that is compared by its mean alone."""
+        return cls(arm, jnp.zeros_like(arm), jnp.zeros_like(arm), pulls, ones, mean, jnp.zeros_like(mean))
+
 
 def _ahead(one: _Candidate, other: _Candidate) -> Array:
     """Returns whether ``one`` has the larger mean, or an equal one and the lower number.
@@ -262,16 +289,15 @@ def _next(*operands: Array) -> Array:
     each other, which float32 does not tell apart after some 10^5 pulls. The log term is float32, but the same in all
     radii, so that the error of their differences is a share of these.
     """
-    level, log_term, per_pull, mean, upper, widest = operands[:6]
-    arms, pulls, ones, words = (operands[6 + i * CANDIDATES : 6 + (i + 1) * CANDIDATES] for i in range(4))
-    low, high, number = operands[6 + 4 * CANDIDATES :]
+    level, log_term, per_pull, mean, all_means, upper, all_uppers, widest, *leading = operands[:_OF_LANE]
+    arms, pulls, ones, words = (operands[_OF_LANE + i * CANDIDATES :][:CANDIDATES] for i in range(4))
+    low, high, number = operands[_OF_LANE + 4 * CANDIDATES :]
     # The log term is 6 ln T and a constant. ln(1 + x) = 2 artanh(x / (2 + x)), for x <= 1, by its series.
     x = number.astype(jnp.float32) * per_pull
     z = x / (2 + x)
     zz = z * z
     growth = 12 * z * (1 + zz * (1 / 3 + zz * (1 / 5 + zz * (1 / 7 + zz * (1 / 9 + zz * (1 / 11))))))
     level = level * (log_term + growth)
-    upper = upper + widest * growth / (log_term + log_term)
     found = []
     for j in range(CANDIDATES):
         made = _made(low, high, j)
@@ -294,6 +320,11 @@ def _next(*operands: Array) -> Array:
         higher = (one.slot != best.slot) & ((mine > top) | ((mine == top) & (one.arm < rival.arm)))
         rival, top = select(higher, one, rival), jnp.where(higher, mine, top)
     unsure = _UNSURE * (1 + top)
+    # The last candidate comes before its equals until it is pulled. (Where it is the best, their means end the batch.)
+    upper = jnp.where(_made(low, high, CANDIDATES - 1) > 0, all_uppers, upper) + widest * growth / (log_term + log_term)
+    arm, m, s = leading
+    leader = _Candidate.of(arm, m, s, s.astype(jnp.float64) / m.astype(jnp.float64))
+    mean = jnp.where(_ahead(leader, best), all_means, mean)
     clear = (best.mean - mean > _UNSURE) & (top - upper > unsure)
     clear = clear & (top - (best.mean - best.radius) > unsure)
     for one in found:
