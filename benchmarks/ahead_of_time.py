@@ -32,8 +32,11 @@ RESULTS = Path(__file__).parent / "results" / "accelerators.json"
 BOUND, CPU_SECONDS, HOST_BYTES, JOBS = 1.1, 60, 24 << 30, 1 << 20
 SLOW = {
     "cuda": {},
-    "tpu": {"outliers/rr": 80, "outliers/wrr": 100, "topk/kl-lucb": 300, "topk/sar": 250, "topk/halving": 300},
-}
+    "tpu": {
+        "outliers/rr": 80, "outliers/wrr": 100, "extraction/crux": 90, "extraction/root-chao": 80, "topk/optmai": 180,
+        "topk/lucb": 220, "topk/kl-lucb": 300, "topk/sar": 250, "topk/halving": 300,
+    },
+}  # fmt: skip
 """Programs that take more than ``CPU_SECONDS`` to compile, with what they may take; a process is given ``PATIENCE``."""
 PATIENCE = 600
 BOUNDED = (
