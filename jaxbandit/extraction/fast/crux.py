@@ -18,7 +18,7 @@ from jax import Array, lax
 from jaxbandit.extraction import queries
 from jaxbandit.extraction.crux import Crux
 from jaxbandit.extraction.estimates import GainEstimates, Method, Samples
-from jaxbandit.extraction.estimators import Past
+from jaxbandit.extraction.estimators import OF_TOTALS, Past
 from jaxbandit.extraction.fast.slots import PART, Layout, State, moves, parents_of, with_children, with_pruned
 from jaxbandit.extraction.fast.tables import rows_for, slots_for
 from jaxbandit.extraction.problem import Extraction, Outcome, Pull, View
@@ -35,6 +35,8 @@ _WIDE = 64
 """A domain of so many nodes, at most, has slots for all of them from the beginning."""
 _BLOCK, _LONG, _DEAR = 128, 16, 4
 """Slots of all lanes whose estimates are renewed at a time: as a rule; where each has long rows; where each is dear."""
+_GAINS = {"new-regr": 20_000}
+"""Of estimators that take other than ``OF_TOTALS``: see ``Execution.gain_ns``."""
 _COLUMNS, _ROOT_COLUMNS = 48, 128
 """Columns of frequency counts. The root alone is asked so often that more different frequencies come up."""
 
@@ -49,7 +51,11 @@ class SlottedCrux:
     parents: Array
     layout: Layout = field(metadata={"static": True})
 
-    execution = Execution(stride=8, most_lanes=32, masked=True, gain_ns=500)
+    @property
+    def execution(self) -> Execution:
+        """Says that full effort gains most where resamples are not estimated by their totals alone."""
+        gain = 500 if self.readings.estimator in OF_TOTALS else _GAINS.get(self.readings.estimator, 2_000)
+        return Execution(stride=8, most_lanes=32, masked=True, gain_ns=gain)
 
     @property
     def readings(self) -> Readings:
