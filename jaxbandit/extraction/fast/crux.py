@@ -35,7 +35,7 @@ _WIDE = 64
 """A domain of so many nodes, at most, has slots for all of them from the beginning."""
 _BLOCK, _LONG, _DEAR = 128, 16, 4
 """Slots of all lanes whose estimates are renewed at a time: as a rule; where each has long rows; where each is dear."""
-_GAINS = {"new-regr": 20_000}
+_GAINS = {"new-regr": 15_000}
 """Of estimators that take other than ``OF_TOTALS``: see ``Execution.gain_ns``."""
 _COLUMNS, _ROOT_COLUMNS = 48, 128
 """Columns of frequency counts. The root alone is asked so often that more different frequencies come up."""
