@@ -93,6 +93,9 @@ def test_http(session: Session) -> None:
         assert client.post("/undo", headers={"Sec-Fetch-Site": "cross-site"}).json()["error"] == (
             "Sec-Fetch-Site = cross-site: a request of this server's own page, or of a program"
         )
+        for origin, code in (("http://evil.example", 403), ("null", 403), ("http://localhost", 200)):
+            headers = {"Origin": origin, "Host": "localhost"}
+            assert client.get("/status", headers=headers).status_code == code
         assert client.post("/undo").json()["id"] == 1
         for reply in (client.post("/nothing", json={}), client.get("/next")):
             assert reply.status_code in (404, 405)
@@ -342,6 +345,13 @@ def test_arms_without_names_are_exported_by_number(tmp_path: Path) -> None:
     assert "names" not in session.status()
     assert "name" not in session.next()
     assert agents.as_csv(agents.arms(session)).splitlines()[1:] == ["0,0,0,,1", "1,0,0,,0", "2,0,0,,0"]
+
+
+def test_an_agent_that_waits_for_another_one_says_so_once(session: Session) -> None:
+    session.next("other", lease=1.2)
+    waited: list[int] = []
+    agents.work(session, lambda _: None, "agent", lambda _: None, 0, waited.append)
+    assert waited == [1]
 
 
 def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

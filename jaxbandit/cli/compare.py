@@ -54,6 +54,6 @@ class Compare:
             say(first)
             say(
                 f"the second table has the best policy under each setting{compare.besides(data) or ','} and those that "
-                "the runs cannot tell from it"
+                "the runs cannot tell from it; --differences prints all pairs, --baseline POLICY those with one"
             )
         sys.stdout.write("\n".join(render(table, self.format) for table in tables))

@@ -10,7 +10,7 @@ import tyro
 
 from jaxbandit.cli.arguments import Plugins
 from jaxbandit.cli.console import printable, say
-from jaxbandit.cli.live_common import AGENT, JournalPlace, money, offered, opened, question, written
+from jaxbandit.cli.live_common import AGENT, JournalPlace, elsewhere, money, offered, opened, question, written
 from jaxbandit.errors import BadInput
 
 _ENTITIES = "left out here: such a service knows entities, and this is no session of cleaning"
@@ -78,7 +78,10 @@ class Answer:
                     raise BadInput(some[0], given[some[0]], allowed)
                 print(printable(found["refused"]))
 
-        agents.work(session, ask, self.agent, told, self.ahead)
+        def waits(many: int) -> None:
+            say(f"{elsewhere(many)}: waiting until they are answered, or the time that they were given for is over")
+
+        agents.work(session, ask, self.agent, told, self.ahead, waits)
         say(money(session.status()))
 
 

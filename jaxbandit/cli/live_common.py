@@ -81,11 +81,16 @@ def money(found: dict[str, Any]) -> str:
     return f"{found['spent']:g} spent, {found['left']:g} left"
 
 
+def elsewhere(many: int) -> str:
+    """Returns a phrase on how many questions are with other agents."""
+    return "1 question is with another agent" if many == 1 else f"{many:,} questions are with other agents"
+
+
 def question(found: dict[str, Any]) -> list[str]:
     """Returns a question as lines for a person."""
     if "id" not in found:
         return [f"nothing is asked any more; {money(found)}" if found["over"] else
-                f"no question now: {found['open']} are with other agents; {money(found)}"]  # fmt: skip
+                f"no question now: {elsewhere(found['open'])}; {money(found)}"]  # fmt: skip
     lines = [f"question {found['id']} ({money(found)})"]
     if "entity" in found:
         lines.append(f"entity {found['entity']}")

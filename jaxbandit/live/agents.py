@@ -26,7 +26,14 @@ MOST_REPLY = 1 << 20
 _WAIT, _TRIES = 0.5, 4
 
 
-def work(session: Session, ask: Ask, agent: str, told: Callable[[dict[str, Any]], None], ahead: int = 0) -> None:
+def work(
+    session: Session,
+    ask: Ask,
+    agent: str,
+    told: Callable[[dict[str, Any]], None],
+    ahead: int = 0,
+    waits: Callable[[int], None] = lambda _: None,
+) -> None:
     """Answers questions until there are no more, or ``ask`` gives none.
 
     Args:
@@ -35,11 +42,17 @@ def work(session: Session, ask: Ask, agent: str, told: Callable[[dict[str, Any]]
         agent: its name.
         told: is given what ``Session.record`` returns, or {"refused": a line} where an answer is not allowed.
         ahead: see ``Session.next``.
+        waits: is given how many questions are with other agents, once whenever it has to wait for these.
     """
+    waiting = False
     while not (question := session.next(agent, ahead=ahead)).get("over"):
-        if "id" not in question:  # all are with other agents
+        if "id" not in question:
+            if not waiting:
+                waits(question["open"])
+            waiting = True
             time.sleep(_WAIT)
             continue
+        waiting = False
         answer = ask(question)
         if answer is None:
             return

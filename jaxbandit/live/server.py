@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
+from urllib.parse import urlsplit
 
 from jaxbandit.errors import BadInput
 from jaxbandit.live import inputs
@@ -264,8 +265,11 @@ class _Routes:
         if not self.rates.allows(request.client.host if request.client else ""):
             return _refused(429, f"more than {self.rate} requests a second")
         # A browser says so of another site's page, which could send a form here from the person's own machine.
-        if (site := request.headers.get("sec-fetch-site", "none")) not in ("none", "same-origin"):
+        site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+        if (site or "none") not in ("none", "same-origin"):
             return _refused(403, f"Sec-Fetch-Site = {site}: a request of this server's own page, or of a program")
+        if not site and origin and urlsplit(origin).netloc != request.headers.get("host"):  # of an older browser
+            return _refused(403, f"Origin = {origin}: a request of this server's own page, or of a program")
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
         if self.token and not hmac.compare_digest(given.encode(), self.token.encode()):
             return _refused(401, "Authorization = missing or wrong: the token that the server was started with")

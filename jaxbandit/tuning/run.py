@@ -138,7 +138,8 @@ class TuningOutcome:
         }[self.verdict]
         where = f"{show(self.params)}: " if self.params else ""
         lines = [
-            f"{where}{chosen.label} {said}: {options.metric.name} {self.mean(self.chosen):.5g} ({self.runs:,} runs)"
+            f"{where}{chosen.label} {said}: {options.metric.name} {self.mean(self.chosen):.5g} in "
+            f"{self.judge.values(self.chosen).size:,} runs of it ({self.runs:,} of all)"
         ]
         seen, mean, number = self._ahead()
         if why := self._why_not(number):
