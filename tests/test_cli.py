@@ -229,6 +229,20 @@ def test_help_and_errors_do_not_wait_for_jax() -> None:
         assert cli.main(argv) == 0
 
 
+def test_damage_is_one_line_to_the_end_of_the_process(tmp_path: Path) -> None:
+    """Other chunks are read beside the damaged one, and Zarr leaves these reads alone."""
+    given = {
+        "runs": 2_000, "sweep": {"budget": list(range(2, 26))},
+        "problem": {"kind": "cleaning/synthetic", "entities": 50}, "policy": [{"kind": "random"}, {"kind": "greedy"}],
+    }  # fmt: skip
+    jaxbandit.run_study(jaxbandit.Study.of(given), tmp_path / "out", progress=False)
+    chunk = next(path for path in (tmp_path / "out/results.zarr/removed/c").rglob("0") if path.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:10])
+    command = [sys.executable, "-m", "jaxbandit", "compare", str(tmp_path / "out"), "--metric", "removed"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+
+
 @pytest.mark.slow
 def test_a_stopped_study_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Interrupted once, then killed twenty times, each at a random moment of its work."""

@@ -1,13 +1,16 @@
 """From the program's arguments to a verb, and from what it raises to a line and an exit status."""
 
+import atexit
 import contextlib
 import errno
 import io
+import logging
 import os
 import re
 import shlex
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -113,6 +116,13 @@ def _leave_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _leave_reads() -> None:
+    """Has Python say nothing at its end about reads of stored results that Zarr left where one of them failed."""
+    logging.getLogger("asyncio").disabled = True
+    sys.unraisablehook = lambda _: None
+    warnings.simplefilter("ignore", RuntimeWarning)
+
+
 def run(argv: Sequence[str]) -> int:
     """Runs the verb that ``argv`` names; returns the exit status."""
     try:
@@ -139,6 +149,7 @@ def run(argv: Sequence[str]) -> int:
         return int(stop.code or 0)
     except BadInput as error:
         say(str(error))
+        atexit.register(_leave_reads)
         return 2
     except BrokenPipeError:  # the reader of stdout left, as `head` does
         _leave_stdout()
