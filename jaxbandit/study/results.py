@@ -3,7 +3,9 @@
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import accelerated
+from jaxbandit.study.folder import FINISHED
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.store import ALL_STORED, DONE, RESULTS, Coordinate, Place, Store, coordinate_chunk
 from jaxbandit.study.summary import Always, Moments, Row, exactly, identity
@@ -182,46 +185,88 @@ def open_results(path: Path | str) -> "xr.Dataset":
         >>> sorted(jaxbandit.open_results(folder).data_vars)
         ['cleans', 'effectiveness', 'finished', 'removed']
     """
-    import xarray as xr
-
     path = Path(path)
     group = path if path.name == RESULTS else path / RESULTS
     if not (group / "zarr.json").exists():
         raise BadInput("path", str(path), f"a folder with {RESULTS}, written by a study")
     try:
-        data: xr.Dataset = xr.open_zarr(group, consolidated=False, chunks=None)
-        selected, known = json.loads(data.attrs.pop("selected")), data.attrs.pop("labels")
-        lost = _load_coordinates(group, data, known)
-        data = data.isel({name: [known[name].index(identity(label)) for label in selected[name]] for name in known})
-        data = data.isel(run=slice(data.attrs.pop("runs", None)))
-        for name, label in data.attrs.pop("labels_of_axes", {}).items():
-            if name in data.variables:
-                data[name].attrs.setdefault("long_name", label)
-        whole = bool(data[DONE].all())
-        missing = lost or (_missing(group, data, known, selected) if whole else None)
+        data, lost = _read(group)
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
+        reason = f"{_unreadable(group)}{str(error).splitlines()[0]}"
         raise BadInput(
             "path", str(path), f"results that can be read; what wrote them repairs them ({reason})"
         ) from None
-    if missing is not None:
-        gone = missing.relative_to(group).as_posix()
+    if lost is not None:
+        gone = lost.relative_to(group).as_posix()
         raise BadInput("path", str(path), f"results that are all there; what wrote them computes {gone} again")
-    return data.drop_vars(DONE) if whole else data
+    return data
 
 
-def _missing(group: Path, data: "xr.Dataset", known: Mapping[str, Any], selected: Mapping[str, Any]) -> Path | None:
-    """Returns the first chunk that should be there and is not: Zarr would read it as NaN."""
+def _read(group: Path) -> "tuple[xr.Dataset, Path | None]":
+    """Returns what ``open_results`` does, and the first array or chunk that was stored and is gone, where one is."""
+    import xarray as xr
+
+    with warnings.catch_warnings():  # a folder that is no array now is looked for below, by its name
+        warnings.filterwarnings("ignore", "Object at .* is not recognized as a component of a Zarr hierarchy")
+        data: xr.Dataset = xr.open_zarr(group, consolidated=False, chunks=None)
+    selected, known = json.loads(data.attrs.pop("selected")), data.attrs.pop("labels")
+    metrics = data.attrs["metrics"].split()
+    gone = next((group / name for name in (*metrics, DONE) if name not in data), None)
+    gone = gone or _load_coordinates(group, data, known)
+    if gone is not None:
+        return data, gone
+    data = data.isel({name: [known[name].index(identity(label)) for label in selected[name]] for name in known})
+    data = data.isel(run=slice(data.attrs.pop("runs", None)))
+    for name, label in data.attrs.pop("labels_of_axes", {}).items():
+        if name in data.variables:
+            data[name].attrs.setdefault("long_name", label)
     indices = [[known[name].index(identity(label)) for label in selected[name]] for name in known]
-    for metric in data.attrs["metrics"].split():
-        length = data[metric].encoding["chunks"][len(known)]
-        more = ["0"] if "checkpoint" in data[metric].dims else []
-        for place in itertools.product(*indices):
-            for number in range(-(-data.sizes["run"] // length)):
-                path = group.joinpath(metric, "c", *map(str, place), str(number), *more)
-                if not path.is_file():
-                    return path
-    return None
+    whole = _all_done(group, data[DONE], indices)
+    # Of a study that goes on, some runs and their chunks have never been there.
+    expected = metrics if whole else [DONE] if (group.parent / FINISHED).exists() else []
+    chunks = (path for name in expected for path, _ in _chunks(group, data[name], indices))
+    return data.drop_vars(DONE) if whole else data, next((path for path in chunks if not path.is_file()), None)
+
+
+def _all_done(group: Path, done: "xr.DataArray", indices: Sequence[Sequence[int]]) -> bool:
+    """Returns whether all runs are there.
+
+    Raises:
+        ValueError: where a chunk of what says so is damaged; it names the chunk.
+    """
+    try:
+        return bool(done.all())
+    except (ValueError, RuntimeError):
+        for path, part in _chunks(group, done, indices):
+            try:
+                done.isel(part).load()
+            except (ValueError, RuntimeError) as error:
+                raise ValueError(f"{path.relative_to(group).as_posix()}: {error}") from None
+        raise
+
+
+def _chunks(
+    group: Path, array: "xr.DataArray", indices: Sequence[Sequence[int]]
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yields the chunks of an array of runs, and which part of it each has. ``indices``: places in the store, along
+    each dimension but runs."""
+    length = array.encoding["chunks"][len(indices)]
+    more = ["0"] if "checkpoint" in array.dims else []
+    for place in itertools.product(*map(enumerate, indices)):
+        at: dict[str, Any] = {str(name): spot for name, (spot, _) in zip(array.dims, place, strict=False)}
+        for number in range(-(-array.sizes["run"] // length)):
+            path = group.joinpath(str(array.name), "c", *(str(stored) for _, stored in place), str(number), *more)
+            yield path, {**at, "run": slice(number * length, (number + 1) * length)}
+
+
+def _unreadable(group: Path) -> str:
+    """Returns the first description in the group that is no JSON object, with a colon; empty where all are."""
+    for path in (group / "zarr.json", *sorted(group.glob("*/zarr.json"))):
+        with suppress(ValueError):
+            if isinstance(json.loads(path.read_bytes()), dict):
+                continue
+        return f"{path.relative_to(group).as_posix()}: "
+    return ""
 
 
 def _load_coordinates(group: Path, data: "xr.Dataset", known: Mapping[str, Any]) -> Path | None:
