@@ -339,6 +339,23 @@ def test_a_damaged_or_lost_chunk_is_named_and_repaired(
     assert capsys.readouterr().err.endswith("study.json: an undamaged file\n")
 
 
+@pytest.mark.parametrize("metric", ["heads", "thrown", "never"])
+def test_show_names_a_damaged_metric_and_another_run_repairs_it(
+    metric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever it is: the tables are of ``summary.json``, and the report reads the first one alone."""
+    run(Study.of(mapping()), tmp_path)
+    chunk = tmp_path / "results.zarr" / metric / "c" / "1" / "1" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-9])
+    assert cli.main(["show", str(tmp_path)]) == 2
+    shown, said = capsys.readouterr()
+    assert "best" in shown
+    line = rf"jaxbandit: DIR = .*{tmp_path.name}: undamaged results; what wrote them repairs a chunk of {metric} .*\n"
+    assert re.fullmatch(line, said)
+    run(Study.of(mapping()), tmp_path)
+    assert cli.main(["show", str(tmp_path)]) == 0
+
+
 def test_a_damaged_or_lost_description_of_an_array_is_named(tmp_path: Path) -> None:
     run(Study.of(mapping()), tmp_path)
     description = tmp_path / "results.zarr" / "done" / "zarr.json"

@@ -76,26 +76,30 @@ class Show:
             say(f"picture in {self.folder / f'figure.{kind}'}")
         sys.stdout.write("\n".join(tables))
         sys.stdout.flush()
-        self._implementations(damage)
+        self._look_at_results(damage)
         if asked and not written():
             raise BadInput("DIR", str(self.folder), f"a folder that can be written, for figure.{kind}")
         if damage:
             raise damage[0]
 
-    def _implementations(self, damage: list[BadInput]) -> None:
-        """Says which classes ran the policies, and adds to ``damage`` what cannot be read of a finished study."""
+    def _look_at_results(self, damage: list[BadInput]) -> None:
+        """Says which classes ran the policies, and adds to ``damage`` what cannot be read of a finished study: of any
+        metric, as the report reads the first one alone."""
         from jaxbandit.study import folder
         from jaxbandit.study.describe import implementations
-        from jaxbandit.study.results import open_results
+        from jaxbandit.study.results import check_values, open_results
         from jaxbandit.study.store import RESULTS
 
         said = {""}
         for group in (self.folder / RESULTS, *sorted(self.folder.glob(f"studies/*/{RESULTS}"))):
             finished = group.exists() and (group.parent / folder.FINISHED).exists()
             with _noted(damage if finished else [], group.parent):
-                if (line := implementations(open_results(group))) not in said:
+                data = open_results(group)
+                if (line := implementations(data)) not in said:
                     said.add(line)
                     say(line)
+                if finished:
+                    check_values(data)
 
     def _verdict(self, form: Format) -> None:
         """Shows a folder that ``tune`` wrote: the candidates of each problem, and the verdict in words."""

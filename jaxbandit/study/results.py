@@ -144,6 +144,18 @@ def values_of(data: "xr.Dataset", metric: "xr.DataArray") -> np.ndarray:
         raise BadInput("DIR", folder, allowed) from None
 
 
+def check_values(data: "xr.Dataset") -> None:
+    """Reads the values of all metrics, a configuration at a time, which checks them.
+
+    Raises:
+        BadInput: where a chunk of them is damaged.
+    """
+    for name in data.attrs["metrics"].split():
+        metric = data[name]
+        for place in np.ndindex(*metric.shape[: metric.dims.index("run")]):
+            values_of(data, metric[place])
+
+
 def finished(data: "xr.Dataset") -> None:
     """Checks that no runs of the results are missing.
 
