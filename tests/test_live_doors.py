@@ -97,9 +97,17 @@ def test_http(session: Session) -> None:
             headers = {"Origin": origin, "Host": "localhost"}
             assert client.get("/status", headers=headers).status_code == code
         assert client.post("/undo").json()["id"] == 1
-        for reply in (client.post("/nothing", json={}), client.get("/next")):
-            assert reply.status_code in (404, 405)
-            assert reply.json()["error"].startswith("request = ")
+        slashed = [("POST", f"/{name}/", 404) for name in ("next", "answers", "undo", "candidates")]
+        for method, path, code in (
+            ("POST", "/nothing", 404), ("GET", "/next", 405), ("GET", "/status/", 404), ("GET", "/status//", 404),
+            *slashed,
+        ):  # fmt: skip
+            reply = client.request(method, path, follow_redirects=False)
+            assert reply.status_code == code
+            assert reply.json()["error"] == (
+                f"request = {method} {path}: GET / or /status, or POST /next, /answers, /undo or /candidates, with no "
+                "slash at the end"
+            )
 
 
 def test_a_call_that_fails_leaves_its_neighbours_alone(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

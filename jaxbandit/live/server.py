@@ -322,7 +322,7 @@ def app(
     def route(path: str, call: Callable[[Request], Awaitable[Response]], method: str) -> Route:
         return Route(path, call, methods=[method])
 
-    return Starlette(
+    made = Starlette(
         routes=[
             route("/", routes.page, "GET"), route("/status", routes.status, "GET"), route("/next", routes.next, "POST"),
             route("/answers", routes.answers, "POST"), route("/undo", routes.undo, "POST"),
@@ -330,6 +330,8 @@ def app(
         ], lifespan=lifespan, exception_handlers={HTTPException: _no_such_request},
         middleware=[] if hosts is None else [Middleware(_Hosts, hosts)],
     )  # fmt: skip
+    made.router.redirect_slashes = False  # a client that does not follow would be told nothing
+    return made
 
 
 def serve(
@@ -384,7 +386,8 @@ def _text(given: dict[str, Any], key: str, default: str | None = None) -> str:
 
 async def _no_such_request(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    line = BadInput("request", f"{request.method} {request.url.path}", "one of those in docs/live.md")
+    allowed = "GET / or /status, or POST /next, /answers, /undo or /candidates, with no slash at the end"
+    line = BadInput("request", f"{request.method} {request.url.path}", allowed)
     return _refused(status, str(line))
 
 
