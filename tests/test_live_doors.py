@@ -37,7 +37,7 @@ from jaxbandit.live.journal import Journal, Lease, Writing
 from jaxbandit.live.reconcile import Offers, Reconciliation
 from jaxbandit.live.server import _Desk, app, serve
 from tests.live_kills import killed
-from tests.test_live import claims
+from tests.test_live import claims, study
 
 HOSTILE = "=1+1<script>alert(1)</script>"
 HERE = "http://127.0.0.1:8000"
@@ -360,6 +360,48 @@ def test_an_agent_that_waits_for_another_one_says_so_once(session: Session) -> N
     waited: list[int] = []
     agents.work(session, lambda _: None, "agent", lambda _: None, 0, waited.append)
     assert waited == [1]
+
+
+def test_entities_are_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each once, with the query that brought it first; what was taken back is none."""
+    place = str(tmp_path / "journal")
+    given = study("extraction", "rand-leaf", tmp_path, configurations=[[2, 0]], budget=60.0)
+    session = Session.begin(given, "rand-leaf", place)
+
+    def exported(*more: str) -> tuple[str, str]:
+        assert program.run(["live", "export", "--journal", place, *more]) == 0
+        shown, said = capsys.readouterr()
+        return shown, said
+
+    def answer(*names: str) -> str:
+        asked = session.next("agent")
+        session.record(asked["id"], "; ".join(names) or "none", "agent")
+        return str(asked["query"]["node"])
+
+    assert exported() == (
+        "entity,node,query\n", "jaxbandit: 0 entities were bought so far; --out FILE.csv writes the table\n"
+    )  # fmt: skip
+    first = answer("Zoë")
+    assert exported()[1].startswith("jaxbandit: 1 entity was bought so far;")
+    answer()
+    answer("Jo")
+    session.undo()
+    third = answer("Ann, B")
+    while session.next("agent")["query"]["node"] != third:
+        answer()
+    answer("Ann, B", "Bo")
+    last = session.status()["queries"]
+    shown, _ = exported()
+    title, *rows = csv.reader(io.StringIO(shown))
+    assert title == ["entity", "node", "query"]
+    assert rows == [["Zoë", first, "1"], ["Ann, B", third, "3"], ["Bo", third, str(last)]]
+    assert [json.loads(line) for line in exported("--json")[0].splitlines()] == [
+        {"entity": name, "node": node, "query": int(query)} for name, node, query in rows
+    ]
+    assert exported("--out", str(tmp_path / "bought.csv"))[0] == ""
+    assert (tmp_path / "bought.csv").read_text() == shown
+    with pytest.raises(BadInput, match="export = extraction: a session that cleans a table, or one of arms or extr"):
+        agents.changes(session)
 
 
 def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from jaxbandit.cli.live_common import (
     written,
 )
 from jaxbandit.errors import BadInput
+from jaxbandit.words import counted
 
 
 @dataclass(frozen=True)
@@ -175,23 +176,27 @@ class Change:
 @dataclass(frozen=True)
 class Export:
     """Print or write what the answers decide: the cells of a cleaned table, or a copy of the CSV file with them; of
-    arms, a table of what each gave and which are chosen."""
+    arms, a table of what each gave and which are chosen; of extraction, a table of the entities that were bought."""
 
     journal: JournalPlace
     """Where the session's journal is: a file, or postgresql://user@host/database."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE.csv", help_behavior_hint="(default: none)")] = None
-    """The file for the cleaned copy or the table of arms; without it they are printed and nothing is written."""
+    """The file for the cleaned copy or the table; without it they are printed and nothing is written."""
     json: Json = False
-    """Print the changes, or the arms, as JSON, one object a line."""
+    """Print the changes, the arms or the entities as JSON, one object a line."""
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Prints the changes of the table or the arms, or writes them to a file."""
+        """Prints the changes of the table, the arms or the entities, or writes them to a file."""
         from jaxbandit.live import agents
 
         session = opened(self.journal)
         if session.asks.family in ("topk", "outliers"):
             self._arms(session)
+            return
+        if session.asks.family == "extraction":
+            rows = agents.entities(session)
+            self._table(session, rows, f"{counted(len(rows), 'entity was', 'entities were')} bought")
             return
         found = agents.changes(session)
         if self.out is None:
@@ -210,7 +215,13 @@ class Export:
         rows = agents.arms(session)
         verdict = list(rows[0])[-1]
         word = "chosen" if verdict == "chosen" else "outliers"
-        count = f"{sum(row[verdict] for row in rows)} of {len(rows)} arms are {word}{'' if session.over else ' so far'}"
+        self._table(session, rows, f"{sum(row[verdict] for row in rows)} of {len(rows)} arms are {word}")
+
+    def _table(self, session: Any, rows: list[dict[str, Any]], count: str) -> None:
+        """Prints or writes rows, and says how many there are: ``count``."""
+        from jaxbandit.live import agents
+
+        count += "" if session.over else " so far"
         text = agents.as_csv(rows)
         if self.out is not None:
             written("--out", self.out, text, session)

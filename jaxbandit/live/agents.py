@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from jaxbandit.errors import BadInput
 from jaxbandit.live import inputs
 from jaxbandit.live.arms import ArmQuestions
+from jaxbandit.live.extraction import ExtractionQuestions
 from jaxbandit.live.session import LEASE, Session
 from jaxbandit.user_tables import columns
 
@@ -197,7 +198,7 @@ def changes(session: Session) -> list[Mapping[str, str]]:
     confirmed = getattr(session.asks, "confirmed", None)
     table = getattr(session.case.chosen.setting, "table", None)
     if confirmed is None or table is None:
-        raise BadInput("export", session.asks.family, "a session that cleans a table, or one of arms")
+        raise BadInput("export", session.asks.family, "a session that cleans a table, or one of arms or extraction")
     rows = session.asks.rows  # type: ignore[attr-defined]
     return [
         {"entity": table.names[rows[entity]], "column": table.columns[rows[entity]], "value": value}
@@ -219,11 +220,24 @@ def arms(session: Session) -> list[dict[str, Any]]:
     return [{"arm": row["arm"], "name": names[row["arm"]], **row} for row in found] if names else found
 
 
+def entities(session: Session) -> list[dict[str, Any]]:
+    """Returns a row for each entity that was bought, see ``ExtractionQuestions.table``.
+
+    Raises:
+        BadInput: for another session than one of extraction.
+    """
+    asks = session.asks
+    if not isinstance(asks, ExtractionQuestions):
+        raise BadInput("export", asks.family, "a session of extraction")
+    return asks.table(session.answers)
+
+
 def as_csv(rows: list[dict[str, Any]]) -> str:
-    """Returns the rows of ``arms`` as a CSV file, in which 1 or 0 says whether an arm is chosen."""
+    """Returns the rows of ``arms`` or ``entities`` as a CSV file, in which 1 or 0 says whether an arm is chosen. Where
+    no entity was bought, it has the titles alone."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(rows[0])
+    table.writerow(rows[0] if rows else ("entity", "node", "query"))
     for row in rows:
         shown = (f"{each:.6g}" if isinstance(each, float) else each for each in row.values())
         table.writerow(int(each) if isinstance(each, bool) else each for each in shown)

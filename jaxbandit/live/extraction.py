@@ -43,6 +43,15 @@ class ExtractionQuestions:
                 found.setdefault(name, len(found))
         return found
 
+    def table(self, answers: Answers) -> list[dict[str, Any]]:
+        """Returns a row for each entity, in the order in which they came: its ``entity`` (the name), the ``node`` at
+        which it sits, and the ``query`` that brought it first, counted from 1."""
+        found: dict[str, dict[str, Any]] = {}
+        for (_, _, number, _), pairs in sorted(answers.items(), key=lambda item: item[0][2]):
+            for name, node in pairs:
+                found.setdefault(name, {"entity": name, "node": self._names[node], "query": number + 1})
+        return list(found.values())
+
     def due(self, pull: Pull, answers: Answers) -> list[Address]:
         """Returns the address of the query, or none where the policy asks nothing."""
         if not pull.asked:
