@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxbandit.errors import BadInput
+from jaxbandit.words import counted
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -69,7 +70,8 @@ def columns(
     line = 0
     for line, cells in lines:
         if len(cells) != len(header):
-            raise BadInput("path", str(path), f"line {line} has {len(cells)} cells, the header {len(header)}")
+            has = counted(len(cells), "cell", "cells")
+            raise BadInput("path", str(path), f"line {line} has {has}, the header {len(header)}")
         yield line, tuple("" if cells[place] is None else str(cells[place]).strip() for place in places)
     if not line:
         raise BadInput("path", str(path), "a table with at least one row")

@@ -90,6 +90,7 @@ def test_missing_columns_are_named(claims: Path) -> None:
         (b"k,v\n\n", "path = .*: a table with at least one row"),
         (b"k,v, v\na,1,2\n", 'path = .*each column once in the header, but "v" is there more often'),
         (b"k,v\na,1\n\na,1,2\n", "path = .*: line 4 has 3 cells, the header 2"),
+        (b"k,v\na\n", "path = .*: line 2 has 1 cell, the header 2"),
         (b"k,v\na,1\na,\xff\n", "path = .*: a CSV file in UTF-8, or an SQLite database"),
         ("k,v\na,1\n".encode("utf-16"), "path = .*: a CSV file in UTF-8, or an SQLite database"),
         (b'k,v\na,1\nb,"2\n', "path = .*: a CSV file; line 3: unexpected end of data"),

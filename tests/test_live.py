@@ -290,6 +290,25 @@ def test_one_entity_is_no_entities(tmp_path: Path) -> None:
     assert session.next()["why"] == "query 2; 1 entity is known"
 
 
+def test_one_answer_is_no_answers(tmp_path: Path) -> None:
+    claims(tmp_path)
+    session = Session.begin(tmp_path / "study.toml", "random", tmp_path / "claims")
+    while "id" in (asked := session.next()):
+        session.record(asked["id"], asked["values"][-1] if asked["why"].startswith("operation 2") else "unknown")
+    whys = {session.asks.shown(each.address, session.answers)["why"] for each in session.questions.values()}
+    assert "operation 2 on this entity; 0 of its values are ruled out, 1 answer failed" in whys
+    assert "operation 3 on this entity; 1 of its values is ruled out, 1 answer failed" in whys
+    arms = {"problem": {**PROBLEMS["topk"], "n": 2, "K": 1, "budget": 4}, "policy": [{"kind": "uniform"}]}
+    session = Session.begin(arms, "uniform", tmp_path / "arms")
+    while "id" in (asked := session.next()):
+        session.record(asked["id"], "1")
+    assert asked["over"]
+    whys = {session.asks.shown(each.address, session.answers)["why"] for each in session.questions.values()}
+    assert whys == {
+        "pull 1 of this arm; it has given 0 rewards", "pull 2 of this arm; it has given 1 reward, 1 on average"
+    }  # fmt: skip
+
+
 def test_an_answer_is_named_as_an_agent_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     problem = study("extraction", "rand-leaf", tmp_path)
     session = Session.begin(problem, "rand-leaf", tmp_path / "journal")
@@ -499,7 +518,7 @@ BYTE = os.fsdecode(b"\xff")  # as an argument that is no UTF-8 is read
     ((*BEGIN, "--set", "budget=null"), "problem.budget = None: a whole number from 1"),
     ((*BEGIN, "--set", r'path="\u0000"'), "problem.path = "),
     ((*BEGIN, "--set", "entity=nobody"), "problem.entity = nobody: no such column; there are flight, gate"),
-    ((*BEGIN, "--set", "path=ragged.csv"), "problem.path = ragged.csv: line 2 has 1 cells"),
+    ((*BEGIN, "--set", "path=ragged.csv"), "problem.path = ragged.csv: line 2 has 1 cell,"),
     *(((*BEGIN, "--set", f"{name}=topk/bernoulli"), f"--set {name} = topk/bernoulli: a parameter of cleaning/table: ")
       for name in ("kind", "study", "policy", "place", "cls", "self")),
     ((*BEGIN, "--set", "write_back=claims"), "--set write_back = claims: a parameter of the problem"),

@@ -347,12 +347,14 @@ def test_names_in_the_picture_are_short_and_no_formulas(tmp_path: Path) -> None:
     assert ">a name of many …</text>" in shown
 
 
-def test_arms_without_names_are_exported_by_number(tmp_path: Path) -> None:
+def test_arms_without_names_are_exported_by_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = {"problem": {"kind": "topk/bernoulli", "n": 3, "K": 1, "budget": 3}, "policy": [{"kind": "uniform"}]}
     session = Session.begin(given, "uniform", tmp_path / "arms")
     assert "names" not in session.status()
     assert "name" not in session.next()
     assert agents.as_csv(agents.arms(session)).splitlines()[1:] == ["0,0,0,,1", "1,0,0,,0", "2,0,0,,0"]
+    assert program.run(["live", "export", "--journal", session.journal.place]) == 0
+    assert capsys.readouterr().err == "jaxbandit: 1 of 3 arms is chosen so far; --out FILE.csv writes the table\n"
 
 
 def test_an_agent_that_waits_for_another_one_says_so_once(session: Session) -> None:
@@ -610,6 +612,28 @@ def test_the_cleaned_table(session: Session, tmp_path: Path, monkeypatch: pytest
     rows = list(csv.reader((tmp_path / "cleaned.csv").open()))
     assert len(rows) == len((tmp_path / "claims.csv").read_text().splitlines())
     assert {tuple(row) for row in rows[1:]} == {(f"f{flight}", "A1") for flight in range(9)}
+
+
+def test_one_value_is_no_values(session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(verb: str, *words: str) -> str:
+        assert program.run(["live", verb, *words, "--journal", session.journal.place]) == 0
+        return capsys.readouterr().err
+
+    sheet = str(tmp_path / "sheet.csv")
+    assert said("export").startswith("jaxbandit: 0 values are decided; ")
+    assert said("sheet", sheet, "--count", "1") == (
+        f"jaxbandit: 1 question in {sheet}; fill in the column answer, then: --back\n"
+    )
+    titles, row = csv.reader(io.StringIO(Path(sheet).read_text()))
+    with Path(sheet).open("w") as file:
+        csv.writer(file).writerows([titles, [*row[:-1], "unknown"]])
+    assert said("sheet", sheet, "--back").startswith("jaxbandit: 1 answer recorded; ")
+    while len((asked := session.next("agent"))["values"]) > 2:
+        session.record(asked["id"], "unknown", "agent")
+    session.record(asked["id"], asked["values"][-1], "agent")
+    assert said("export") == "jaxbandit: 1 value is decided; --out FILE.csv writes a cleaned copy of the table\n"
+    out = tmp_path / "cleaned.csv"
+    assert said("export", "--out", str(out)) == f"jaxbandit: 1 value is decided; 1 cell is changed in {out}\n"
 
 
 @pytest.fixture(scope="module")

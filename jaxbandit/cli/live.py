@@ -169,7 +169,7 @@ class Change:
         found = opened(self.journal).change(self.policy, **settings(self.set))
         printed(found, self.json, lambda made: [
             f"{made['policy']} goes on in place of {made['was']}; it uses {made['answers'] - made['unused']} of "
-            f"{made['answers']} answers so far; {money(made)}"
+            f"{counted(made['answers'], 'answer', 'answers')} so far; {money(made)}"
         ])  # fmt: skip
 
 
@@ -199,23 +199,25 @@ class Export:
             self._table(session, rows, f"{counted(len(rows), 'entity was', 'entities were')} bought")
             return
         found = agents.changes(session)
+        decided = counted(len(found), "value is decided", "values are decided")
         if self.out is None:
             for each in found:
                 sys.stdout.write(json.dumps(each, ensure_ascii=False) + "\n" if self.json else
                                  f"{each['entity']}, {each['column']}: {each['value']}\n")  # fmt: skip
-            say(f"{len(found)} values are decided; --out FILE.csv writes a copy of the table with them")
+            say(f"{decided}; --out FILE.csv writes a cleaned copy of the table")
             return
         text, cells = agents.cleaned(session)
         written("--out", self.out, text, session)
-        say(f"{cells} cells of {len(found)} values that are decided are changed in {self.out}")
+        say(f"{decided}; {counted(cells, 'cell is', 'cells are')} changed in {self.out}")
 
     def _arms(self, session: Any) -> None:
         from jaxbandit.live import agents
 
         rows = agents.arms(session)
         verdict = list(rows[0])[-1]
-        word = "chosen" if verdict == "chosen" else "outliers"
-        self._table(session, rows, f"{sum(row[verdict] for row in rows)} of {len(rows)} arms are {word}")
+        one, several = ("is chosen", "are chosen") if verdict == "chosen" else ("is an outlier", "are outliers")
+        of = f"of {len(rows)} arms"
+        self._table(session, rows, counted(sum(row[verdict] for row in rows), f"{of} {one}", f"{of} {several}"))
 
     def _table(self, session: Any, rows: list[dict[str, Any]], count: str) -> None:
         """Prints or writes rows, and says how many there are: ``count``."""

@@ -12,6 +12,7 @@ from jaxbandit.cli.arguments import Plugins
 from jaxbandit.cli.console import printable, say
 from jaxbandit.cli.live_common import AGENT, JournalPlace, elsewhere, money, offered, opened, question, written
 from jaxbandit.errors import BadInput
+from jaxbandit.words import counted
 
 _ENTITIES = "left out here: such a service knows entities, and this is no session of cleaning"
 
@@ -110,7 +111,8 @@ class Sheet:
         session = opened(self.journal)
         if self.back:
             found = agents.read_sheet(session, self.file, self.agent)
-            say(f"{sum(each['recorded'] for each in found)} answers recorded; {money(session.status())}")
+            recorded = counted(sum(each["recorded"] for each in found), "answer", "answers")
+            say(f"{recorded} recorded; {money(session.status())}")
         elif not self.file.absolute().parent.is_dir():  # before any question is given away
             raise BadInput("FILE.csv", str(self.file), "a file in a folder that exists")
         elif self.file.exists():
@@ -118,7 +120,8 @@ class Sheet:
         else:
             text = agents.sheet(session, self.count, self.agent, self.lease)
             written("FILE.csv", self.file, text, session)
-            say(f"{text.count(chr(10)) - 1} questions in {self.file}; fill in the column answer, then: --back")
+            asked = counted(text.count("\n") - 1, "question", "questions")
+            say(f"{asked} in {self.file}; fill in the column answer, then: --back")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from jaxbandit.outliers.problem import OutlierArms
 from jaxbandit.outliers.problem import Pull as OutlierPull
 from jaxbandit.random.stream import Stream
 from jaxbandit.topk.family import Setting as TopSetting
+from jaxbandit.words import counted
 
 _MOST = 1e15
 """The most that an arm without bounds gives: policies add up squares of rewards in float32."""
@@ -45,7 +46,8 @@ class ArmQuestions:
             allowed, how = ["NUMBER"], f"the reward, a number{span}"
         return {
             "arm": int(self.rows[arm]), "allowed": allowed, "how": how,
-            "why": f"pull {number + 1} of this arm; it has given {len(before)} rewards{mean}",
+            "why": f"pull {number + 1} of this arm; it has given "
+            f"{counted(len(before), 'reward', 'rewards')}{mean}",
         }  # fmt: skip
 
     def parse(self, address: Address, answer: str, answers: Answers) -> float | int:

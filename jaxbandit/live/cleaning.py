@@ -13,6 +13,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.live import inputs
 from jaxbandit.live.questions import Address, Answers, questions
 from jaxbandit.random.stream import Stream
+from jaxbandit.words import counted
 
 
 class CleaningQuestions:
@@ -93,8 +94,9 @@ class CleaningQuestions:
         """Returns what an agent is shown: the entity and the values that are left."""
         entity, attempt = address
         values = self.left(entity, answers, attempt)
-        failed = attempt - (len(self.candidates(entity)) - len(values))
-        record = f"{len(self.candidates(entity)) - len(values)} of its values are ruled out, {failed} answers failed"
+        out = len(self.candidates(entity)) - len(values)
+        failed = counted(attempt - out, "answer", "answers")
+        record = f"{counted(out, 'of its values is', 'of its values are')} ruled out, {failed} failed"
         return {
             "entity": self.name(entity),
             "values": values,
