@@ -260,7 +260,7 @@ def test_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert found["devices"] == f"{jax.local_device_count()} x cpu"
     assert f"JAXBANDIT_CACHE={tmp_path / 'cache'}" in found["settings"]
     again = doctor(capsys)
-    assert ": 1 programs; 0.0 of at most 512 MiB" in again["cache"]
+    assert ": 1 program; 0.0 of at most 512 MiB" in again["cache"]
 
     jax.config.update("jax_compilation_cache_dir", None)
     monkeypatch.setenv("JAXBANDIT_CACHE", "off")

@@ -564,13 +564,13 @@ def test_runs_without_a_value_are_said(caplog: pytest.LogCaptureFixture, tmp_pat
     policies = {"a": Coin(HALF), "b": Coin(np.float32(0.1))}
     study = experiment(PROBLEM, policies, {"some": some, **HEADS}, runs=40)
     run_study(study, tmp_path / "out")
-    line = "jaxbandit: some is not a number in 10 of 40 runs of a, and of 1 more configurations: no mean there"
+    line = "jaxbandit: some is not a number in 10 of 40 runs of a, and of 1 more configuration: no mean there"
     assert [record.getMessage() for record in caplog.records] == [line]
     for difference in ({}, {"difference": ["a", "b"]}):
         rule = {"metric": "some", "half_width": 0.1} | difference
         waiting = experiment(PROBLEM, policies, {"some": some, **HEADS}, runs=10**6, stop_when=rule)
         with pytest.raises(
-            BadInput, match=r"^stop_when.metric = some: one with a value in each run; 256 of 1,024 runs"
+            BadInput, match=r"^stop_when.metric = some: one with a value in each run; none in 256 of 1,024 runs"
         ):
             run_study(waiting)
 

@@ -93,11 +93,12 @@ def test_spellings(candidates: list[tuple[str, ...]], alike: int, left: int, pla
 def test_a_table_without_oddities() -> None:
     assert describe(_table(("x", "y"), ("z",), ())) == [
         "3 rows with 3 cells of values, 0 of them empty, which claim nothing",
-        "3 entities, 1 of them ambiguous, with 1 false values: 2 have 0, 1 has 1",
+        "3 entities, 1 of them ambiguous, with 1 false value: 2 have 0, 1 has 1",
         "entities without any value: 1, which are left as they are",
     ]
+    assert describe(_table(("z",)))[0] == "1 row with 1 cell of values, 0 of them empty, which claim nothing"
     assert describe(_table(("N/A", "y")))[1:3] == [
-        "1 entity, 1 of them ambiguous, with 1 false values: 1 has 1",
+        "1 entity, 1 of them ambiguous, with 1 false value: 1 has 1",
         'look: some values seem to claim nothing, and count as claims: "N/A" (at 1 entity)',
     ]
     many = _table(*(tuple(f"v{value}" for value in range(size + 1)) for size in range(20)))
@@ -148,12 +149,13 @@ def test_describe_a_study_and_a_table(study: Path, tmp_path: Path, capsys: pytes
         base.executemany("INSERT INTO two VALUES (?, ?)", [("a", "x"), ("a", "y"), ("b", None)])
     asked = ["describe", str(tmp_path / "claims.db"), "--table", "two", "--entity", "k", "--value", "v"]
     assert cli.main(asked) == 0
-    assert "2 entities, 1 of them ambiguous, with 1 false values: 1 has 0, 1 has 1" in capsys.readouterr().out
+    assert "2 entities, 1 of them ambiguous, with 1 false value: 1 has 0, 1 has 1" in capsys.readouterr().out
     odd = tmp_path / "odd.csv"
     odd.write_text('a;b\n"x\ny;2"\n')
     assert cli.main(["describe", str(odd)]) == 0
-    assert capsys.readouterr().out.splitlines()[1:3] == [
-        '  a;b: 1 different values, 0 empty cells, such as "x\N{REPLACEMENT CHARACTER}y;2"',
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "odd.csv: 1 row, 1 column",
+        '  a;b: 1 different value, 0 empty cells, such as "x\N{REPLACEMENT CHARACTER}y;2"',
         "its cells seem to be separated by ';': write it with commas, or read it in Python",
     ]
     assert cli.main(["fit", str(odd)]) == 2
@@ -302,6 +304,18 @@ def test_implementations_by_what_tells_them_apart() -> None:
     assert implementations(data.drop_vars("implemented_by")) == ""
     data["implemented_by"][:2] = [["Fast", "Faster"], ["Faster", "Fast"]]
     assert "a as Fast in 2 configurations and as Faster in 2 configurations;" in implementations(data)
+    data["implemented_by"][:2] = [["Fast", "Faster"], ["Faster", "Faster"]]
+    assert "a as Fast in 1 configuration and as Faster in 3 configurations;" in implementations(data)
+
+
+def test_a_hierarchy_of_one_leaf(tmp_path: Path) -> None:
+    (tmp_path / "cafes.csv").write_text("name,place\nZo,P\nJo,P\n")
+    problem = {"kind": "extraction/table", "path": str(tmp_path / "cafes.csv"), "attributes": ["place"], "budget": 5}
+    study = Study.of({"runs": 1, "problem": {**problem, "entity": "name"}, "policy": [{"kind": "rand"}]})
+    line = "2 entities at 1 leaf of a hierarchy of 2 nodes: 1 value of 1 attribute"
+    assert description(study)[1] == line
+    assert study.question is not None
+    assert study.question.aim.format(1) == "to find 1 of the entities"
 
 
 def test_conclusions() -> None:
@@ -403,7 +417,7 @@ def test_conclusions_under_each_setting(study: Path, tmp_path: Path) -> None:
         ),
         (
             {"kind": "topk/gaussian", "K": 1, "n": 7, "budget": 50},
-            ["7 arms, of which the 1 best are wanted; their means are drawn afresh in each run"],
+            ["7 arms, of which the best one is wanted; their means are drawn afresh in each run"],
         ),
         (
             {"kind": "outliers/bernoulli", "k": 1.5, "means": {"list": [0.5, 0.5, 0.5, 1.0]}},
@@ -422,7 +436,7 @@ def test_conclusions_under_each_setting(study: Path, tmp_path: Path) -> None:
         ),
         (
             {"kind": "cleaning/synthetic", "budget": 1, "false_values": {"uniform": [1, 1]}, "entities": 1},
-            ["1 entity, drawn afresh in each run, with 1 false values each on average; 0.0% have none"],
+            ["1 entity, drawn afresh in each run, with 1 false value each on average; 0.0% have none"],
         ),
     ],
 )  # fmt: skip

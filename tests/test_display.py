@@ -103,7 +103,7 @@ def test_table(out: Path) -> None:
         (lambda out: plot(out, x="sides"), "x = sides: a param that differs between rows: budget, odds, share, throws"),
         (lambda out: plot(out / "none"), "DIR = "),
         (lambda out: plot([]), "results = 0 items: rows as summary.json has them"),
-        (lambda out: plot([{"policy": 1}]), "results = 1 items: rows as"),
+        (lambda out: plot([{"policy": 1}]), "results = 1 item: rows as"),
         (lambda out: table(7), "results = 7: a Dataset"),
         (lambda out: plot(open_results(out).mean("run")), "results = Dataset: a Dataset of open_results"),
         (lambda out: plot(open_results(out).assign(done=False)), "DIR = a study with missing runs"),

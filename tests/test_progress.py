@@ -1,6 +1,7 @@
 """Waiting is visible: what is told while programs compile and runs go on, and how it is shown. Runs that do not end."""
 
 import io
+import re
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from jax import Array
 from jaxbandit import BadInput, experiment, open_results, progress, run_study, simulate
 from jaxbandit.cleaning import EpsilonGreedy, Uniform, epsilon_greedy, uniform_false_values
 from jaxbandit.cleaning.family import FAMILY, Setting
+from jaxbandit.cli.console import progress_shown
 from jaxbandit.progress import Clock, Display, Status
 from tests import toy
 
@@ -87,6 +89,12 @@ def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureF
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > 2
     assert set(lines) == {"jaxbandit: compiling"}
+
+
+def test_one_run_is_no_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_shown(Path("out")) as display:
+        display(Status(1, 1, "done"))
+    assert re.fullmatch(r"jaxbandit: 1 run done after .* s; results in out\n", capsys.readouterr().err)
 
 
 @pytest.mark.usefixtures("_quick")

@@ -312,6 +312,13 @@ def test_finalists_differ(search: str) -> None:
     assert len(set(alike(found))) == 8 or search == "gradient"
 
 
+def test_one_candidate_is_the_best_of_one(tmp_path: Path) -> None:
+    policy = [{"kind": "mixed", "share": 0.5}]
+    study = Study.of({"problem": {"kind": "toy/coins", "budget": 5}, "policy": policy}, counted=False)
+    (found,) = tuned(study, tmp_path / "out", lambda status: None)
+    assert " is the best of 1 candidate, at 95 %: " in found.sentences()[0]
+
+
 def test_what_looked_best_is_known_under_other_parameters(tmp_path: Path) -> None:
     """As ``ee`` is the same policy with q = 0.51 and q = 0.52, of which a search saw one and hands over the other."""
     (found,) = tuned(Study.of(study(within=0.1), counted=False), tmp_path, lambda status: None)

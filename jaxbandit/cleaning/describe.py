@@ -105,9 +105,10 @@ def describe(table: AmbiguityTable) -> list[str]:
     counts, total = table.false_values, int(table.false_values.sum())
     cells = table.rows * len(set(table.columns))
     lines = [
-        f"{table.rows:,} rows with {cells:,} cells of values, {table.empty:,} of them empty, which claim nothing",
-        f"{counted(counts.size, 'entity', 'entities')}, {np.count_nonzero(counts):,} of them ambiguous, with {total:,} "
-        f"false values: {_distribution(counts)}",
+        f"{counted(table.rows, 'row', 'rows')} with {counted(cells, 'cell', 'cells')} of values, {table.empty:,} of "
+        "them empty, which claim nothing",
+        f"{counted(counts.size, 'entity', 'entities')}, {np.count_nonzero(counts):,} of them ambiguous, with "
+        f"{counted(total, 'false value', 'false values')}: {_distribution(counts)}",
     ]
     silent = sum(not candidates for candidates in table.candidates)
     if silent:
@@ -117,8 +118,8 @@ def describe(table: AmbiguityTable) -> list[str]:
         ways = "in how a time of day is written" if found.times else "in case, spaces, signs or how a number is written"
         one, other, name = found.example
         lines.append(
-            f'look: {found.alike:,} false values differ from another value of their entity only {ways}, as "{one}" and '
-            f'"{other}" at {name}'
+            f"look: {counted(found.alike, 'false value differs', 'false values differ')} from another value of the "
+            f'same entity only {ways}, as "{one}" and "{other}" at {name}'
         )
     if found.placeholders:
         held = list(found.placeholders.items())[:3]
@@ -127,8 +128,8 @@ def describe(table: AmbiguityTable) -> list[str]:
         lines.append(f"look: some values seem to claim nothing, and count as claims: {', '.join(shown)}{more}")
     if found.left < total:
         lines.append(
-            f"{found.left:,} false values would be left of {total:,} without these; nothing was changed: bring them to "
-            'one form first if they are the same (normalise = "casefold" ignores case)'
+            f"{counted(found.left, 'false value', 'false values')} would be left of {total:,} without these; nothing "
+            'was changed: bring them to one form first if they are the same (normalise = "casefold" ignores case)'
         )
     return lines
 

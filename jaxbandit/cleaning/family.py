@@ -135,7 +135,7 @@ def _listed(setting: Setting) -> np.ndarray:
 def _opening(setting: Setting) -> str:
     counts = _listed(setting)
     return (
-        f"which policy, which budget? Of {counts.sum():,} false values at "
+        f"which policy, which budget? Of {counted(int(counts.sum()), 'false value', 'false values')} at "
         f"{counted(int(np.count_nonzero(counts)), 'ambiguous entity', 'ambiguous entities')} are removed"
     )
 
@@ -326,10 +326,10 @@ def tune(setting: Setting) -> list[dict[str, Any]]:
 def _described(setting: Setting) -> list[str]:
     if setting.table is not None:
         return describe(setting.table)
-    mean = float(setting.distribution @ np.arange(setting.distribution.size))
+    mean = f"{float(setting.distribution @ np.arange(setting.distribution.size)):.4g}"
     return [
-        f"{counted(setting.entities, 'entity', 'entities')}, drawn afresh in each run, with {mean:.4g} false values "
-        f"each on average; {float(setting.distribution[0]):.1%} have none"
+        f"{counted(setting.entities, 'entity', 'entities')}, drawn afresh in each run, with {mean} false "
+        f"{'value' if mean == '1' else 'values'} each on average; {float(setting.distribution[0]):.1%} have none"
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from jaxbandit.errors import BadInput
 from jaxbandit.progress import Display
+from jaxbandit.words import counted
 
 
 def say(line: str) -> None:
@@ -28,7 +29,8 @@ def progress_shown(out: Path) -> Iterator[Display]:
     start = time.monotonic()
     with Display() as display:
         yield display
-    say(f"{display.status.of:,} runs done after {time.monotonic() - start:.1f} s; results in {out}")
+    done = counted(display.status.of, "run", "runs")
+    say(f"{done} done after {time.monotonic() - start:.1f} s; results in {out}")
 
 
 @contextlib.contextmanager

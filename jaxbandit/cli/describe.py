@@ -9,6 +9,7 @@ import tyro
 from jaxbandit.cli.arguments import Plugins
 from jaxbandit.cli.console import printable
 from jaxbandit.errors import BadInput
+from jaxbandit.words import counted
 
 Columns = Annotated[
     tuple[tuple[str, ...], ...],  # by occurrence: --value A B and --value A --value B name the same columns
@@ -50,7 +51,10 @@ class Describe:
                 raise BadInput(name, shown, "for a table alone; a study file names its columns")
         study = load(self.file)
         policies = ", ".join(study.policy_labels)
-        return [*description(study), f"policies: {policies}; {study.runs:,} runs of each configuration"]
+        return [
+            *description(study),
+            f"policies: {policies}; {counted(study.runs, 'run', 'runs')} of each configuration",
+        ]
 
     def _of_table(self) -> list[str]:
         from jaxbandit import user_tables
@@ -63,12 +67,13 @@ class Describe:
             raise BadInput(missing, "missing", f"to be given together with {there}, or neither")
         names = user_tables.header(self.file, self.table)
         rows = [cells for _, cells in user_tables.columns(self.file, {"columns": names}, self.table)]
-        lines = [f"{self.file.name}: {len(rows):,} rows, {len(names)} columns"]
+        lines = [f"{self.file.name}: {counted(len(rows), 'row', 'rows')}, {counted(len(names), 'column', 'columns')}"]
         for name, values in zip(names, zip(*rows, strict=True), strict=True):
             different = dict.fromkeys(value for value in values if value)
             example = next(iter(different), "")
             lines.append(
-                f"  {name}: {len(different):,} different values, {values.count(''):,} empty cells"
+                f"  {name}: {counted(len(different), 'different value', 'different values')}, "
+                f"{counted(values.count(''), 'empty cell', 'empty cells')}"
                 + (f', such as "{example}"' if example else "")
             )
         if other := user_tables.other_delimiter(names):

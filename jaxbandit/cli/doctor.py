@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from jaxbandit.cli.arguments import Platform
+from jaxbandit.words import counted
 
 if TYPE_CHECKING:
     import jax
@@ -133,7 +134,7 @@ def _cache() -> str:
     size = sum(size for _, size, _ in everything) / _MIB
     note = "" if os.access(folder, os.W_OK) else ", which cannot be written"
     bounded = f"{size:,.1f} of at most {MOST_BYTES / _MIB:,.0f} MiB with those of other versions"
-    return f"{place}{note}: {programs:,} programs; {bounded}"
+    return f"{place}{note}: {counted(programs, 'program', 'programs')}; {bounded}"
 
 
 def _hits(platform_asked: str | None) -> str:

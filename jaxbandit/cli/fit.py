@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from jaxbandit.words import counted
+
 if TYPE_CHECKING:
     from jaxbandit import mixtures
 
@@ -49,7 +51,8 @@ class Fit:
             print(f"component {number}: {', '.join(parts)}")
         if any(math.isnan(wide) for errors in found.errors for wide in errors):
             print("these records do not determine what stands without +-: it may be far off")
-        print(f"{found.records:,} records, log-likelihood {found.log_likelihood:.2f}, BIC {found.bic:.2f}")
+        records = counted(found.records, "record", "records")
+        print(f"{records}, log-likelihood {found.log_likelihood:.2f}, BIC {found.bic:.2f}")
         poor = "; the law describes these records poorly" if found.check < 0.05 else ""
         print(f"check: of records drawn from the law, {found.check:.1%} are further from it than these{poor}")
         written = _written(found.components)

@@ -242,8 +242,9 @@ def _described(setting: Setting) -> list[str]:
     values = " x ".join(f"{len(tree.parent) - 1:,}" for tree in domain.trees)
     most, leaves = np.sort(domain.popularity)[::-1], np.unique(domain.leaf).size
     lines = [
-        f"{_entities(setting)} at {leaves:,} leaves of a hierarchy of {len(domain.values):,} nodes: {values} "
-        f"values of {len(domain.trees)} attributes"
+        f"{_entities(setting)} at {counted(leaves, 'leaf', 'leaves')} of a hierarchy of "
+        f"{counted(len(domain.values), 'node', 'nodes')}: {values} {'value' if values == '1' else 'values'} of "
+        f"{counted(len(domain.trees), 'attribute', 'attributes')}"
     ]
     if most[0] > most[-1]:
         top = -(-len(most) // 10)
@@ -261,7 +262,7 @@ def _entities(setting: Setting) -> str:
 
 _QUESTION = Question(
     "entities", lambda setting: f"which policy, which budget? Of {_entities(setting)} are found",
-    "to find {} entities", "a number of entities, above 0", "cost", "units of cost",
+    "to find {} of the entities", "a number of entities, above 0", "cost", "units of cost",
 )  # fmt: skip
 
 

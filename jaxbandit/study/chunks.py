@@ -10,6 +10,7 @@ import numpy as np
 from jaxbandit.study.spec import Configuration
 from jaxbandit.study.store import Place, Span, Store
 from jaxbandit.study.summary import Moments
+from jaxbandit.words import counted
 
 _log = logging.getLogger("jaxbandit")
 
@@ -111,7 +112,8 @@ class Tally:
 
     def lacking(self) -> str:
         """Returns how many runs have no value, as ``12 of 400 runs of ucb 0.5``."""
-        return f"{self.without:,} of {self.upto:,} runs of {' and '.join(each.label for each in self.sources)}"
+        labels = " and ".join(each.label for each in self.sources)
+        return f"{self.without:,} of {counted(self.upto, 'run', 'runs')} of {labels}"
 
 
 def say_lacking(tallies: list[Tally]) -> None:
@@ -121,5 +123,6 @@ def say_lacking(tallies: list[Tally]) -> None:
         if tally.without:
             lacking.setdefault(tally.metric, []).append(tally)
     for metric, found in lacking.items():
-        more = f", and of {len(found) - 1} more configurations" if len(found) > 1 else ""
+        others = counted(len(found) - 1, "more configuration", "more configurations")
+        more = f", and of {others}" if len(found) > 1 else ""
         _log.warning("jaxbandit: %s is not a number in %s%s: no mean there", metric, found[0].lacking(), more)

@@ -8,6 +8,7 @@ import numpy as np
 from jaxbandit.study.results import IMPLEMENTED_BY, value_of
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import identity, show
+from jaxbandit.words import counted
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -62,7 +63,7 @@ def _where(groups: list[np.ndarray], columns: dict[str, np.ndarray]) -> list[str
         found = [dict.fromkeys(map(value_of, values[group])) for group in groups]
         if sum(map(len, found)) == len(set(itertools.chain(*found))):
             return [f" at {name} {show(list(some))}" for some in found]
-    return [f" in {np.count_nonzero(group)} configurations" for group in groups]
+    return [f" in {counted(int(group.sum()), 'configuration', 'configurations')}" for group in groups]
 
 
 def _shown(value: Any) -> str:

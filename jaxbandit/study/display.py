@@ -11,6 +11,7 @@ from jaxbandit.study.results import rows_of
 from jaxbandit.study.store import RESULTS
 from jaxbandit.study.summary import Row, metrics, varying
 from jaxbandit.study.table import Format, render
+from jaxbandit.words import counted
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -127,7 +128,8 @@ def _known(results: Any) -> tuple[list[Row], Mapping[str, Any]]:
         return rows, about
     if isinstance(results, list | tuple):
         if not _are_rows(results):
-            raise BadInput("results", f"{len(results)} items", "rows as summary.json has them, at least one")
+            given = counted(len(results), "item", "items")
+            raise BadInput("results", given, "rows as summary.json has them, at least one")
         return list(results), {}
     if not hasattr(results, "data_vars"):
         raise BadInput("results", results, "a Dataset of open_results or run_study, a folder of results, or rows")

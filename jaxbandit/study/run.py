@@ -228,7 +228,7 @@ class _Work:
             for tally in awaited:
                 if tally.without:
                     raise BadInput(
-                        "stop_when.metric", tally.metric, f"one with a value in each run; {tally.lacking()} have none"
+                        "stop_when.metric", tally.metric, f"one with a value in each run; none in {tally.lacking()}"
                     )
             if rule is None:
                 break

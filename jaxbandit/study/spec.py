@@ -40,6 +40,7 @@ from jaxbandit.study.enough import StopWhen
 from jaxbandit.study.keys import check, content, declared, named, once, paths, reported, tail, without_retired
 from jaxbandit.study.plugins import lookup
 from jaxbandit.study.summary import exactly, identity, plain, show
+from jaxbandit.words import counted
 
 MAX_RUNS, MAX_SEED = 2**31 - 1, 2**32 - 1
 
@@ -118,8 +119,8 @@ class Study:
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(policy["kind"] for policy in self.policies))
-        sweep = "".join(f", {name}: {len(values)} values" for name, values in self.sweep.items())
-        return f"Study({self.problem['kind']}{sweep}; {names}; {self.runs:,} runs, seed {self.seed})"
+        sweep = "".join(f", {name}: {counted(len(values), 'value', 'values')}" for name, values in self.sweep.items())
+        return f"Study({self.problem['kind']}{sweep}; {names}; {counted(self.runs, 'run', 'runs')}, seed {self.seed})"
 
     @classmethod
     def of(

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.wilson import share_interval
+from jaxbandit.words import counted
 
 
 class Row(TypedDict):
@@ -250,7 +251,7 @@ def show(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, list):
         shown = ", ".join(show(item) for item in value)
-        return shown if len(shown) <= 40 else f"{len(value)} values"
+        return shown if len(shown) <= 40 else counted(len(value), "value", "values")
     if isinstance(value, dict):
         return ", ".join(
             f"{k}({show(v)})" if isinstance(v, dict | list) else f"{k} {show(v)}" for k, v in value.items()

@@ -24,6 +24,7 @@ from jaxbandit.topk.optmai import OptMAI, optmai
 from jaxbandit.topk.sar import sar
 from jaxbandit.topk.trained import STATISTICS, USUAL, Trained, load, policies, shipped
 from jaxbandit.topk.uniform import uniform
+from jaxbandit.words import counted
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,8 @@ METRICS = (
 
 def _described(setting: Setting) -> list[str]:
     means, want = setting.model.means, setting.want
-    lines = [f"{setting.arms:,} arms, of which the {want:,} best are wanted"]
+    wanted = "the best one is" if want == 1 else f"the {want:,} best are"
+    lines = [f"{counted(setting.arms, 'arm', 'arms')}, of which {wanted} wanted"]
     if isinstance(means, Drawn):
         return [f"{lines[0]}; their means are drawn afresh in each run"]
     ordered = np.sort(np.asarray(means.means))[::-1] * (setting.model.width / UNITS)

@@ -10,6 +10,7 @@ from jaxbandit.study.report import REPORT, framed, page, setup, table, what_was_
 from jaxbandit.study.summary import show
 from jaxbandit.tuning import picture
 from jaxbandit.tuning.run import LEADING, TuningOutcome
+from jaxbandit.words import counted
 
 _MEANING = {
     "best": "No other candidate is better: each other one was shown to be worse.",
@@ -55,7 +56,7 @@ def _problem(number: int, found: TuningOutcome) -> list[str]:
         f'<p class="note">{_MEANING[found.verdict]} {confidence} It speaks of the candidates alone, and not of values '
         "that the search did not propose.</p>",
         framed(wide, narrow, picture.EXPLAINED),
-        f"<h2>The best {len(rows)} of {len(found.candidates)} candidates</h2>",
+        f"<h2>The best {len(rows)} of {counted(len(found.candidates), 'candidate', 'candidates')}</h2>",
         '<p class="note">The chosen one stands first. Intervals are of each mean by itself; the verdict rests on '
         "differences run by run, which vary less.</p>",
         table(rows),

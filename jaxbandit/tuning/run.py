@@ -21,6 +21,7 @@ from jaxbandit.tuning.candidates import Point, finalists
 from jaxbandit.tuning.judge import LEAST, Judge, Verdict
 from jaxbandit.tuning.options import MOST_CANDIDATES, TuneOptions
 from jaxbandit.tuning.values import Values
+from jaxbandit.words import counted
 
 LEADING = 10
 """How many of the best candidates are shown."""
@@ -118,7 +119,7 @@ class TuningOutcome:
         if number == self.chosen:
             return None
         if number in self.judge.failed:
-            return f"it has no value in {self.judge.failed[number]} runs"
+            return f"it has no value in {counted(self.judge.failed[number], 'run', 'runs')}"
         if number in self.judge.eliminated:
             better, runs = self.judge.eliminated[number]
             return f"{self.candidates[better].label} is surely better after {runs:,} runs of each"
@@ -131,9 +132,10 @@ class TuningOutcome:
         options, chosen = self.options, self.candidates[self.chosen]
         size = f"{options.within:.3g}" if not options.relative else f"{100 * options.within:.3g} %"
         sure = f"{100 * options.confidence:.10g} %"
+        all_of_them = counted(len(self.candidates), "candidate", "candidates")
         said = {
-            "best": f"is the best of {len(self.candidates)} candidates, at {sure}",
-            "within": f"is within {size} of the best of {len(self.candidates)} candidates, at {sure}",
+            "best": f"is the best of {all_of_them}, at {sure}",
+            "within": f"is within {size} of the best of {all_of_them}, at {sure}",
             "undecided": f"leads; undecided among {len(self.judge.survivors)} candidates",
         }[self.verdict]
         where = f"{show(self.params)}: " if self.params else ""
@@ -144,8 +146,9 @@ class TuningOutcome:
         seen, mean, number = self._ahead()
         if why := self._why_not(number):
             lines.append(f"{seen.label} looked best, with {mean:.5g}; not chosen: {why}")
-        for number, runs in sorted(self.judge.failed.items()):
-            lines.append(f"{self.candidates[number].label} is left out: no {options.metric.name} in {runs} runs")
+        for number, failed in sorted(self.judge.failed.items()):
+            runs = counted(failed, "run", "runs")
+            lines.append(f"{self.candidates[number].label} is left out: no {options.metric.name} in {runs}")
         if self.verdict == "undecided":
             names = [self.candidates[number].label for number in self.judge.survivors]
             lines.append(f"not told apart: {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}")
@@ -216,7 +219,8 @@ def _tuned(
     members, _ = built(finalists(options, means, study.seed, lambda points: built(points)[1]))
     least = searched.spent + len(members) * LEAST
     if len(members) > MOST_CANDIDATES or least > options.most_runs:
-        allowed = f"at least {least:,}, for {len(members)} candidates with {LEAST} runs each"
+        of_them = counted(len(members), "candidate", "candidates")
+        allowed = f"at least {least:,}, for {of_them} with {LEAST} runs each"
         raise BadInput("tune.most_runs", options.most_runs, allowed)
     values = Values(study, options.metric, out / "results.zarr", 0, tell, "judging")
     values.prepare(members)

@@ -16,6 +16,7 @@ from jaxbandit.progress import Progress, Status
 from jaxbandit.registry import Metric, measured
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.store import Damaged, Place, Store
+from jaxbandit.words import counted
 
 _ROOM = 1 << 14
 """Runs of all candidates that are simulated at a time, and lost by an interruption."""
@@ -112,7 +113,7 @@ class Values:
         self._batch = self._batch or Batch(
             [(each.problem, each.policy) for each in self._members], implementation=self.study.implementation
         )
-        doing = f"{self.doing}: {len(some)} candidates, runs {start + 1:,} to {end:,}"
+        doing = f"{self.doing}: {counted(len(some), 'candidate', 'candidates')}, runs {start + 1:,} to {end:,}"
 
         def onward(status: Status) -> None:
             self.tell(Status(0, 0, f"{doing} ({status.doing})"))
