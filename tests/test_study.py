@@ -369,6 +369,22 @@ def test_a_damaged_or_lost_description_of_an_array_is_named(tmp_path: Path) -> N
             open_results(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["heads", "done"])
+@pytest.mark.parametrize("grown", [[3, 2, 60], [4, 2, 60], [3, 3, 60], [3, 2, 999]])
+def test_an_extension_that_was_killed_while_it_made_room_need_not_go_on(
+    name: str, grown: list[int], tmp_path: Path
+) -> None:
+    """One array has more room, and the labels are not there yet."""
+    rows = run(Study.of(mapping()), tmp_path)
+    whole = open_results(tmp_path).load()
+    path = tmp_path / "results.zarr" / name / "zarr.json"
+    description = json.loads(path.read_text())
+    assert description["shape"] == [3, 2, 60]
+    path.write_text(json.dumps({**description, "shape": grown}))
+    assert run(Study.of(mapping()), tmp_path) == rows
+    assert open_results(tmp_path).identical(whole)
+
+
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")

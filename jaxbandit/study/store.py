@@ -116,6 +116,8 @@ class Store:
                 if name not in self._metrics and "run" in (getattr(array.metadata, "dimension_names", None) or ()):
                     del self._group[name]
         self._arrays = {name: self._array(name, runs) for name in (*self._metrics, DONE)}
+        # Of one length, which they are not where an extension was killed while it made room.
+        self.room(max(array.shape[len(self._labels)] for array in self._arrays.values()))
         if held != self._labels:
             self._group.update_attributes({"labels": self._labels})
 
@@ -127,7 +129,8 @@ class Store:
             array: Any = self._group[name]
             if array.chunks != chunks:
                 raise ValueError(f"{name} has other chunks")
-            wanted = tuple(map(max, zip(array.shape, room, strict=True)))
+            at = len(self._labels)  # what is beyond the labels was made for some that were never added
+            wanted = (*room[:at], max(array.shape[at], runs), *more)
             if array.shape != wanted:
                 array.resize(wanted)
             return array
