@@ -94,7 +94,7 @@ class IBInBatches:
     def init(self, view: View) -> State:
         """Begins with the first arms as candidates, each to be pulled once."""
         zero = jnp.float32(0)
-        none = _Others((zero, zero), (zero, zero), zero, (jnp.int32(0),) * 3)
+        none = _Others((zero, zero), (zero, zero), zero, (jnp.int32(0), jnp.int32(1), jnp.int32(0)))
         return State(Seen.nothing(self.n), jnp.ones(self.n, bool), self._opening(jnp.int32(0)), none, jnp.bool_(False))
 
     def advance(self, view: View, state: State, sample: Callable[[Chosen], Array]) -> State:
