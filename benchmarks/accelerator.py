@@ -1,6 +1,7 @@
 """The first hour on an accelerator: what is here, whether it is right, and how fast each policy is as lanes grow.
 
     python -m benchmarks.accelerator --out FILE.json [--minutes 25] [--platform cuda] [--only ee topk/lucb ...]
+        [--lanes 16384 131072]
 
 In this order, each in a process of its own: ``jaxbandit doctor --check``; the tests marked ``smoke``; then each policy.
 Meanwhile all programs are compiled, by a process on each of the host's cores but two, and kept for a later process
@@ -13,9 +14,10 @@ the device's rate divided by that. FILE is written anew after each figure, so th
 all that was measured. Policies of outlier arms need the extra ``bench``.
 
 ``rate`` counts pulls a second for cleaning policies and runs a second for others, by the clock, all work on the host
-included, as a median over the calls after the first. ``busy`` is the share of the time in which the device computes,
-and ``kernels`` are those that take most of it, by a trace of the first steps of a call (``share`` of the device's time,
-``us`` a start). It exits with 1 if something is wrong or did not finish.
+included, as a median over the calls after the first. ``round_us`` is what one more round of steps of all lanes takes,
+and ``short_s`` a call of one round. ``busy`` is the share of the time in which the device computes, and ``kernels`` are
+those that take most of it, by a trace of the first steps of a call (``share`` of the device's time, ``us`` a start). It
+exits with 1 if something is wrong or did not finish. Options in ``XLA_FLAGS`` hold for all of it.
 """
 
 import contextlib
@@ -47,15 +49,17 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 POLICIES: dict[str, dict[str, Any]] = {"ee": {"t": 3, "q": 1.0}, "epsilon-greedy": {"epsilon": 0.5}}
 COUNTED = ("random", "greedy", "epsilon-greedy")
-LANES, LANES_ON_CPU = (1 << 14, 1 << 17), (64, 1024)
+LANES, LANES_ON_CPU = [1 << 14, 1 << 17], [64, 1024]
 RUNS_A_LANE, COMPARED, LONGEST, TESTS_SHARE = 2, 256, 20.0, 0.15
 STARTING, GRACE, NICE = 6.0, 8.0, 10
 """Seconds that a process takes to start, and how much longer than its share it may take; compilers are that nice."""
-AT_ONCE, TRACED_ROUNDS, NAMED = 2, 4, 6
-"""Processes that have a policy: one measures while the other starts. Rounds that are traced, and kernels named."""
+AT_ONCE, TRACED_ROUNDS, LONGER, NAMED = 3, 4, 16, 8
+"""Processes that have a policy: one measures while others start. Rounds that are traced, by how many the longer of two
+calls has more, and kernels named."""
 COLUMNS = {
     "policy": ("policy", ""), "lanes": ("lanes", ",d"), "rate": ("a second", ",.0f"), "ratio": ("times a CPU", ".2f"),
-    "busy": ("busy", ".0%"), "first_s": ("first call", ".1f"), "same_bits": ("same bits", ""), "error": ("error", ""),
+    "round_us": ("a round, us", ",.0f"), "busy": ("busy", ".0%"),
+    "first_s": ("first call", ".1f"), "same_bits": ("same bits", ""), "error": ("error", ""),
 }  # fmt: skip
 
 
@@ -113,7 +117,7 @@ def committed(name: str) -> float | None:
 class Case:
     """A policy on this process's devices, and on the host's CPU."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, sizes: list[int] | None) -> None:
         import jax
 
         from jaxbandit.engine import Batch
@@ -122,7 +126,7 @@ class Case:
         with jax.default_device(self.cpu[0]):
             self._pair = _built(name)
         batch = Batch([self._pair], devices=self.devices)
-        known = LANES_ON_CPU if self.devices[0].platform == "cpu" else LANES
+        known = sizes or (LANES_ON_CPU if self.devices[0].platform == "cpu" else LANES)
         own = batch.lanes([0], runs=1 << 24)
         self.sizes = [*(lanes for lanes in known if lanes < own), own]
 
@@ -159,18 +163,28 @@ class Case:
         elif number == len(self.sizes):
             print(self.digest(self.call(COMPARED, None, self.cpu)))
 
+    def timed(self, lanes: int, rounds: int) -> float:
+        """Seconds of a call that ends each lane's runs after so many rounds."""
+        from jaxbandit.grammar import accelerated, execution_of
+
+        steps = rounds * execution_of(accelerated(self._pair[1], self._pair[0])).stride
+        start = time.perf_counter()
+        self.call(self.runs(lanes), lanes, self.devices, 1, steps)
+        return time.perf_counter() - start
+
+    def short(self, lanes: int) -> Row:
+        """What a call takes that makes a single round, and what one more round of all lanes takes."""
+        self.timed(lanes, 1)
+        shorter, longer = (min(self.timed(lanes, 1 + more) for _ in range(2)) for more in (0, LONGER))
+        return {"short_s": shorter, "round_us": (longer - shorter) / (LONGER * RUNS_A_LANE) * 1e6}
+
     def traced(self, lanes: int) -> Row:
         """What the device does in the first steps of a call."""
         import jax
 
-        from jaxbandit.grammar import accelerated, execution_of
-
-        steps = TRACED_ROUNDS * execution_of(accelerated(self._pair[1], self._pair[0])).stride
         with tempfile.TemporaryDirectory() as folder:
             with jax.profiler.trace(folder):
-                start = time.perf_counter()
-                self.call(self.runs(lanes), lanes, self.devices, 1, steps)
-                seconds = time.perf_counter() - start
+                seconds = self.timed(lanes, TRACED_ROUNDS)
             found = [*Path(folder).rglob("*.xplane.pb")]
             return _kernels(str(found[0]), seconds) if found else {}
 
@@ -206,9 +220,9 @@ def alone(lock: Path | None) -> Iterator[None]:
         yield
 
 
-def one(name: str, seconds: float, lock: Path | None) -> Iterator[Row]:
+def one(name: str, seconds: float, lock: Path | None, sizes: list[int] | None) -> Iterator[Row]:
     """The figures of a policy on this process's devices, as they come; it ends this process if they take too long."""
-    case = Case(name)
+    case = Case(name, sizes)
     for number in range(len(case.sizes)):
         case.compile(number)
     with alone(lock):
@@ -222,11 +236,16 @@ def _timed(name: str, case: Case, end: float) -> Iterator[Row]:
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("jaxbandit").addHandler(handler)
     for number, lanes in enumerate(case.sizes):
+        row: Row = {"policy": name, "device": case.devices[0].device_kind, "lanes": lanes, "runs": case.runs(lanes)}
+        start = time.perf_counter()
+        row |= case.short(lanes)
+        if case.devices[0].platform != "cpu":
+            yield row | case.traced(lanes)
+        spent = time.perf_counter() - start
         said.clear()
         times: list[float] = []
         start = time.perf_counter()
         answers = case.call(case.runs(lanes), lanes, case.devices)
-        row: Row = {"policy": name, "device": case.devices[0].device_kind, "lanes": lanes, "runs": case.runs(lanes)}
         row["first_s"] = time.perf_counter() - start
         if number == 0:
             yield row | {"digest": case.digest(answers)}
@@ -239,10 +258,8 @@ def _timed(name: str, case: Case, end: float) -> Iterator[Row]:
         yield row
         longer = case.sizes[min(number + 1, len(case.sizes) - 1)] / lanes
         # A device that is not full yet takes less than twice as long for twice as many lanes.
-        if time.monotonic() + longer * median(times) > end or median(times) > LONGEST or said:
+        if time.monotonic() + longer * median(times) + spent > end or median(times) > LONGEST or said:
             break
-    if case.devices[0].platform != "cpu" and (busy := case.traced(lanes)):
-        yield row | busy
 
 
 def environment_of(platform: str | None, cache: str) -> dict[str, str]:
@@ -320,7 +337,7 @@ class Report:
 class Compilers:
     """Processes that compile what will be measured."""
 
-    def __init__(self, names: list[str], report: Report, environment: Any) -> None:
+    def __init__(self, names: list[str], report: Report, environment: Any, sizes: list[int] | None) -> None:
         from jaxbandit.devices import cores
 
         self._pool = ThreadPoolExecutor(max(1, cores() - 2))
@@ -330,16 +347,25 @@ class Compilers:
         def compiled(name: str, number: int) -> str | None:
             if report.left() < STARTING:
                 return "no time left to compile"
-            command = [sys.executable, "-m", "benchmarks.accelerator", "--compile", str(number), "--process", name]
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.accelerator",
+                "--compile",
+                str(number),
+                "--process",
+                name,
+                *_sizes(sizes),
+            ]
 
             def each(line: str) -> None:
                 if re.fullmatch("[0-9a-f]{64}", line):
                     self.digests[name] = line
 
-            return lines_of(["nice", "-n", str(NICE), *command], report.left(), each, environment)
+            return lines_of(["nice", "-n", str(NICE), *command, *_sizes(sizes)], report.left(), each, environment)
 
         # Sizes, and then the program for the CPU.
-        numbers = range(len(LANES) + 2)
+        numbers = range(len(sizes or LANES) + 2)
         self._made = {name: [self._pool.submit(compiled, name, number) for number in numbers] for name in names}
 
     def wait(self, seconds: float) -> None:
@@ -359,7 +385,13 @@ class Compilers:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def measure(name: str, others: int, compilers: Compilers, report: Report, environment: Any, lock: Path) -> None:
+def _sizes(given: list[int] | None) -> list[str]:
+    return ["--lanes", *map(str, given)] if given else []
+
+
+def measure(
+    name: str, others: int, compilers: Compilers, report: Report, environment: Any, lock: Path, sizes: list[int] | None
+) -> None:
     """A policy, with as much time as ``others`` will have."""
 
     def each(line: str) -> None:
@@ -376,32 +408,35 @@ def measure(name: str, others: int, compilers: Compilers, report: Report, enviro
     seconds = report.left() / (1 + others) - 1
     if not error and report.left() > STARTING:
         command = [sys.executable, "-m", "benchmarks.accelerator", "--process", name, "--seconds", f"{seconds:.1f}"]
-        error = lines_of([*command, "--lock", str(lock)], report.left(), each, environment)
+        error = lines_of([*command, "--lock", str(lock), *_sizes(sizes)], report.left(), each, environment)
     elif not error:
         error = "no time left"
     if error:
         report.add({"policy": name, "error": error})
 
 
-def everything(report: Report, wanted: list[str], platform: str | None, environment: Any) -> None:
+def everything(
+    report: Report, wanted: list[str], platform: str | None, environment: Any, sizes: list[int] | None, tested: bool
+) -> None:
     """The doctor, the tests, the policies, as far as the time goes."""
     program = [sys.executable, "-m"]
-    compilers = Compilers(wanted, report, environment)
+    compilers = Compilers(wanted, report, environment, sizes)
     doctor = [*program, "jaxbandit", "doctor", "--check", *(["--platform", platform] if platform else [])]
     error = lines_of(doctor, min(180.0, report.left() / 3), lambda line: report.note("doctor", line), environment)
     if error:
         report.wrong += 1
         report.note("doctor", f"failed: {error}")
-    tests = [*program, "pytest", "-q", "-m", "smoke", "tests"]
-    error = lines_of(tests, TESTS_SHARE * report.left(), lambda line: report.note("tests", line), environment)
-    if error:
-        report.note("tests", f"not finished: {error}")
+    if tested:
+        tests = [*program, "pytest", "-q", "-m", "smoke", "tests"]
+        error = lines_of(tests, TESTS_SHARE * report.left(), lambda line: report.note("tests", line), environment)
+        if error:
+            report.note("tests", f"not finished: {error}")
     compilers.wait(report.left() / 2)
     lock = Path(environment["JAXBANDIT_CACHE"]) / "measuring"
     with ThreadPoolExecutor(AT_ONCE) as pool:
         # A program that does not end must not keep the others waiting.
         for number, name in enumerate(sorted(wanted, key=lambda name: not compilers.ready(name))):
-            pool.submit(measure, name, len(wanted) - number - 1, compilers, report, environment, lock)
+            pool.submit(measure, name, len(wanted) - number - 1, compilers, report, environment, lock, sizes)
     compilers.end()
     report.finish()
 
@@ -415,6 +450,8 @@ def main() -> int:
     options.add_argument("--minutes", type=float, default=25.0, help="after which it ends")
     options.add_argument("--platform", choices=["cpu", "cuda", "rocm", "tpu"], help="where it must run")
     options.add_argument("--only", nargs="+", metavar="NAME", help="policies, or families, or both as topk/sar")
+    options.add_argument("--lanes", nargs="+", type=int, metavar="N", help="numbers of lanes below a policy's own")
+    options.add_argument("--untested", action="store_true", help="leave the tests out")
     options.add_argument("--process", metavar="NAME", help="measure one policy in this process (for itself)")
     options.add_argument("--seconds", type=float, default=60.0, help="for that (for itself)")
     options.add_argument("--lock", type=Path, metavar="FILE", help="which one process at a time holds (for itself)")
@@ -425,15 +462,17 @@ def main() -> int:
 
         cache()
         if given.compile is not None:
-            Case(given.process).compile(given.compile)
+            Case(given.process, given.lanes).compile(given.compile)
             return 0
-        for row in one(given.process, given.seconds, given.lock):
+        for row in one(given.process, given.seconds, given.lock, given.lanes):
             print(json.dumps(row), flush=True)
         return 0
     report = Report(given.out, given.minutes)
     wanted = [name for name in names() if not given.only or {name, *name.split("/")} & {*given.only}]
     with tempfile.TemporaryDirectory() as kept:
-        everything(report, wanted, given.platform, environment_of(given.platform, kept))
+        everything(
+            report, wanted, given.platform, environment_of(given.platform, kept), given.lanes, not given.untested
+        )
     return 1 if report.wrong else 0
 
 

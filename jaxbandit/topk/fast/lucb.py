@@ -46,6 +46,9 @@ _PULL, _EVALUATE, _SWAP = range(3)
 _ABREAST = 64
 """Turns in a step of lanes side by side, where all of them are made."""
 
+_BLOCK, _BLOCKS = 64, 128
+"""Arms in a block, and from how many blocks on these are larger: measured with 100 to 30,000 arms."""
+
 _Sample = Callable[[Single], Outcome]
 _Pair = tuple[list[Array], list[Array], Array]
 """Number, total and pulls of the weak and the strong arm, and how many pulls were made."""
@@ -282,5 +285,5 @@ class LucbByTurns:
 def _(rule: Lucb, problem: Any) -> LucbByTurns | Lucb:
     if not isinstance(problem, Arms):
         return rule
-    # A block in doubt costs a search for the bound of each arm with KL, so there blocks are smaller.
-    return LucbByTurns(rule, 128 if rule.divergence == "hoeffding" else 64)
+    # A turn reads two blocks, and the first arms of all blocks: of many arms blocks are larger, so that these are few.
+    return LucbByTurns(rule, max(_BLOCK, 1 << ((problem.means.arms - 1) // _BLOCKS).bit_length()))
