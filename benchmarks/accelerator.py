@@ -6,9 +6,9 @@
 In this order, each in a process of its own: ``jaxbandit doctor --check``; the tests marked ``smoke``; then each policy.
 Meanwhile all programs are compiled, by a process on each of the host's cores but two, and kept for a later process
 (``JAXBANDIT_CACHE``, or a folder that is gone afterwards). Policies are measured when this is done, or half of the time
-has passed: to start a kernel takes longer while all cores compile. Of a policy, the answers of the first runs on the
-device are compared bit by bit with those on this machine's CPU, and it is timed at more and more lanes, those that it
-would get last, until the memory or the policy's share of the time is spent. Settings are those of the committed figures
+has passed: to start a kernel takes longer while all cores compile. Of a policy, the answers of a few runs on the device
+are compared bit by bit with those on this machine's CPU, and it is timed at more and more lanes, at last those that it
+would get, until the memory or the policy's share of the time is spent. Settings are those of the committed figures
 of a CPU (``cleaning.json``, ``topk.json``, ``outliers.json``, ``extraction.json``), where there are some: ``ratio`` is
 the device's rate divided by that. FILE is written anew after each figure, so that being stopped at any minute leaves
 all that was measured. Policies of outlier arms need the extra ``bench``.
@@ -17,7 +17,8 @@ all that was measured. Policies of outlier arms need the extra ``bench``.
 included, as a median over the calls after the first. ``round_us`` is what one more round of steps of all lanes takes,
 and ``short_s`` a call of one round. ``busy`` is the share of the time in which the device computes, and ``kernels`` are
 those that take most of it, by a trace of the first steps of a call (``share`` of the device's time, ``us`` a start). It
-exits with 1 if something is wrong or did not finish. Options in ``XLA_FLAGS`` hold for all of it.
+exits with 1 if something is wrong or did not finish. Options in ``XLA_FLAGS`` hold for all of it. With ``--rounds``
+there are no whole calls, and so no ``rate``: for policies whose runs are long.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.common import ROOT, Row, facts, save, table
 
@@ -61,6 +62,21 @@ COLUMNS = {
     "round_us": ("a round, us", ",.0f"), "busy": ("busy", ".0%"),
     "first_s": ("first call", ".1f"), "same_bits": ("same bits", ""), "error": ("error", ""),
 }  # fmt: skip
+
+
+class Asked(NamedTuple):
+    """What the user wants: the policies ``wanted``, ``sizes`` in lanes (none for the usual ones), ``whole`` calls, the
+    tests."""
+
+    wanted: list[str]
+    sizes: list[int]
+    whole: bool
+    tested: bool
+
+    def options(self) -> list[str]:
+        """For a process that measures a policy, or compiles it."""
+        sizes = ["--lanes", *map(str, self.sizes)] if self.sizes else []
+        return [*sizes, *([] if self.whole else ["--rounds"])]
 
 
 def names() -> list[str]:
@@ -117,7 +133,7 @@ def committed(name: str) -> float | None:
 class Case:
     """A policy on this process's devices, and on the host's CPU."""
 
-    def __init__(self, name: str, sizes: list[int] | None) -> None:
+    def __init__(self, name: str, sizes: list[int]) -> None:
         import jax
 
         from jaxbandit.engine import Batch
@@ -143,25 +159,28 @@ class Case:
             problem, policy, runs=runs, seed=seed, lanes=lanes, devices=devices, progress=False, max_steps=steps
         )
 
-    def digest(self, answers: Answers) -> str:
-        """Of the answers of the first runs, of as many as the smallest size has."""
-        runs = min(COMPARED, self.runs(self.sizes[0]))
-        parts = (name.encode() + values[:, :runs].tobytes() for name, values in sorted(answers.items()))
+    def digest(self, devices: Any) -> str:
+        """Of the answers of a few runs on some devices."""
+        answers = self.call(COMPARED, None, devices)
+        parts = (name.encode() + values.tobytes() for name, values in sorted(answers.items()))
         return hashlib.sha256(b"".join(parts)).hexdigest()
 
     def compile(self, number: int) -> None:
-        """The program of one of the sizes; that of the CPU behind them, which is run: it prints the digest."""
+        """The program of one of the sizes, or behind them that of a few runs; behind that, the CPU's, which is run: it
+        prints the digest."""
         from jaxbandit.engine import Batch
         from jaxbandit.programs.ahead import Ahead
 
-        if number < len(self.sizes):
-            lanes = self.sizes[number]
-            programs = Batch([self._pair], devices=self.devices).programs([0], runs=self.runs(lanes), lanes=lanes)
+        if number <= len(self.sizes):
+            few = number == len(self.sizes)
+            lanes = None if few else self.sizes[number]
+            batch, runs = Batch([self._pair], devices=self.devices), COMPARED if few else self.runs(self.sizes[number])
+            programs = batch.programs([0], runs=runs, lanes=lanes)
             with Ahead(programs) as ahead:
                 for program in programs:
                     ahead.need(program, lambda _: None)
-        elif number == len(self.sizes):
-            print(self.digest(self.call(COMPARED, None, self.cpu)))
+        elif number == len(self.sizes) + 1:
+            print(self.digest(self.cpu))
 
     def timed(self, lanes: int, rounds: int) -> float:
         """Seconds of a call that ends each lane's runs after so many rounds."""
@@ -175,8 +194,9 @@ class Case:
     def short(self, lanes: int) -> Row:
         """What a call takes that makes a single round, and what one more round of all lanes takes."""
         self.timed(lanes, 1)
-        shorter, longer = (min(self.timed(lanes, 1 + more) for _ in range(2)) for more in (0, LONGER))
-        return {"short_s": shorter, "round_us": (longer - shorter) / (LONGER * RUNS_A_LANE) * 1e6}
+        more = LONGER if self.timed(lanes, 1) < 0.5 else 1
+        shorter, longer = (min(self.timed(lanes, 1 + further) for _ in range(2)) for further in (0, more))
+        return {"short_s": shorter, "round_us": (longer - shorter) / (more * RUNS_A_LANE) * 1e6}
 
     def traced(self, lanes: int) -> Row:
         """What the device does in the first steps of a call."""
@@ -220,17 +240,17 @@ def alone(lock: Path | None) -> Iterator[None]:
         yield
 
 
-def one(name: str, seconds: float, lock: Path | None, sizes: list[int] | None) -> Iterator[Row]:
+def one(name: str, asked: Asked, seconds: float, lock: Path | None) -> Iterator[Row]:
     """The figures of a policy on this process's devices, as they come; it ends this process if they take too long."""
-    case = Case(name, sizes)
-    for number in range(len(case.sizes)):
+    case = Case(name, asked.sizes)
+    for number in range(len(case.sizes) + 1):
         case.compile(number)
     with alone(lock):
         signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
-        yield from _timed(name, case, time.monotonic() + seconds)
+        yield from _timed(name, case, time.monotonic() + seconds, asked.whole)
 
 
-def _timed(name: str, case: Case, end: float) -> Iterator[Row]:
+def _timed(name: str, case: Case, end: float, whole: bool) -> Iterator[Row]:
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
@@ -239,16 +259,17 @@ def _timed(name: str, case: Case, end: float) -> Iterator[Row]:
         row: Row = {"policy": name, "device": case.devices[0].device_kind, "lanes": lanes, "runs": case.runs(lanes)}
         start = time.perf_counter()
         row |= case.short(lanes)
-        if case.devices[0].platform != "cpu":
-            yield row | case.traced(lanes)
+        yield row | (case.traced(lanes) if case.devices[0].platform != "cpu" else {})
+        if number == 0:
+            yield row | {"digest": case.digest(case.devices)}
+        if not whole:
+            continue
         spent = time.perf_counter() - start
         said.clear()
         times: list[float] = []
         start = time.perf_counter()
         answers = case.call(case.runs(lanes), lanes, case.devices)
         row["first_s"] = time.perf_counter() - start
-        if number == 0:
-            yield row | {"digest": case.digest(answers)}
         while len(times) < 3 and (not times or time.monotonic() + times[-1] < end):
             start = time.perf_counter()
             answers = case.call(case.runs(lanes), lanes, case.devices, len(times) + 1)
@@ -337,7 +358,7 @@ class Report:
 class Compilers:
     """Processes that compile what will be measured."""
 
-    def __init__(self, names: list[str], report: Report, environment: Any, sizes: list[int] | None) -> None:
+    def __init__(self, asked: Asked, report: Report, environment: Any) -> None:
         from jaxbandit.devices import cores
 
         self._pool = ThreadPoolExecutor(max(1, cores() - 2))
@@ -347,26 +368,18 @@ class Compilers:
         def compiled(name: str, number: int) -> str | None:
             if report.left() < STARTING:
                 return "no time left to compile"
-            command = [
-                sys.executable,
-                "-m",
-                "benchmarks.accelerator",
-                "--compile",
-                str(number),
-                "--process",
-                name,
-                *_sizes(sizes),
-            ]
+            command = [sys.executable, "-m", "benchmarks.accelerator", "--compile", str(number), "--process", name]
 
             def each(line: str) -> None:
                 if re.fullmatch("[0-9a-f]{64}", line):
                     self.digests[name] = line
 
-            return lines_of(["nice", "-n", str(NICE), *command, *_sizes(sizes)], report.left(), each, environment)
+            nice = ["nice", "-n", str(NICE), *command, *asked.options()]
+            return lines_of(nice, report.left(), each, environment)
 
-        # Sizes, and then the program for the CPU.
-        numbers = range(len(sizes or LANES) + 2)
-        self._made = {name: [self._pool.submit(compiled, name, number) for number in numbers] for name in names}
+        # Sizes, its own, few runs, and then the program for the CPU.
+        numbers = range(len(asked.sizes or LANES) + 3)
+        self._made = {name: [self._pool.submit(compiled, name, number) for number in numbers] for name in asked.wanted}
 
     def wait(self, seconds: float) -> None:
         """Until all are compiled, or that time has passed."""
@@ -385,12 +398,8 @@ class Compilers:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _sizes(given: list[int] | None) -> list[str]:
-    return ["--lanes", *map(str, given)] if given else []
-
-
 def measure(
-    name: str, others: int, compilers: Compilers, report: Report, environment: Any, lock: Path, sizes: list[int] | None
+    name: str, asked: Asked, others: int, compilers: Compilers, report: Report, environment: Any, lock: Path
 ) -> None:
     """A policy, with as much time as ``others`` will have."""
 
@@ -408,25 +417,23 @@ def measure(
     seconds = report.left() / (1 + others) - 1
     if not error and report.left() > STARTING:
         command = [sys.executable, "-m", "benchmarks.accelerator", "--process", name, "--seconds", f"{seconds:.1f}"]
-        error = lines_of([*command, "--lock", str(lock), *_sizes(sizes)], report.left(), each, environment)
+        error = lines_of([*command, "--lock", str(lock), *asked.options()], report.left(), each, environment)
     elif not error:
         error = "no time left"
     if error:
         report.add({"policy": name, "error": error})
 
 
-def everything(
-    report: Report, wanted: list[str], platform: str | None, environment: Any, sizes: list[int] | None, tested: bool
-) -> None:
+def everything(asked: Asked, report: Report, platform: str | None, environment: Any) -> None:
     """The doctor, the tests, the policies, as far as the time goes."""
     program = [sys.executable, "-m"]
-    compilers = Compilers(wanted, report, environment, sizes)
+    compilers = Compilers(asked, report, environment)
     doctor = [*program, "jaxbandit", "doctor", "--check", *(["--platform", platform] if platform else [])]
     error = lines_of(doctor, min(180.0, report.left() / 3), lambda line: report.note("doctor", line), environment)
     if error:
         report.wrong += 1
         report.note("doctor", f"failed: {error}")
-    if tested:
+    if asked.tested:
         tests = [*program, "pytest", "-q", "-m", "smoke", "tests"]
         error = lines_of(tests, TESTS_SHARE * report.left(), lambda line: report.note("tests", line), environment)
         if error:
@@ -435,8 +442,9 @@ def everything(
     lock = Path(environment["JAXBANDIT_CACHE"]) / "measuring"
     with ThreadPoolExecutor(AT_ONCE) as pool:
         # A program that does not end must not keep the others waiting.
-        for number, name in enumerate(sorted(wanted, key=lambda name: not compilers.ready(name))):
-            pool.submit(measure, name, len(wanted) - number - 1, compilers, report, environment, lock, sizes)
+        for number, name in enumerate(sorted(asked.wanted, key=lambda name: not compilers.ready(name))):
+            others = len(asked.wanted) - number - 1
+            pool.submit(measure, name, asked, others, compilers, report, environment, lock)
     compilers.end()
     report.finish()
 
@@ -450,29 +458,29 @@ def main() -> int:
     options.add_argument("--minutes", type=float, default=25.0, help="after which it ends")
     options.add_argument("--platform", choices=["cpu", "cuda", "rocm", "tpu"], help="where it must run")
     options.add_argument("--only", nargs="+", metavar="NAME", help="policies, or families, or both as topk/sar")
-    options.add_argument("--lanes", nargs="+", type=int, metavar="N", help="numbers of lanes below a policy's own")
+    options.add_argument("--lanes", nargs="+", type=int, default=[], metavar="N", help="sizes below a policy's own")
+    options.add_argument("--rounds", action="store_true", help="make no whole calls")
     options.add_argument("--untested", action="store_true", help="leave the tests out")
     options.add_argument("--process", metavar="NAME", help="measure one policy in this process (for itself)")
     options.add_argument("--seconds", type=float, default=60.0, help="for that (for itself)")
     options.add_argument("--lock", type=Path, metavar="FILE", help="which one process at a time holds (for itself)")
     options.add_argument("--compile", type=int, metavar="NUMBER", help="no more than compile one of it (for itself)")
     given = options.parse_args()
+    wanted = [name for name in names() if not given.only or {name, *name.split("/")} & {*given.only}]
+    asked = Asked(wanted, given.lanes, not given.rounds, not given.untested)
     if given.process:
         from jaxbandit import cache
 
         cache()
         if given.compile is not None:
-            Case(given.process, given.lanes).compile(given.compile)
+            Case(given.process, asked.sizes).compile(given.compile)
             return 0
-        for row in one(given.process, given.seconds, given.lock, given.lanes):
+        for row in one(given.process, asked, given.seconds, given.lock):
             print(json.dumps(row), flush=True)
         return 0
     report = Report(given.out, given.minutes)
-    wanted = [name for name in names() if not given.only or {name, *name.split("/")} & {*given.only}]
     with tempfile.TemporaryDirectory() as kept:
-        everything(
-            report, wanted, given.platform, environment_of(given.platform, kept), given.lanes, not given.untested
-        )
+        everything(asked, report, given.platform, environment_of(given.platform, kept))
     return 1 if report.wrong else 0
 
 

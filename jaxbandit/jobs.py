@@ -24,8 +24,9 @@ _log = logging.getLogger("jaxbandit")
 _JOBS_AT_ONCE, _ANSWER_BYTES = 1 << 24, 1 << 30
 _CPU_MIB = 128
 """Of a CPU's device, for the states of all lanes."""
-_LEAST_LANES, _MOST_LANES, _LANES_A_CORE, _SHARE = 1 << 16, 1 << 20, 1 << 13, 8
-"""Of an accelerator: four times the threads that a GPU's core holds, and a part of the memory for states."""
+_LEAST_LANES, _MOST_LANES, _LANES_A_CORE, _SHARE, _ONCE = 1 << 16, 1 << 20, 1 << 13, 8, 4
+"""Of an accelerator: four times the threads that a GPU's core holds, and a part of the memory for states; so many times
+that part for what stays in its place."""
 _VECTOR = 64
 WORTH_COMPILING = 5e8
 """Nanoseconds that a program's runs must gain to be compiled with full effort, for each second of that effort. It is
@@ -226,10 +227,13 @@ def _most_lanes(lane: Lane, execution: Execution, mesh: Mesh) -> int:
     """Lanes of a device: as many as keep it busy, and as its memory holds.
 
     On a CPU, states and what a step works on stay small, so that the caches help. An accelerator needs many threads,
-    and memory for states several times over: a refill makes all of them anew.
+    and memory for states several times over: a refill makes all of them anew, but not ``Execution.scratch``.
     """
     device = mesh.devices.flat[0]
     each = max(_tiled(lane) if device.platform == "tpu" else bytes_of(lane), execution.step_bytes)
+    if device.platform == "gpu":
+        scratch = bytes_of([getattr(lane.state, name) for name in execution.scratch])
+        each -= scratch - scratch // _ONCE
     if device.platform == "cpu":
         room = (execution.cache_mib or _CPU_MIB) << 20
         # A program of one lane uses no vectors: with 400 arms, GOLD then takes eight times as long as in two.

@@ -138,6 +138,19 @@ def as_one_kernel(function: Callable[[], T], in_place: bool = False) -> T:
     return after
 
 
+def patiently(going: Callable[[T], Array], turn: Callable[[T], T], state: T, turns: int = 8) -> T:
+    """``lax.while_loop(going, turn, state)`` of a ``turn`` that changes nothing of account where it is not ``going``.
+
+    An accelerator waits for its host at each question whether to go on, so there it makes so many ``turns`` for each.
+    ``going`` is one for all lanes, such as what ``batch.over_lanes`` gives.
+    """
+    if PLAIN:
+        return lax.while_loop(going, turn, state)
+    many = lax.platform_dependent(cpu=lambda: jnp.int32(1), default=lambda: jnp.int32(turns))
+    found: T = lax.while_loop(going, lambda state: lax.fori_loop(0, many, lambda _, state: turn(state), state), state)
+    return found
+
+
 def walk(step: Callable[[T, Array], T], going: Callable[[T], Array], state: T, most: int, abreast: int) -> T:
     """Returns the state after one ``step`` after the other while it is ``going`` (bool), at most ``most`` of them.
 

@@ -9,6 +9,7 @@ on an entity that the last run could not tell, and then a run of others.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -41,18 +42,22 @@ from jaxbandit.xla.batch import whole
 
 TIE = 3
 
+_WIDE = 128
+
 
 def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Array]:
     """Makes ``f(rows, needed, end, best, ties, high, low, index)``, which finds, where ``needed``, a slot before
     ``end`` of the highest estimate, at random among ties. ``best`` is the highest estimate elsewhere, which ``ties``
     entities have: it returns -1 for one of these.
 
-    ``estimates``: of some rows, float32; ``size``: how many rows are compared together.
+    ``estimates``: of some rows, float32; ``size``: how many rows are compared together, but on accelerators, where each
+    turn waits for the host, ``_WIDE``.
     """
 
-    def one(
-        rows: Array, needed: Array, end: Array, least: Array, others: Array, high: Array, low: Array, index: Array
-    ) -> Array:
+    def by(
+        size: int, rows: Array, needed: Array, end: Array, least: Array, others: Array, high: Array, low: Array,
+        index: Array,
+    ) -> Array:  # fmt: skip
         capacity = rows.shape[0]
         stop = jnp.where(needed, end, 0)
 
@@ -89,6 +94,10 @@ def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Arra
         before = jnp.cumsum(found == best, dtype=jnp.int32)
         slot = jnp.max(jnp.where((found == best) & (before == rank + 1), slots, 0))
         return jnp.where(rank < 0, -1, slot)
+
+    def one(*operands: Array) -> Array:
+        found: Array = lax.platform_dependent(*operands, cpu=partial(by, size), default=partial(by, _WIDE))
+        return found
 
     searched = jax.custom_batching.custom_vmap(one)
 

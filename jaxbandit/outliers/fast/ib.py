@@ -29,8 +29,9 @@ from jaxbandit.outliers.problem import MOST, Chosen, OutlierArms, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.pytree import pytree
 from jaxbandit.random.counts import pinned
+from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.entries import gathered, select
-from jaxbandit.xla.fence import computed_once, rarely
+from jaxbandit.xla.fence import computed_once, patiently, rarely
 from jaxbandit.xla.prefix import highest
 
 CANDIDATES = 8
@@ -148,13 +149,13 @@ class IBInBatches:
         def one(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             number, low, high = carry
             found = _next(*of_lane, *state.arms, *pulls, *ones, *words, low, high, number)
-            goes = found < _STOP
+            goes = (found < _STOP) & (number < many)
             place = jnp.where(goes, jnp.int32(1) << (8 * (found & 3)), 0)
             low, high = low + jnp.where(found < 4, place, 0), high + jnp.where(found < 4, 0, place)
             return jnp.where(goes, number + 1, _OVER), low, high
 
         start = (jnp.int32(1), jnp.int32(1), jnp.int32(0))
-        _, low, high = lax.while_loop(lambda carry: carry[0] < many, one, start)
+        _, low, high = patiently(lambda carry: over_lanes(many - carry[0]) > 0, one, start)
         return [_made(low, high, j) for j in range(CANDIDATES)]
 
     def _screen(self, seen: Seen, left: Array, y: Array, radii: Array) -> tuple[Array, tuple[Array, Array]]:

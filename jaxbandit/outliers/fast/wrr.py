@@ -30,7 +30,7 @@ from jaxbandit.outliers.wrr import WRR, Counter
 from jaxbandit.pytree import pytree
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.entries import gathered, select
-from jaxbandit.xla.fence import as_one_kernel, computed_once
+from jaxbandit.xla.fence import as_one_kernel, computed_once, patiently
 
 
 class State(NamedTuple):
@@ -210,7 +210,7 @@ class _Batch:
 
     def _word(self, number: Array, carry: tuple[_Progress, Array]) -> tuple[_Progress, Array]:
         batch, record = carry
-        batch = lax.while_loop(lambda c: (c[0] < _WORD) & _any(c[1].mode == _GOES), self._one, (jnp.int32(0), batch))[1]
+        batch = patiently(lambda c: (c[0] < _WORD) & _any(c[1].mode == _GOES), self._one, (jnp.int32(0), batch))[1]
         made, none = batch.made, jnp.uint32(0)
         record = record.at[number].set(jnp.stack([batch.ends, batch.hits, made.astype(jnp.uint32)]))
         return batch._replace(
