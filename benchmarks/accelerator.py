@@ -7,11 +7,12 @@ In this order, each in a process of its own: ``jaxbandit doctor --check``; the t
 Meanwhile all programs are compiled, by a process on each of the host's cores but two, and kept for a later process
 (``JAXBANDIT_CACHE``, or a folder that is gone afterwards). Policies are measured when this is done, or half of the time
 has passed: to start a kernel takes longer while all cores compile. Of a policy, the answers of a few runs on the device
-are compared bit by bit with those on this machine's CPU, and it is timed at more and more lanes, at last those that it
-would get, until the memory or the policy's share of the time is spent. Settings are those of the committed figures
-of a CPU (``cleaning.json``, ``topk.json``, ``outliers.json``, ``extraction.json``), where there are some: ``ratio`` is
-the device's rate divided by that. FILE is written anew after each figure, so that being stopped at any minute leaves
-all that was measured. Policies of outlier arms need the extra ``bench``.
+are compared bit by bit with those on this machine's CPU (``same_bits``). It is timed at more and more lanes, at last
+those that it would get, until the memory or the policy's share of the time is spent; the answers of runs in the upper
+half of the lanes are compared with those that they have in the lower half (``same_anywhere``). Settings are those of
+the committed figures of a CPU (``cleaning.json``, ``topk.json``, ``outliers.json``, ``extraction.json``), where there
+are some: ``ratio`` is the device's rate divided by that. FILE is written anew after each figure, so that being stopped
+at any minute leaves all that was measured. Policies of outlier arms need the extra ``bench``.
 
 ``rate`` counts pulls a second for cleaning policies and runs a second for others, by the clock, all work on the host
 included, as a median over the calls after the first. ``round_us`` is what one more round of steps of all lanes takes,
@@ -50,7 +51,8 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 POLICIES: dict[str, dict[str, Any]] = {"ee": {"t": 3, "q": 1.0}, "epsilon-greedy": {"epsilon": 0.5}}
 COUNTED = ("random", "greedy", "epsilon-greedy")
-LANES, LANES_ON_CPU = [1 << 14, 1 << 17], [64, 1024]
+LANES, LONG, LANES_ON_CPU = [1 << 14, 1 << 17], [1 << 10, 1 << 13], [64, 1024]
+"""Numbers of lanes below a policy's own; ``LONG``: where a run takes milliseconds of a CPU."""
 RUNS_A_LANE, COMPARED, LONGEST, TESTS_SHARE = 2, 256, 20.0, 0.15
 STARTING, GRACE, NICE = 6.0, 8.0, 10
 """Seconds that a process takes to start, and how much longer than its share it may take; compilers are that nice."""
@@ -140,9 +142,10 @@ class Case:
 
         self.devices, self.cpu = jax.local_devices(), jax.devices("cpu")[:1]
         with jax.default_device(self.cpu[0]):
-            self._pair = _built(name)
-        batch = Batch([self._pair], devices=self.devices)
-        known = sizes or (LANES_ON_CPU if self.devices[0].platform == "cpu" else LANES)
+            self.pair = _built(name)
+        batch = Batch([self.pair], devices=self.devices)
+        usual = LANES_ON_CPU if self.devices[0].platform == "cpu" else LONG if "extraction" in name else LANES
+        known = sizes or usual
         own = batch.lanes([0], runs=1 << 24)
         self.sizes = [*(lanes for lanes in known if lanes < own), own]
 
@@ -150,14 +153,23 @@ class Case:
         """Of a call."""
         return RUNS_A_LANE * lanes * len(self.devices)
 
-    def call(self, runs: int, lanes: int | None, devices: Any, seed: int = 0, steps: int | None = None) -> Answers:
+    def call(
+        self, runs: int, lanes: int | None, devices: Any, seed: int = 0, steps: int | None = None, first: int = 0
+    ) -> Answers:
         """The answers of that many runs."""
         from jaxbandit import simulate
 
-        problem, policy = self._pair
+        problem, policy = self.pair
         return simulate(
-            problem, policy, runs=runs, seed=seed, lanes=lanes, devices=devices, progress=False, max_steps=steps
-        )
+            problem, policy, runs=runs, seed=seed, lanes=lanes, devices=devices, progress=False, max_steps=steps,
+            first_run=first,
+        )  # fmt: skip
+
+    def anywhere(self, lanes: int) -> bool:
+        """Whether runs have the same answers in the upper half of the lanes and in the lower one."""
+        half, number = lanes // 2 * len(self.devices), self.runs(lanes)
+        upper, lower = (self.call(number, lanes, self.devices, first=first) for first in (0, half))
+        return all((upper[name][:, half : 2 * half] == lower[name][:, :half]).all() for name in upper)
 
     def digest(self, devices: Any) -> str:
         """Of the answers of a few runs on some devices."""
@@ -174,7 +186,7 @@ class Case:
         if number <= len(self.sizes):
             few = number == len(self.sizes)
             lanes = None if few else self.sizes[number]
-            batch, runs = Batch([self._pair], devices=self.devices), COMPARED if few else self.runs(self.sizes[number])
+            batch, runs = Batch([self.pair], devices=self.devices), COMPARED if few else self.runs(self.sizes[number])
             programs = batch.programs([0], runs=runs, lanes=lanes)
             with Ahead(programs) as ahead:
                 for program in programs:
@@ -186,7 +198,7 @@ class Case:
         """Seconds of a call that ends each lane's runs after so many rounds."""
         from jaxbandit.grammar import accelerated, execution_of
 
-        steps = rounds * execution_of(accelerated(self._pair[1], self._pair[0])).stride
+        steps = rounds * execution_of(accelerated(self.pair[1], self.pair[0])).stride
         start = time.perf_counter()
         self.call(self.runs(lanes), lanes, self.devices, 1, steps)
         return time.perf_counter() - start
@@ -194,7 +206,10 @@ class Case:
     def short(self, lanes: int) -> Row:
         """What a call takes that makes a single round, and what one more round of all lanes takes."""
         self.timed(lanes, 1)
-        more = LONGER if self.timed(lanes, 1) < 0.5 else 1
+        once = self.timed(lanes, 1)
+        if once > 1:
+            return {"short_s": once}
+        more = LONGER if once < 0.1 else 1
         shorter, longer = (min(self.timed(lanes, 1 + further) for _ in range(2)) for further in (0, more))
         return {"short_s": shorter, "round_us": (longer - shorter) / (more * RUNS_A_LANE) * 1e6}
 
@@ -277,6 +292,8 @@ def _timed(name: str, case: Case, end: float, whole: bool) -> Iterator[Row]:
         made = float(answers["cleans"].sum(dtype="int64")) if "cleans" in answers else float(case.runs(lanes))
         row |= {"rate": made / median(times), "calls": len(times), "said": list(said)}
         yield row
+        if time.monotonic() + 2 * median(times) < end:
+            yield row | {"same_anywhere": case.anywhere(lanes)}
         longer = case.sizes[min(number + 1, len(case.sizes) - 1)] / lanes
         # A device that is not full yet takes less than twice as long for twice as many lanes.
         if time.monotonic() + longer * median(times) + spent > end or median(times) > LONGEST or said:
@@ -339,7 +356,7 @@ class Report:
         """A figure."""
         with self._writing:
             self.rows.append(row)
-            self.wrong += "error" in row or row.get("same_bits") is False
+            self.wrong += "error" in row or row.get("same_bits") is False or row.get("same_anywhere") is False
             print(table([row], COLUMNS), flush=True)
             self._save()
 

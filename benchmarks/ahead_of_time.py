@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,14 @@ def counted(program: str, stride: int) -> Row:
         kernels = sum(opcode not in _NO_KERNELS for opcode, _ in parts[name])
         return kernels, sum(opcode in ("copy", "copy-start") for opcode, _ in parts[name])
 
+    def bodies(name: str) -> Iterator[str]:
+        """Of all loops in a computation, and in these."""
+        for kind, line in parts[name]:
+            if kind == "while":
+                (body,) = _called(line, "body")
+                yield body
+                yield from bodies(body)
+
     waiting, seen = ["ENTRY"], set()
     while waiting:
         name = waiting.pop()
@@ -128,7 +136,7 @@ def counted(program: str, stride: int) -> Row:
                 row["dynamic_loops"] += turns is None
                 if turns and int(turns[1]) == stride and "step_kernels" not in row:
                     row["step_kernels"], row["step_copies"] = direct(body[0])
-                    inner = [_called(each, "body")[0] for kind, each in parts[body[0]] if kind == "while"]
+                    inner = [*bodies(body[0])]
                     if inner:
                         row["turn_kernels"], row["turn_copies"] = max(map(direct, inner))
                 waiting += [*body, *_called(line, "condition")]

@@ -258,9 +258,11 @@ def test_little_work_is_compiled_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> 
     assert full is not None
     assert quick is not None
     assert full.items() < quick.items()
-    assert options_for("gpu", hurried=True) is None
-    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
+    assert options_for("gpu", hurried=True) == options.GPU_OPTIONS
+    assert options_for("tpu", hurried=True) is None
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true --xla_disable_hlo_passes=fusion")
     assert "xla_cpu_use_fusion_emitters" not in (options_for("cpu", hurried=True) or {})
+    assert options_for("gpu") is None
 
 
 def test_a_policy_says_at_which_level_it_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

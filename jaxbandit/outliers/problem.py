@@ -19,7 +19,7 @@ from jaxbandit.random import Stream, substream, uniform, words
 from jaxbandit.random.trials import UNITS
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.entries import gathered
-from jaxbandit.xla.fence import computed_once
+from jaxbandit.xla.fence import computed_once, patiently
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int32, UInt32
@@ -253,9 +253,8 @@ class OutlierArms:
                 bits = bits | (hit.astype(jnp.uint32) << number.astype(jnp.uint32))
             return bits
 
-        blank = jnp.zeros(arm.shape, jnp.uint32)
-        rewards: Array = lax.fori_loop(0, (over_lanes(many) + _UNROLLED - 1) // _UNROLLED, some, blank)
-        return rewards
+        most, blank = over_lanes(many), jnp.zeros(arm.shape, jnp.uint32)
+        return patiently(MOST // _UNROLLED, lambda group, _: group * _UNROLLED < most, some, blank)
 
     def score(self, instance: Instance, answer: dict[str, Array]) -> dict[str, Array]:
         """Compares an answer with the truth. The answer has ``outliers`` (bool), ``arm_pulls`` and perhaps ``scores``

@@ -31,6 +31,19 @@ def _(size: int, batched: list[bool], x: Array) -> tuple[Array, bool]:
     return (jnp.max(x, axis=0) if batched[0] else x), False
 
 
+def any_lane(x: Array) -> Array:
+    """The same for bool: whether it holds in any lane."""
+    return x if PLAIN else _any(x)
+
+
+_any = jax.custom_batching.custom_vmap(lambda x: x)
+
+
+@_any.def_vmap
+def _(size: int, batched: list[bool], x: Array) -> tuple[Array, bool]:
+    return (jnp.any(x, axis=0) if batched[0] else x), False
+
+
 def sum_over_lanes(x: Array) -> Array:
     """The same, but the elementwise sum over the batch."""
     return x if PLAIN else _sum(x)

@@ -138,17 +138,28 @@ def as_one_kernel(function: Callable[[], T], in_place: bool = False) -> T:
     return after
 
 
-def patiently(going: Callable[[T], Array], turn: Callable[[T], T], state: T, turns: int = 8) -> T:
-    """``lax.while_loop(going, turn, state)`` of a ``turn`` that changes nothing of account where it is not ``going``.
+def patiently(
+    most: int, going: Callable[[Array, T], Array], turn: Callable[[Array, T], T], state: T, turns: int | None = None
+) -> T:
+    """``state`` after turns (``state = turn(number, state)``) while ``going(number, state)``, at most so many.
 
-    An accelerator waits for its host at each question whether to go on, so there it makes so many ``turns`` for each.
-    ``going`` is one for all lanes, such as what ``batch.over_lanes`` gives.
+    An accelerator waits for its host at each question whether to go on. So there it asks once in so many ``turns``, or
+    never where none are named, and makes all. So a turn has to change nothing of account where it is not ``going``,
+    which is one for all lanes (``batch.over_lanes``).
     """
-    if PLAIN:
-        return lax.while_loop(going, turn, state)
-    many = lax.platform_dependent(cpu=lambda: jnp.int32(1), default=lambda: jnp.int32(turns))
-    found: T = lax.while_loop(going, lambda state: lax.fori_loop(0, many, lambda _, state: turn(state), state), state)
-    return found
+    several = lax.platform_dependent(cpu=lambda: jnp.int32(1), default=lambda: jnp.int32(turns or most))
+    always = lax.platform_dependent(cpu=lambda: jnp.bool_(False), default=lambda: jnp.bool_(not turns))
+
+    def more(carry: tuple[Array, T]) -> Array:
+        on: Array = (carry[0] < most) & (always | going(*carry))
+        return on
+
+    def some(carry: tuple[Array, T]) -> tuple[Array, T]:
+        number, state = carry
+        return number + several, lax.fori_loop(0, several, lambda j, state: turn(number + j, state), state)
+
+    found: tuple[Array, T] = lax.while_loop(more, some, (jnp.int32(0), state))
+    return found[1]
 
 
 def walk(step: Callable[[T, Array], T], going: Callable[[T], Array], state: T, most: int, abreast: int) -> T:

@@ -1,4 +1,4 @@
-"""Options of XLA's compiler that the engine sets on CPUs."""
+"""Options of XLA's compiler that the engine sets, on CPUs and on GPUs."""
 
 import os
 from typing import Any
@@ -11,6 +11,12 @@ CPU_OPTIONS: dict[str, Any] = {
     "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
     # XLA uses half of a wide vector unit unless told; a processor without one splits the vectors again.
     "xla_cpu_prefer_vector_width": 512,
+}
+
+GPU_OPTIONS: dict[str, Any] = {
+    # Sums over arms that XLA hands to Triton: RR took half again as long with them on an H100, and WRR twice as long to
+    # compile; their divisions are approximate (docs/accelerators.md).
+    "xla_disable_hlo_passes": "triton-softmax-rewriter,fusion-block-level-rewriter",
 }
 
 # A third of the time that XLA takes for a program makes it faster, and no other. Not level 0: products and sums are
@@ -26,7 +32,9 @@ def options_for(platform: str, hurried: bool = False, level: int = 2) -> dict[st
     ``hurried``: compiled in about two thirds of the time, to a program of the same bits that may be slower. ``level``:
     see ``Execution.level``. What the user's ``XLA_FLAGS`` name is left to them.
     """
-    if platform != "cpu":
-        return None
-    given, wanted = os.environ.get("XLA_FLAGS", ""), {LEVEL: level} | (HURRIED if hurried else {})
-    return CPU_OPTIONS | {name: value for name, value in wanted.items() if name not in given}
+    given = os.environ.get("XLA_FLAGS", "")
+    if platform == "cpu":
+        wanted = {LEVEL: level} | (HURRIED if hurried else {})
+        return CPU_OPTIONS | {name: value for name, value in wanted.items() if name not in given}
+    own = {name: value for name, value in GPU_OPTIONS.items() if platform == "gpu" and name not in given}
+    return own or None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.prefix import added, end_of, highest, lowest, over_blocks
 
 _TOP = 2**30 + 1
@@ -93,9 +93,7 @@ def cut_of(key: Array, count: Array, extent: Extent, width: Array, block: int) -
         low, high, above = (jnp.where(still, a, b) for a, b in zip(new, bounds, strict=True))
         return low, high, above
 
-    least, _, above = lax.while_loop(
-        lambda bounds: over_lanes(wide(bounds).astype(jnp.int32)) > 0, narrow, (low, high, jnp.int32(0))
-    )
+    least, _, above = lax.while_loop(lambda bounds: any_lane(wide(bounds)), narrow, (low, high, jnp.int32(0)))
     room = count - above
 
     def last(place: Array, found: Cut, cut: list[Array]) -> tuple[Cut, list[Array]]:

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from numpy.typing import NDArray
 
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
 from jaxbandit.random.draws import scale
 from jaxbandit.random.stream import Stream, words
-from jaxbandit.xla.batch import sum_over_lanes
-from jaxbandit.xla.fence import once, side_by_side
+from jaxbandit.xla.batch import any_lane, sum_over_lanes
+from jaxbandit.xla.fence import once, patiently, side_by_side
 
 Floats = NDArray[np.float64]
 
@@ -37,6 +37,9 @@ LENGTHS = (1 << 14, 1 << 16)
 is taken. Each is compiled anew."""
 MOST_FALSE_VALUES = 64
 """The most false values an entity may have: for some more, float64 would lose the expectations of p^s (1 - p)^f."""
+
+_TURNS = 8
+"""Pairs of trials on accelerators, between two questions whether some lane needs more."""
 
 VISITS = 16
 """Visits to unmet entities that are drawn at once."""
@@ -195,16 +198,16 @@ def successes_among(key: Stream, index: Array, good: Array, bad: Array, taken: A
     """
     few, many = jnp.minimum(good, taken), jnp.maximum(good, taken)
 
-    def two(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        number, found = state
-        for word in words(key, CUT, index * MOST_FALSE_VALUES + number):
+    def two(turn: Array, found: Array) -> Array:
+        for part, word in enumerate(words(key, CUT, index * MOST_FALSE_VALUES + 2 * turn)):
+            number = 2 * turn + part
             hit = scale(word, good + bad - number) < many - found
-            number, found = number + 1, found + ((number < few) & hit).astype(jnp.int32)
-        return number, found
+            found = found + ((number < few) & hit).astype(jnp.int32)
+        return found
 
-    zero = jnp.zeros_like(few)
-    found: Array = lax.while_loop(lambda state: state[0] < few, two, (zero, zero))[1]
-    return found
+    return patiently(
+        MOST_FALSE_VALUES // 2 + 1, lambda turn, _: any_lane(2 * turn < few), two, jnp.zeros_like(few), _TURNS
+    )
 
 
 # The tables, on the host.

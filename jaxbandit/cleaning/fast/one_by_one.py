@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from jaxbandit.cleaning.epsilon_greedy import EXPLORE
 from jaxbandit.cleaning.fast.exchangeable import Chances
 from jaxbandit.random.draws import bernoulli, scale
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.batch import whole
-from jaxbandit.xla.fence import as_one_kernel, once_in_blocks
+from jaxbandit.xla.fence import as_one_kernel, once_in_blocks, patiently
 
 ONE_BY_ONE = 15
 """What a word of the outcomes' stream is for."""
@@ -32,6 +32,8 @@ NEW, BYTE = 4, 8
 """The most entities that fail for the second time in a pull."""
 
 _TOP = 2**31 - 1
+_TURNS = 16
+"""On accelerators, between two questions whether most lanes go on."""
 
 
 class Counts(NamedTuple):
@@ -108,8 +110,7 @@ def _(size: int, batched: Any, table: Chances, key: Stream, pull: Sequence) -> t
 
 class _Run(NamedTuple):
     """Where all lanes stand in a sequence. ``few``: (records, lanes), the others (lanes,): see ``Counts`` and
-    ``SequenceOutcome``; ``rank``: of the entity of the last operation; ``going``: 1 if that operation was made;
-    ``many``: whether most lanes go on."""
+    ``SequenceOutcome``; ``rank``: of the entity of the last operation; ``going``: 1 if that operation was made."""
 
     few: Array
     more: Array
@@ -120,7 +121,6 @@ class _Run(NamedTuple):
     new: Array
     rank: Array
     going: Array
-    many: Array
 
     def tell(self, record: Array, drawn: Array, where: Array) -> "_Run":
         """Counts an operation with the result ``drawn`` on an entity of a record in ``few``, in the lanes ``where``."""
@@ -152,7 +152,7 @@ def _of_all(table: Chances, key: Stream, pull: Sequence) -> SequenceOutcome:
     few_chances = table.success[:records], table.clean
     asked = jnp.sum(pull.cleans > 0, dtype=jnp.int32)
 
-    def turn(run: _Run) -> _Run:
+    def turn(_: Array, run: _Run) -> _Run:
         few, number = run.few, pull.words + run.made
         unmet, certain, end = few[0], few[side - 1] - few[0], few[-1]
         explore, place = words(pull.choices, EXPLORE, number)
@@ -174,10 +174,13 @@ def _of_all(table: Chances, key: Stream, pull: Sequence) -> SequenceOutcome:
         move = once_in_blocks(jnp.where(more & (place < end) & sure, 1 + 4 * record + drawn, 0))
         run = run.tell((move - 1) >> 2, (move - 1) & 3, move > 0)
         going = (move > 0).astype(jnp.int32)
-        return run._replace(rank=rank, going=going, many=4 * jnp.sum(going, dtype=jnp.int32) > 3 * asked)
+        return run._replace(rank=rank, going=going)
 
-    result, run = _known(table, key, pull, asked > 0)
-    run = as_one_kernel(lambda: lax.while_loop(lambda run: run.many, turn, run))
+    def many(_: Array, run: _Run) -> Array:
+        return 4 * jnp.sum(run.going, dtype=jnp.int32) > 3 * asked
+
+    result, run = _known(table, key, pull)
+    run = as_one_kernel(lambda: patiently(2**30, many, turn, run, _TURNS))
     full = run.new >> (NEW - 1) * BYTE > 0
     met = (run.going == 0) & (run.made < pull.cleans) & ~full & (run.few[-1] + run.more > 0)
     following = jnp.where(met, jnp.where(run.rank == _TOP, BEST, run.rank - run.few[-1]), NOTHING)
@@ -185,7 +188,7 @@ def _of_all(table: Chances, key: Stream, pull: Sequence) -> SequenceOutcome:
     return SequenceOutcome(run.made, run.removed, result, counts, run.new, following)
 
 
-def _known(table: Chances, key: Stream, pull: Sequence, many: Array) -> tuple[Array, _Run]:
+def _known(table: Chances, key: Stream, pull: Sequence) -> tuple[Array, _Run]:
     """Makes the operation on the known entity: its result, and where the others begin."""
     side, zero = table.width, jnp.zeros_like(pull.words)
     f, g = pull.failures, pull.successes
@@ -202,6 +205,6 @@ def _known(table: Chances, key: Stream, pull: Sequence, many: Array) -> tuple[Ar
     bound = jnp.where(made & listed & (result != CLEAN), jnp.maximum(counts.bound, after), counts.bound)
     bound = jnp.where(promising > 0, bound, 0)
     few, going = jnp.stack(counts.few), (pull.cleans > 0).astype(jnp.int32)
-    run = _Run(few, more, promising, bound, zero, zero, zero, zero, going, many)
+    run = _Run(few, more, promising, bound, zero, zero, zero, zero, going)
     begun = run.tell(side + g, result, made & ~listed)
     return result, begun._replace(made=made.astype(jnp.int32), removed=(made & (result != FAILED)).astype(jnp.int32))

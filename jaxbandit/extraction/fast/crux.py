@@ -26,7 +26,7 @@ from jaxbandit.extraction.readings import Readings
 from jaxbandit.extraction.retrieved import OVERFLOW, add, exclude_list
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.pytree import pytree
-from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.fence import once_in_blocks as once
 from jaxbandit.xla.packed import packed
 from jaxbandit.xla.prefix import highest, lowest
@@ -137,7 +137,7 @@ class SlottedCrux:
         here = (state.node == pull.node) & pull.asked
         empty = pull.asked & ~jnp.any(outcome.entity >= 0)
         ends = lax.cond(
-            over_lanes(empty.astype(jnp.int32)) > 0,
+            any_lane(empty),
             lambda retrieved: queries.ends_node(self.readings, view, retrieved, pull, outcome),
             lambda _: jnp.bool_(False),
             state.retrieved,

@@ -19,7 +19,7 @@ from jaxbandit.extraction.fast.tables import FREE
 from jaxbandit.extraction.poset import Poset
 from jaxbandit.extraction.problem import Pull, View
 from jaxbandit.extraction.retrieved import OVERFLOW, News, Retrieved, contains
-from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.batch import any_lane, over_lanes
 from jaxbandit.xla.packed import over_rows
 from jaxbandit.xla.pairs import matches
 from jaxbandit.xla.prefix import marked, nth, places
@@ -255,7 +255,7 @@ def with_pruned(view: View, state: State, here: Array, ends: Array) -> State:
         many = over_lanes(known.total)
         return lax.while_loop(lambda carry: carry[0] < many, below, (jnp.int32(0), state.pruned))[1]
 
-    any_ = over_lanes(jnp.any(ended).astype(jnp.int32)) > 0
+    any_ = any_lane(jnp.any(ended))
     return state._replace(ended=ended, pruned=lax.cond(any_, pruned, lambda _: state.pruned, ended))
 
 

@@ -37,8 +37,12 @@ from jaxbandit.outliers.gold import GOLD, NEVER
 from jaxbandit.outliers.problem import OutlierArms, Singles, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.pytree import pytree
+from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.entries import select
+from jaxbandit.xla.fence import patiently
 
+_TURNS = 4
+"""Steps along edges on accelerators, between two questions whether some lane needs more."""
 _SAFE = 5.0
 """By how much intervals must overlap for their edge to be relied on, in units of 1 / (pulls * width). An edge that is
 not checked then matters later with a probability of about exp(-2 * _SAFE)."""
@@ -144,12 +148,13 @@ class GOLDInBatches:
 def _reached(linked: Array, start: Array) -> Array:
     """Returns which arms are connected with some of ``start`` (bool, (n,)). ``linked``: bool, (n, n), symmetric."""
 
-    def spread(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def spread(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         found, _ = carry
         wider = found | jnp.any(linked & found[:, None], axis=0)
         return wider, jnp.any(wider != found)
 
-    return lax.while_loop(lambda carry: carry[1], spread, (start, jnp.any(start)))[0]
+    most = start.shape[0]
+    return patiently(most, lambda _, carry: any_lane(carry[1]), spread, (start, jnp.any(start)), _TURNS)[0]
 
 
 @accelerated.register

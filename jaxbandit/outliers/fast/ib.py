@@ -29,7 +29,7 @@ from jaxbandit.outliers.problem import MOST, Chosen, OutlierArms, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.pytree import pytree
 from jaxbandit.random.counts import pinned
-from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.entries import gathered, select
 from jaxbandit.xla.fence import computed_once, patiently, rarely
 from jaxbandit.xla.prefix import highest
@@ -146,7 +146,7 @@ class IBInBatches:
         many = jnp.minimum(many, view.budget - state.seen.total)
         of_lane = (scale * scale, log_term, 1 / total.astype(jnp.float32), *jax.tree.leaves(state.others))
 
-        def one(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        def one(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             number, low, high = carry
             found = _next(*of_lane, *state.arms, *pulls, *ones, *words, low, high, number)
             goes = (found < _STOP) & (number < many)
@@ -155,7 +155,7 @@ class IBInBatches:
             return jnp.where(goes, number + 1, _OVER), low, high
 
         start = (jnp.int32(1), jnp.int32(1), jnp.int32(0))
-        _, low, high = patiently(lambda carry: over_lanes(many - carry[0]) > 0, one, start)
+        _, low, high = patiently(MOST_PULLS, lambda _, carry: any_lane(carry[0] < many), one, start)
         return [_made(low, high, j) for j in range(CANDIDATES)]
 
     def _screen(self, seen: Seen, left: Array, y: Array, radii: Array) -> tuple[Array, tuple[Array, Array]]:

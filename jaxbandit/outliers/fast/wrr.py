@@ -28,7 +28,7 @@ from jaxbandit.outliers.problem import Once, OutlierArms, Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.wrr import WRR, Counter
 from jaxbandit.pytree import pytree
-from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.entries import gathered, select
 from jaxbandit.xla.fence import as_one_kernel, computed_once, patiently
 
@@ -184,16 +184,14 @@ class _Batch:
 
     def to_its_end(self, batch: _Progress) -> _Progress:
         """Makes all pulls of the batch, and returns what they led to."""
-        batch = as_one_kernel(lambda: lax.while_loop(self._more, self._some, (jnp.int32(0), batch)))[1]
-        return batch
+        records = _WORDS // self.policy.words
+        return as_one_kernel(lambda: patiently(records, self._goes_on, self._some, batch))
 
-    def _more(self, carry: tuple[Array, _Progress]) -> Array:
-        number, batch = carry
-        return (number < _WORDS // self.policy.words) & _any((batch.mode != _UNCLEAR) & (batch.left > 0))
+    def _goes_on(self, _: Array, batch: _Progress) -> Array:
+        return any_lane((batch.mode != _UNCLEAR) & (batch.left > 0))
 
-    def _some(self, carry: tuple[Array, _Progress]) -> tuple[Array, _Progress]:
+    def _some(self, number: Array, batch: _Progress) -> _Progress:
         """Makes the words up to the next record, and adds them to the record."""
-        number, batch = carry
         policy = self.policy
         arm, seen = policy.arm_of(batch.cursor), batch.seen
         m, ones = (gathered(x, arm) for x in (seen.pulls, seen.ones))
@@ -206,11 +204,11 @@ class _Batch:
         each = upto - jnp.where(place == 0, 0, jnp.roll(upto, 1))
         seen = batch.seen._replace(pulls=seen.pulls + (each >> 16), ones=seen.ones + (each & 0xFFFF))
         cursor, counter = policy.onward(batch.cursor, batch.counter, batch.visits)
-        return number + 1, batch._replace(seen=seen, cursor=cursor, counter=counter)
+        return batch._replace(seen=seen, cursor=cursor, counter=counter)
 
     def _word(self, number: Array, carry: tuple[_Progress, Array]) -> tuple[_Progress, Array]:
         batch, record = carry
-        batch = patiently(lambda c: (c[0] < _WORD) & _any(c[1].mode == _GOES), self._one, (jnp.int32(0), batch))[1]
+        batch = patiently(_WORD, lambda _, batch: any_lane(batch.mode == _GOES), self._one, batch)
         made, none = batch.made, jnp.uint32(0)
         record = record.at[number].set(jnp.stack([batch.ends, batch.hits, made.astype(jnp.uint32)]))
         return batch._replace(
@@ -218,9 +216,8 @@ class _Batch:
             visits=batch.visits + _set_bits(batch.ends), hits=none, ends=none, made=jnp.int32(0),
         ), record  # fmt: skip
 
-    def _one(self, carry: tuple[Array, _Progress]) -> tuple[Array, _Progress]:
+    def _one(self, number: Array, batch: _Progress) -> _Progress:
         """Makes pull ``number`` of a word, and checks what it decides."""
-        number, batch = carry
         start, policy = self.start, self.policy
         n, interval, rho = policy.n, policy.rule.interval, policy.rule.rho
         due = tuple(batch.counter.after(rounds, rho).ceiling() for rounds in (1, 2))
@@ -243,7 +240,7 @@ class _Batch:
         made = batch.made + goes.astype(jnp.int32)
         last = (made >= batch.left) | (over & (visits + 1 >= n))
         mode = jnp.where((code & 4) > 0, _UNCLEAR, jnp.where(last, _RESTS, _GOES))
-        return number + 1, batch._replace(
+        return batch._replace(
             m=jnp.where(over, gathered(batch.seen.pulls, later), m),
             ones=jnp.where(over, gathered(batch.seen.ones, later), ones),
             hits=jnp.where(goes & (paid > 0), batch.hits | bit, batch.hits),
@@ -253,12 +250,6 @@ class _Batch:
             best=tuple(jnp.where(goes & (arm == start.best), b, x) for x, b in zip(batch.best, new, strict=True)),
             mode=jnp.where(goes, mode, batch.mode),
         )
-
-
-def _any(lane: Array) -> Array:
-    """Returns whether this holds in any lane."""
-    found: Array = over_lanes(lane.astype(jnp.int32)) > 0
-    return found
 
 
 def _set_bits(bits: Array) -> Array:

@@ -35,7 +35,7 @@ from jaxbandit.topk.fast.blocks import (
     no_lines,
 )
 from jaxbandit.topk.lucb import Lucb
-from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.columns import Columns
 from jaxbandit.xla.entries import select
 from jaxbandit.xla.fence import each, walk
@@ -114,7 +114,7 @@ class LucbByTurns:
             own = self._opened(view, state, sample)
             return select(opening, own, state)
 
-        state = lax.cond(over_lanes(opening.astype(jnp.int32)) > 0, opened, lambda same: same, state)
+        state = lax.cond(any_lane(opening), opened, lambda same: same, state)
 
         def turn(state: State, going: Array) -> State:
             return self._turn(view, state, sample, going)

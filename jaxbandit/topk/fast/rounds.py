@@ -23,7 +23,7 @@ from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import random_numbers
-from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.batch import any_lane, over_lanes
 from jaxbandit.xla.prefix import BLOCK, added, over_blocks, places
 from jaxbandit.xla.selection import NONE, Cut, Extent, cut_of
 
@@ -247,7 +247,7 @@ class Rounds:
         last = arms.there & (self._loss(arms, cuts) == cuts.least[1])
         # They are drawn in a branch, so once, and only where arms leave by their gaps.
         drawn = lax.cond(
-            over_lanes(arms.by_gap.astype(jnp.int32)) > 0,
+            any_lane(arms.by_gap),
             lambda: random_numbers(view, arms.order & _NUMBER), lambda: jnp.zeros_like(arms.order),
         )  # fmt: skip
         return jnp.where(last, drawn, NONE)

@@ -1,0 +1,117 @@
+"""How often an accelerator waits for its host in a step of each policy: the turns of its dynamic loops.
+
+    python -m benchmarks.waits [--only wrr topk/lucb ...] [--lanes 1024] [--out FILE.json]
+
+On a CPU, by the ways that accelerators take: each loop whose number of turns XLA does not know counts its questions
+whether to go on. Steps are those of the second and the third round, on the settings of ``benchmarks.accelerator``.
+Where all runs end in the first round, ``waits`` counts all of it, and ``steps`` is 0. ``most``: loops that ask most.
+"""
+
+import argparse
+import collections
+import json
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accelerator import names
+from benchmarks.common import ROOT, Row, facts, save, table
+
+ROUNDS, NAMED = 2, 3
+COLUMNS = {
+    "policy": ("policy", ""), "lanes": ("lanes", ",d"), "steps": ("steps", "d"), "waits": ("waits a step", ",.1f"),
+    "most": ("most of them", ""), "error": ("error", ""),
+}  # fmt: skip
+
+
+def _site() -> str:
+    """The line of the package that makes a loop."""
+    frames = (frame for frame in reversed(traceback.extract_stack()) if "/jaxbandit/" in frame.filename)
+    place = next(frame for frame in frames if not frame.filename.endswith("xla/fence.py"))
+    return f"{place.filename.rpartition('/jaxbandit/')[2]}:{place.lineno}"
+
+
+def counting(counts: collections.Counter[str]) -> None:
+    """Has all loops that are traced from now on count their questions, and take the ways of accelerators."""
+    import jax
+    from jax import lax
+    from jax._src.lax.control_flow import loops  # where fori_loop finds it
+
+    real, sites = loops.while_loop, []
+
+    def counted(cond: Any, body: Any, init: Any) -> Any:
+        sites.append(_site())
+        number = len(sites) - 1
+
+        def asked(carry: Any) -> Any:
+            jax.debug.callback(lambda: counts.update([sites[number]]))
+            return cond(carry)
+
+        return real(asked, body, init)
+
+    loops.while_loop = lax.while_loop = counted
+    lax.platform_dependent = lambda *operands, default, **ways: default(*operands)
+
+
+def one(name: str, lanes: int) -> Row:
+    """A policy's figures, counted in this process."""
+    import logging
+
+    import jax
+
+    from benchmarks.accelerator import Case
+    from jaxbandit.grammar import accelerated, execution_of
+
+    logging.getLogger("jaxbandit").setLevel(logging.ERROR)  # runs are stopped early
+    counts: collections.Counter[str] = collections.Counter()
+    counting(counts)
+    case = Case(name, [lanes])
+    problem, policy = case.pair
+    stride = execution_of(accelerated(policy, problem)).stride
+
+    def asked(rounds: int) -> tuple[bool, collections.Counter[str]]:
+        """Whether some runs do not end in so many rounds, and the questions."""
+        counts.clear()
+        answers = case.call(lanes, lanes, jax.devices("cpu")[:1], steps=rounds * stride)
+        jax.effects_barrier()
+        return bool(answers["endless"].any()), counts.copy()
+
+    go_on, found = asked(1)
+    steps = ROUNDS * stride if go_on else 0
+    more = asked(1 + ROUNDS)[1] - found if go_on else found
+    each = {place: count / max(steps, 1) for place, count in more.most_common()}
+    most = ", ".join(f"{place} {count:.1f}" for place, count in [*each.items()][:NAMED])
+    return {"policy": name, "lanes": lanes, "steps": steps, "waits": sum(each.values()), "most": most}
+
+
+def main() -> int:
+    """Count, print a table, write JSON; 1 if a policy failed."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", nargs="+", metavar="NAME", help="policies, or families, or both as topk/sar")
+    options.add_argument("--lanes", type=int, default=1024)
+    options.add_argument("--out", type=Path, metavar="FILE.json", help="write the figures to this file as JSON")
+    options.add_argument("--process", metavar="NAME", help="count one policy in this process (for itself)")
+    given = options.parse_args()
+    if given.process:
+        print(json.dumps(one(given.process, given.lanes)))
+        return 0
+    head, rows = facts("waits", False), []
+    for name in names():
+        if given.only and not {name, *name.split("/")} & {*given.only}:
+            continue
+        command = [sys.executable, "-m", "benchmarks.waits", "--lanes", str(given.lanes), "--process", name]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        told = done.stderr.strip().splitlines() or ["no message"]
+        rows.append(
+            {"policy": name, "error": told[-1]} if done.returncode else json.loads(done.stdout.splitlines()[-1])
+        )
+        text = table(rows, COLUMNS).splitlines()
+        print("\n".join(text if len(rows) == 1 else text[-1:]), flush=True)
+        save(given.out, head, rows)
+    return int(any("error" in row for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
