@@ -330,7 +330,10 @@ def test_undo(session: Session) -> None:
     wrong = session.next()
     session.record(wrong["id"], "unknown" if answer(session.questions[10].address) != "unknown" else wrong["values"][0])
     withdrawn = session.next()["id"]
-    assert session.undo()["id"] == wrong["id"]
+    with pytest.raises(BadInput, match=f"ID = 1: {wrong['id']}, the question that was answered last"):
+        session.undo(1)
+    assert session.undo(wrong["id"]).items() >= {"id": wrong["id"], "undone": True}.items()
+    assert session.undo(wrong["id"]).items() >= {"id": wrong["id"], "undone": False}.items()  # said again
     for each in (session, again(session)):
         assert (each.play.trace(each.play.steps), each.answers) == (before, answers)
         for number in (wrong["id"], withdrawn):
@@ -451,7 +454,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert run("record", *place, "1", asked["allowed"][0])[1] == "question 1: recorded; 1 spent, 6 left\n"
     status = json.loads(run("status", *place, "--json")[1])
     assert {"spent": 1, "left": 6, "answers": 1, "removed": 1, "share": 1 / 12}.items() <= status.items()
-    assert "taken back; 0 spent, 7 left" in run("undo", *place)[1]
+    assert "is taken back; 0 spent, 7 left" in run("undo", *place)[1]
+    assert "was taken back before; 0 spent, 7 left" in run("undo", *place, "--id", "1")[1]
     begin = ("begin", "study.toml", "--journal", "k")
     for words, line in (
         (("record", *place, "9", "unknown"), "ID = 9: a question of this session: 1 to 1"),

@@ -137,6 +137,8 @@ class Undo:
 
     journal: JournalPlace
     """Where the session's journal is: a file, or postgresql://user@host/database."""
+    id: Annotated[str | None, tyro.conf.arg(metavar="ID", help_behavior_hint="(default: none)")] = None
+    """The question whose answer that is. With it, the same command again takes back no other."""
     json: Json = False
     """Print one JSON object instead of lines."""
     plugin: Plugins = ()
@@ -144,8 +146,9 @@ class Undo:
     def __call__(self) -> None:
         """Takes the last answer back and prints which one that was."""
         session = opened(self.journal)
-        printed(session.undo(), self.json, lambda found: [
-            f"question {found['id']}: the answer {session.asks.text(found['answer'])} is taken back; {money(found)}"
+        printed(session.undo(self.id), self.json, lambda found: [
+            f"question {found['id']}: the answer {session.asks.text(found['answer'])} "
+            f"{'is' if found['undone'] else 'was'} taken back{'' if found['undone'] else ' before'}; {money(found)}"
         ])  # fmt: skip
 
 

@@ -242,11 +242,11 @@ class _Routes:
         """POST /undo."""
 
         async def take_back(given: dict[str, Any]) -> dict[str, Any]:
-            found = await self.desk.call(self.session.undo)
+            found = await self.desk.call(lambda: self.session.undo(given.get("id")))
             self.line.wake()
             return found
 
-        return await self._guarded(request, take_back)
+        return await self._guarded(request, take_back, "id")
 
     async def candidates(self, request: Request) -> Response:
         """POST /candidates."""

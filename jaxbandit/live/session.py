@@ -202,21 +202,30 @@ class Session(Standing):
             raise BadInput("ID", question, f"a question that is open; this one has the answer {self.asks.text(late)}")
         return {"id": number, "answer": value, "recorded": new} | self._money()
 
-    def undo(self) -> dict[str, Any]:
+    def undo(self, question: int | str | None = None) -> dict[str, Any]:
         """Takes the last answer back. The policy asks for it anew, under another id; open questions that were asked
         since are withdrawn.
 
+        Args:
+            question: the id of the question whose answer that is, so that what is said twice takes back one answer.
+
         Returns:
-            JSON-ready: ``id`` of the question, the ``answer`` that was taken back, ``spent``, ``left``.
+            JSON-ready: ``id`` of the question, the ``answer`` that was taken back, ``undone`` (whether it was now),
+            ``spent``, ``left``.
 
         Raises:
-            BadInput: where there is no answer.
+            BadInput: where there is no answer, or ``question`` is not the one that was answered last.
         """
         with self._writing() as writing:
+            named = None if question is None else self._found(question)
+            if named and self.questions[named].state == "undone":
+                return {"id": named, "answer": self.questions[named].answer, "undone": False} | self._money()
             told = {each.done: number for number, each in self.questions.items() if each.state == "answered"}
             if not told:
                 raise BadInput("undo", "no answer", "a session with at least one answer")
             number = told[max(told)]
+            if named not in (None, number):
+                raise BadInput("ID", question, f"{number}, the question that was answered last")
             taken = self.questions[number]
             for each, asked in self._ledger.open.items():
                 if asked.asked > taken.done:
@@ -225,7 +234,7 @@ class Session(Standing):
             if written and self._write_back is not None:
                 self._write_back.restore(writing.connection, written["column"], written["before"])
             self._ledger.take([writing.add("undone", number, {"answer": taken.answer})])
-        return {"id": number, "answer": taken.answer} | self._money()
+        return {"id": number, "answer": taken.answer, "undone": True} | self._money()
 
     def change(self, policy: str, /, **params: Any) -> dict[str, Any]:
         """Goes on with another policy, or with other parameters of the same one.
