@@ -5,11 +5,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from jaxbandit.xla.batch import whole
+from jaxbandit.xla.fence import patiently
 from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.prefix import marked, nth
+
+_TURNS = 4
+"""Blocks on accelerators, between two questions whether there are more."""
 
 
 def over_rows(
@@ -34,14 +38,13 @@ def over_rows(
         marks = marked(mask.reshape(-1))
         total = marks.total
 
-        def more(carry: tuple[Array, list[Array]]) -> tuple[Array, list[Array]]:
-            done, arrays = carry
-            rank = done + jnp.arange(block, dtype=jnp.int32)
+        def more(number: Array, arrays: list[Array]) -> list[Array]:
+            rank = number * block + jnp.arange(block, dtype=jnp.int32)
             place = nth(marks, jnp.minimum(rank, total - 1))
-            new = function(arrays, place // size, place % size, rank < total, read, shared)
-            return done + block, list(new)
+            return list(function(arrays, place // size, place % size, rank < total, read, shared))
 
-        return lax.while_loop(lambda carry: carry[0] < total, more, (jnp.int32(0), written))[1]
+        most = -(-mask.size // block)
+        return patiently(most, lambda number, _: number * block < total, more, written, _TURNS)
 
     def of_one(mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
         mask, written, read = jax.tree.map(lambda x: x[None], (mask, written, read))
