@@ -136,6 +136,25 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "best: lots >= 0.9 takes a budget above" in told.err
 
 
+def test_what_was_found_is_said_before_the_next_policy_is_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, search = tmp_path / "study.toml", needed._Search.between
+    file.write_text(
+        'runs = 1\n[problem]\nkind = "toy/coins"\nbudget = 30\n[[policy]]\nkind = "mixed"\nshare = [1, 0]\n'
+    )
+
+    def once(self: needed._Search, first: int, last: int, within: float) -> needed.Needed:
+        if self.place:
+            raise KeyboardInterrupt
+        return search(self, first, last, within)
+
+    monkeypatch.setattr(needed._Search, "between", once)
+    with pytest.raises(KeyboardInterrupt):
+        cli.main(["plan", str(file), "--metric", "lots", "--reach", "0.9", "--from", "10", "--to", "100"])
+    assert "mixed share=1: lots >= 0.9 takes a budget above" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

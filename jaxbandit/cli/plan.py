@@ -7,7 +7,8 @@ from typing import Annotated
 import tyro
 
 from jaxbandit.cli.arguments import Format, Platform, Plugins, StudyFile
-from jaxbandit.cli.console import say
+from jaxbandit.cli.console import printable, say
+from jaxbandit.progress import Display
 
 _NONE = "(default: what the study gives)"
 
@@ -41,7 +42,7 @@ class Plan:
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Prints a table with a row for each policy, and a sentence on each."""
+        """Prints a sentence on each policy as soon as it is found, and a table of all at the end."""
         from jaxbandit.study.spec import load
         from jaxbandit.study.table import render
         from jaxbandit.tuning import needed
@@ -51,7 +52,12 @@ class Plan:
         if study.checkpoints and self.parameter != "budget":
             whole = study.problem["budget"]
             say(f"checkpoints are left out: values of {self.parameter} are tried with the whole budget, {whole:,}")
-        found = needed.needed(study, wanted, self.parameter, self.from_, self.to, self.within, self.most_runs)
+        with Display("planning", "policies") as display:
+
+            def told(each: needed.Needed) -> None:
+                display.say(f"jaxbandit: {printable(needed.sentence(each, wanted, self.parameter))}")
+
+            found = needed.needed(
+                study, wanted, self.parameter, self.from_, self.to, self.within, self.most_runs, display, told
+            )
         sys.stdout.write(render(needed.rows_of(found, wanted, self.parameter), self.format))
-        for each in found:
-            say(needed.sentence(each, wanted, self.parameter))
