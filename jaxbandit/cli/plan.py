@@ -21,7 +21,8 @@ class Plan:
     study: StudyFile
     """The study, a TOML file; the values that it has of the parameter tell the range to search."""
     reach: float
-    """The value that the metric's mean is to reach: at least this, or at most where lower is better."""
+    """The value that the metric's mean is to reach: at least this, or at most where lower is better. It is from
+    0 to 1 where the metric is a share."""
     metric: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the family's first)")] = (
         None
     )

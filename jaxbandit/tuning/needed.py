@@ -109,7 +109,11 @@ def needed(
     if most_runs < 2 * _FIRST:
         raise BadInput("--most-runs", most_runs, f"at least {2 * _FIRST}, with which the ends of the range are tried")
     # Of policies, tuned to a value or not, those at the first value stand for all.
-    labels = [each.label for each in _at(study, parameter, first)]
+    members = _at(study, parameter, first)
+    metric, labels = wanted.metric, [each.label for each in members]
+    within_1 = metric.binary or all(metric.bounded(each.setting) for each in members)
+    if within_1 and not 0 <= wanted.value <= 1:
+        raise BadInput("--reach", wanted.value, f"a number from 0 to 1, as {metric.name} is one")
     found = []
     with shown(progress, "planning", "policies") as tell:
         for number, label in enumerate(labels):
