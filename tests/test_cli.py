@@ -98,6 +98,10 @@ def test_run_show_and_reproduce(study: Path, tmp_path: Path, capsys: pytest.Capt
         few = capsys.readouterr().out
         assert all(row["runs"] == runs for row in json.loads((tmp_path / "few" / "summary.json").read_text()))
     assert few == table
+    for runs in (10, 10, 40):  # also where nothing is left to be done
+        assert cli.main(["run", str(study), "--out", str(tmp_path / "few"), "--runs", str(runs)]) == 0
+        line = f"jaxbandit: {tmp_path / 'few'} has 40 runs of a configuration, of which this shows the first 10"
+        assert (f"\n{line}\n" in capsys.readouterr().err) == (runs == 10)
 
     assert cli.main(["reproduce", "toy/fig1", "--runs", "9", "--out", str(tmp_path / "figure")]) == 0
     table = capsys.readouterr().out
