@@ -17,6 +17,7 @@ import pytest
 
 import jaxbandit
 from jaxbandit import cli, papers
+from jaxbandit.cli import program
 from jaxbandit.laws import parse as parse_law
 from jaxbandit.study import families
 from jaxbandit.study.results import open_results
@@ -139,6 +140,12 @@ def test_list_takes_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed(capsys, "--search", "BOTH coins") == listed(capsys, "toy", "policies")[1:]
     both = listed(capsys, "cleaning", "topk", "problems")
     assert {line.split("/")[0] for line in both if line.startswith("problem")} == {"problem cleaning", "problem topk"}
+
+
+def test_help_lists_all_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    listed = re.findall(r"• (\w+)", capsys.readouterr().out)
+    assert listed == [*program.VERBS, "live"]
 
 
 def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
