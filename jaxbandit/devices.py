@@ -6,6 +6,7 @@ On a CPU, JAX is given one device a core, unless the user has set that or JAX ha
 import functools
 import logging
 import os
+import textwrap
 from typing import NamedTuple
 
 import jax
@@ -79,7 +80,7 @@ def use_platform(platform: str | None) -> None:
 def not_found(field: str, asked: str, error: BaseException) -> BadInput:
     """Returns the error for a platform that JAX does not find."""
     install = next((f"; {how}" for name, how in PACKAGES.items() if name in asked.lower().replace("gpu", "cuda")), "")
-    why = str(error).partition("\n")[0].strip()[:200]
+    why = textwrap.shorten(str(error).partition("\n")[0], 200, placeholder=" ...")
     return BadInput(field, asked, f"a platform that JAX finds here{f' ({why})' if why else ''}{install}")
 
 

@@ -138,11 +138,16 @@ class Normal(Law):
     variance: float
 
     def __init__(self, mean: float = 0.5, *, variance: float) -> None:
-        object.__setattr__(self, "location", _number("normal.mean", mean, "a finite number", lambda x: abs(x) < 1e300))
         allowed = "a number above 0, at most 1e6"
         object.__setattr__(self, "variance", _number("normal.variance", variance, allowed, lambda x: 0 < x <= 1e6))
+        reach = 37 * math.sqrt(self.variance)
+        allowed = (
+            f"a number from about {-reach:.4g} to about {1 + reach:.4g}, so that with variance {self.variance!r} some "
+        )
+        allowed += "probability is left within [0, 1]"
+        object.__setattr__(self, "location", _number("normal.mean", mean, allowed, lambda x: abs(x) < 1e300))
         if not self._mass(1.0) >= 1e-300:
-            raise BadInput("normal.mean", mean, f"with variance {variance!r}, no probability is left within [0, 1]")
+            raise BadInput("normal.mean", mean, allowed)
 
     def _mass(self, x: ArrayLike) -> Floats:
         """Returns the probability of [0, x] before truncation."""

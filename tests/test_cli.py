@@ -17,6 +17,7 @@ import pytest
 
 import jaxbandit
 from jaxbandit import cli, papers
+from jaxbandit.cli import program
 from jaxbandit.laws import parse as parse_law
 from jaxbandit.study import families
 from jaxbandit.study.results import open_results
@@ -98,6 +99,10 @@ def test_run_show_and_reproduce(study: Path, tmp_path: Path, capsys: pytest.Capt
         few = capsys.readouterr().out
         assert all(row["runs"] == runs for row in json.loads((tmp_path / "few" / "summary.json").read_text()))
     assert few == table
+    for runs in (10, 10, 40):  # also where nothing is left to be done
+        assert cli.main(["run", str(study), "--out", str(tmp_path / "few"), "--runs", str(runs)]) == 0
+        line = f"jaxbandit: {tmp_path / 'few'} has 40 runs of a configuration, of which this shows the first 10"
+        assert (f"\n{line}\n" in capsys.readouterr().err) == (runs == 10)
 
     assert cli.main(["reproduce", "toy/fig1", "--runs", "9", "--out", str(tmp_path / "figure")]) == 0
     table = capsys.readouterr().out
@@ -135,6 +140,12 @@ def test_list_takes_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed(capsys, "--search", "BOTH coins") == listed(capsys, "toy", "policies")[1:]
     both = listed(capsys, "cleaning", "topk", "problems")
     assert {line.split("/")[0] for line in both if line.startswith("problem")} == {"problem cleaning", "problem topk"}
+
+
+def test_help_lists_all_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    listed = re.findall(r"• (\w+)", capsys.readouterr().out)
+    assert listed == [*program.VERBS, "live"]
 
 
 def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:

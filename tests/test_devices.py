@@ -6,6 +6,7 @@ The platform that was asked for, and no other; how many lanes a device gets.
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 from jaxbandit import BadInput, cli, simulate
 from jaxbandit.cleaning import expected_removed, uniform_false_values
 from jaxbandit.cli import checkup
-from jaxbandit.devices import Accelerator, accelerator, use_platform
+from jaxbandit.devices import Accelerator, accelerator, not_found, use_platform
 from jaxbandit.grammar import Execution
 from jaxbandit.jobs import _most_lanes
 from jaxbandit.laws import Uniform
@@ -125,6 +126,12 @@ def test_a_platform_that_is_not_there_is_one_line(words: list[str], platforms: s
     assert done.stderr.startswith(f"jaxbandit: {field}: a platform that JAX finds here")
     assert done.stderr.endswith("; for an NVIDIA GPU: pip install 'jaxbandit[lab,cuda]'\n")
     assert done.stderr.count("\n") == 1
+
+
+def test_why_a_platform_is_not_there_ends_with_a_word() -> None:
+    said = str(not_found("--platform", "tpu", RuntimeError(f"{'word ' * 50}\nmore")))
+    assert re.fullmatch(r".* here \((word ){39}\.\.\.\); for a TPU: pip install 'jax\[tpu\]'", said)
+    assert "(short); for" in str(not_found("--platform", "tpu", RuntimeError("short")))
 
 
 def test_a_platform_is_too_late_when_jax_has_started() -> None:

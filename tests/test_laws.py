@@ -1,6 +1,7 @@
 """Laws of sc-probabilities against SciPy; the draws' law by evaluating the map of words, not by sampling alone."""
 
 import math
+import re
 from typing import Any
 
 import jax
@@ -207,6 +208,18 @@ def test_parse(spec: Any, law: Law, name: str) -> None:
     assert parse("sc_pdf", spec) == law
     assert hash(parse("sc_pdf", spec)) == hash(law)
     assert law.describe() == name
+
+
+def test_the_range_of_a_mean_is_said_and_is_right() -> None:
+    for variance in (1e-6, 0.1, 1e6):
+        for mean in (1e300, -1e300, math.inf, -math.inf):
+            with pytest.raises(BadInput, match=r"normal.mean = .*: a number from about .* to about ") as error:
+                Normal(mean, variance=variance)
+            low, high = map(float, re.findall(r"about (\S+?),? ", error.value.allowed))
+            assert Normal(0.5 + 0.99 * (low - 0.5), variance=variance).mean() < 0.5
+            assert Normal(0.5 + 0.99 * (high - 0.5), variance=variance).mean() > 0.5
+        with pytest.raises(BadInput, match="to about"):
+            Normal(0.5 + 1.02 * (high - 0.5), variance=variance)
 
 
 @pytest.mark.parametrize(

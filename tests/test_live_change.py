@@ -99,7 +99,7 @@ def test_a_change_that_is_none(session: Session, monkeypatch: pytest.MonkeyPatch
     place = ("--journal", "journal")
     for words, line in (
         (("--policy", "ee", "--set", "t=3", "--set", "q=0.6"), "--policy = ee t=3 q=0.6: another one than now"),
-        (("--policy", "best"), "--policy = best: one of known-sc, random, greedy"),
+        (("--policy", "best"), "--policy = best: one of random, greedy"),
         (("--policy", "known-sc"), "--policy = known-sc: a policy that does not know the truth"),
         (("--policy", "ee", "--set", "t=0"), "policy.ee.t = 0: "),
         (("--policy", "ee", "--set", "t"), "--set = t: KEY=VALUE"),
@@ -111,6 +111,13 @@ def test_a_change_that_is_none(session: Session, monkeypatch: pytest.MonkeyPatch
         capsys.readouterr().out
         == "greedy goes on in place of ee t=3 q=0.6; it uses 0 of 0 answers so far; 0 spent, 60 left\n"
     )
+
+
+def test_a_session_is_offered_no_policy_that_knows_the_truth(tmp_path: Path) -> None:
+    given = {"problem": {"kind": "cleaning/synthetic", "entities": 10, "budget": 60}}
+    for kinds, allowed in ((["known-sc", "random"], "one of random"), (["known-sc"], "a policy that does not know")):
+        with pytest.raises(BadInput, match=f"^--policy = best: {allowed}"):
+            Session.begin({**given, "policy": [{"kind": kind} for kind in kinds]}, "best", tmp_path / "other")
 
 
 def test_a_change_keeps_the_file_of_its_policy(

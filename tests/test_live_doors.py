@@ -322,6 +322,22 @@ def test_arms_with_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert second["chosen"]
 
 
+def test_a_status_shows_the_most_pulled_of_many_arms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arms = {str(row): {"pulls": 2 if row < 15 else 3 + row, "mean": 0.5} for row in range(20)}
+    monkeypatch.setattr(Session, "open", lambda place: types.SimpleNamespace(status=lambda: {"arms": arms}))
+    assert program.run(["live", "status", "--journal", "journal"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("arms           0: 0.5 in 2, ")
+    assert line.count(" in ") == 12
+    assert "6: 0.5 in 2, 15: 0.5 in 18, " in line
+    assert line.endswith(" in 22, and 8 arms with no more pulls than these; --json shows all")
+    assert program.run(["live", "status", "--journal", "journal", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"arms": arms}
+
+
 def test_arms_of_a_table_of_rewards_have_names(tmp_path: Path) -> None:
     (tmp_path / "past.csv").write_text("who,gave\nb,0.5\na,0.25\nb,0.75\nc,1\n")
     problem = {"kind": "outliers/replay", "path": str(tmp_path / "past.csv"), "arm": "who", "reward": "gave"}

@@ -102,6 +102,8 @@ def test_a_regret_of_0_in_the_first_runs_is_not_taken_for_the_mean() -> None:
     assert found.high is not None
     assert regret(found.low) > 0.001 >= regret(found.high)
     (at,) = given.settings()
+    with pytest.raises(BadInput, match="--reach = 2: a number from 0 to 1, as regret is one"):
+        needed.needed(given, needed.goal(given, "regret", 2), low=2, high=64, progress=False)
     rows = [wanted.metric.bounded(at[0]), families.FAMILIES["topk"].metrics[4].bounded(at[0])]
     assert rows == [True, False]  # a regret is from 0 to 1 here, pulls are not
 
@@ -136,11 +138,32 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "best: lots >= 0.9 takes a budget above" in told.err
 
 
+def test_what_was_found_is_said_before_the_next_policy_is_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, search = tmp_path / "study.toml", needed._Search.between
+    file.write_text(
+        'runs = 1\n[problem]\nkind = "toy/coins"\nbudget = 30\n[[policy]]\nkind = "mixed"\nshare = [1, 0]\n'
+    )
+
+    def once(self: needed._Search, first: int, last: int, within: float) -> needed.Needed:
+        if self.place:
+            raise KeyboardInterrupt
+        return search(self, first, last, within)
+
+    monkeypatch.setattr(needed._Search, "between", once)
+    with pytest.raises(KeyboardInterrupt):
+        cli.main(["plan", str(file), "--metric", "lots", "--reach", "0.9", "--from", "10", "--to", "100"])
+    assert "mixed share=1: lots >= 0.9 takes a budget above" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"metric": "speed"}, "--metric = speed: one of lots, few, short"),
         ({"value": float("nan")}, "--reach = nan"),
+        ({"value": 1.5}, "--reach = 1.5: a number from 0 to 1, as lots is one"),
+        ({"value": -1.0}, "--reach = -1.0: a number from 0 to 1, as lots is one"),
         ({"parameter": "odd"}, "--parameter = odd: a parameter of the problem"),
         ({"low": 50, "high": 20}, "--from = 50"),
         ({"within": 0}, "--within = 0"),

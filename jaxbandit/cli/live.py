@@ -257,6 +257,10 @@ class Show:
         say(f"the session is shown in {self.out}")
 
 
+_MOST_ARMS = 12
+"""If a session has asked more arms, its status shows this many of the most pulled."""
+
+
 def _status(found: dict[str, Any]) -> list[str]:
     lines, names = [], found.get("names", {})
 
@@ -271,7 +275,12 @@ def _status(found: dict[str, Any]) -> list[str]:
         elif name == "advice":
             text = _advised(value)
         elif name == "arms":
-            text = ", ".join(f"{arm(row)}: {own['mean']:.3g} in {own['pulls']}" for row, own in value.items())
+            most = sorted(value, key=lambda row: -int(value[row]["pulls"]))[:_MOST_ARMS]
+            text = ", ".join(
+                f"{arm(row)}: {own['mean']:.3g} in {own['pulls']}" for row, own in value.items() if row in most
+            )
+            if others := len(value) - len(most):
+                text += f", and {counted(others, 'arm', 'arms')} with no more pulls than these; --json shows all"
         elif name in ("chosen", "outliers"):
             text = f"[{', '.join(map(arm, value))}]"
         else:

@@ -7,7 +7,8 @@ from typing import Annotated
 import tyro
 
 from jaxbandit.cli.arguments import Format, Platform, Plugins, StudyFile
-from jaxbandit.cli.console import say
+from jaxbandit.cli.console import printable, say
+from jaxbandit.progress import Display
 
 _NONE = "(default: what the study gives)"
 
@@ -20,7 +21,8 @@ class Plan:
     study: StudyFile
     """The study, a TOML file; the values that it has of the parameter tell the range to search."""
     reach: float
-    """The value that the metric's mean is to reach: at least this, or at most where lower is better."""
+    """The value that the metric's mean is to reach: at least this, or at most where lower is better. It is from
+    0 to 1 where the metric is a share."""
     metric: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: the family's first)")] = (
         None
     )
@@ -41,7 +43,7 @@ class Plan:
     plugin: Plugins = ()
 
     def __call__(self) -> None:
-        """Prints a table with a row for each policy, and a sentence on each."""
+        """Prints a sentence on each policy as soon as it is found, and a table of all at the end."""
         from jaxbandit.study.spec import load
         from jaxbandit.study.table import render
         from jaxbandit.tuning import needed
@@ -51,7 +53,12 @@ class Plan:
         if study.checkpoints and self.parameter != "budget":
             whole = study.problem["budget"]
             say(f"checkpoints are left out: values of {self.parameter} are tried with the whole budget, {whole:,}")
-        found = needed.needed(study, wanted, self.parameter, self.from_, self.to, self.within, self.most_runs)
+        with Display("planning", "policies") as display:
+
+            def told(each: needed.Needed) -> None:
+                display.say(f"jaxbandit: {printable(needed.sentence(each, wanted, self.parameter))}")
+
+            found = needed.needed(
+                study, wanted, self.parameter, self.from_, self.to, self.within, self.most_runs, display, told
+            )
         sys.stdout.write(render(needed.rows_of(found, wanted, self.parameter), self.format))
-        for each in found:
-            say(needed.sentence(each, wanted, self.parameter))

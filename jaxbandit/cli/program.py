@@ -40,6 +40,10 @@ VERBS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _live() -> None:
+    """Have a policy decide what a real agent is asked next; `jaxbandit live --help` has its verbs."""
+
+
 _HELP = ("-h", "--help", "--tyro-print-completion", "--tyro-write-completion")
 
 
@@ -51,17 +55,13 @@ def parse(argv: Sequence[str]) -> Any:
     if argv[:1] == ["live"]:
         description = "A policy decides what an agent is asked next: docs/live.md."
         return _verb("jaxbandit live", LIVE, argv[1:], description)
-    description = (
-        "A batch simulator in JAX for exploration-exploitation systems. --version: its version. "
-        "jaxbandit live --help: a policy decides against a real agent."
-    )
-    return _verb("jaxbandit", VERBS, argv, description)
+    description = "A batch simulator in JAX for exploration-exploitation systems. --version: its version."
+    return _verb("jaxbandit", VERBS | {"live": _live}, argv, description)
 
 
 def _verb(program: str, verbs: dict[str, Callable[..., Any]], argv: Sequence[str], description: str) -> Any:
     if not argv or (argv[0] not in verbs and argv[0] not in _HELP):
-        there = [*verbs, "live"] if verbs is VERBS else list(verbs)
-        raise BadInput("verb", argv[0] if argv else "missing", f"one of {', '.join(there)}; see {program} --help")
+        raise BadInput("verb", argv[0] if argv else "missing", f"one of {', '.join(verbs)}; see {program} --help")
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):

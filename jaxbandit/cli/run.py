@@ -41,7 +41,7 @@ class Run:
         from jaxbandit.study import picture
         from jaxbandit.study.conclude import check_target, conclusions
         from jaxbandit.study.describe import description, implementations, reads_files
-        from jaxbandit.study.results import open_results
+        from jaxbandit.study.results import open_results, stored_runs
         from jaxbandit.study.run import run
         from jaxbandit.study.spec import load
         from jaxbandit.study.table import render
@@ -63,6 +63,8 @@ class Run:
         sys.stdout.write(render(rows, paired=study.problem.get("paired", True) is not False))
         sys.stdout.flush()
         data = open_results(self.out)
+        if (there := stored_runs(self.out)) > (first := data.sizes["run"]):
+            say(f"{self.out} has {there:,} runs of a configuration, of which this shows the first {first:,}")
         for line in (implementations(data), *conclusions(study, rows, self.target, data)):
             if line:
                 say(line)

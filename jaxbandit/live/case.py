@@ -25,6 +25,8 @@ MOST_BYTES = 1 << 28
 """The most bytes of all input files together."""
 MOST_SOURCES = 3
 
+_LIVE = "a policy that does not know the truth: nobody does in a live session"
+
 
 @dataclass(frozen=True)
 class Case:
@@ -46,7 +48,8 @@ class Case:
         tables = [(label, table) for label, table in study.policy_tables() if policy in (label, table["kind"])]
         if len(tables) != 1:
             wanted = tables or study.policy_tables()
-            raise BadInput("--policy", policy, f"one of {', '.join(label for label, _ in wanted)}")
+            labels = [label for label, table in wanted if not study.family.policies[table["kind"]].reference]
+            raise BadInput("--policy", policy, f"one of {', '.join(labels)}" if labels else _LIVE)
         (label, own), problem = tables[0], dict(study.problem)
         _may_be_live(study.family, own["kind"])
         given = _settable(problem["kind"], study.kind.parameters, given)
@@ -81,7 +84,8 @@ class Case:
         """
         kinds = self.chosen.family.policies
         if kind not in kinds:
-            raise BadInput("--policy", kind, f"one of {', '.join(kinds)}")
+            may = [name for name, each in kinds.items() if not each.reference]
+            raise BadInput("--policy", kind, f"one of {', '.join(may)}")
         _may_be_live(self.chosen.family, kind)
         given = _settable(kind, kinds[kind].parameters, params)
         for name in (each.name for each in kinds[kind].parameters if each.swept):
@@ -213,7 +217,7 @@ def _unpacked(packed: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, b
 
 def _may_be_live(family: Family, kind: str) -> None:
     if family.policies[kind].reference:
-        raise BadInput("--policy", kind, "a policy that does not know the truth: nobody does in a live session")
+        raise BadInput("--policy", kind, _LIVE)
 
 
 def _read(field: str, path: str) -> bytes:

@@ -214,6 +214,23 @@ def open_results(path: Path | str) -> "xr.Dataset":
     return data
 
 
+def stored_runs(path: Path | str) -> int:
+    """Returns how many runs the folder ``path`` has of that configuration of its study that has most, those included
+    that an earlier study has and this one does not show."""
+    import zarr
+
+    group = zarr.open_group(Path(path) / RESULTS, mode="r")
+    done: Any = group[DONE]
+    held: Any = group.attrs
+    if done.shape[-1] == held.get("runs"):
+        return int(done.shape[-1])
+    selected, known = json.loads(held["selected"]), held["labels"]
+    places = itertools.product(*([known[name].index(identity(each)) for each in selected[name]] for name in known))
+    with suppress(ValueError, RuntimeError):  # a chunk of what is not shown may be damaged
+        return max(int(done[place].sum()) for place in places)
+    return int(held.get("runs", 0))
+
+
 def _read(group: Path) -> "tuple[xr.Dataset, Path | None]":
     """Returns what ``open_results`` does, and the first array or chunk that was stored and is gone, where one is."""
     import xarray as xr

@@ -6,7 +6,7 @@ is settled when the interval of its mean, which holds at any number of runs, lea
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -85,6 +85,7 @@ def goal(study: Study, metric: str | None, reach: float) -> Goal:
 def needed(
     study: Study, wanted: Goal, parameter: str = "budget", low: int | None = None, high: int | None = None,
     within: float = 0.02, most_runs: int = 1_000_000, progress: Progress | bool = True,
+    told: Callable[[Needed], None] = lambda each: None,
 ) -> list[Needed]:  # fmt: skip
     """Returns what each policy of a study needs, with 95 % confidence each.
 
@@ -96,6 +97,7 @@ def needed(
             checkpoints and its budget, or a 64th and 64 times the one value that it gives.
         within: the range is halved until its ends are this near to each other, as a share.
         most_runs: of a policy, all values together.
+        told: called with what a policy needs as soon as that is found.
 
     Raises:
         BadInput: naming the argument, and for values that the problem or a policy cannot have.
@@ -107,7 +109,11 @@ def needed(
     if most_runs < 2 * _FIRST:
         raise BadInput("--most-runs", most_runs, f"at least {2 * _FIRST}, with which the ends of the range are tried")
     # Of policies, tuned to a value or not, those at the first value stand for all.
-    labels = [each.label for each in _at(study, parameter, first)]
+    members = _at(study, parameter, first)
+    metric, labels = wanted.metric, [each.label for each in members]
+    within_1 = metric.binary or all(metric.bounded(each.setting) for each in members)
+    if within_1 and not 0 <= wanted.value <= 1:
+        raise BadInput("--reach", wanted.value, f"a number from 0 to 1, as {metric.name} is one")
     found = []
     with shown(progress, "planning", "policies") as tell:
         for number, label in enumerate(labels):
@@ -117,6 +123,7 @@ def needed(
 
             search = _Search(_roomy(study, parameter, last), wanted, parameter, number, most_runs, doing)
             found.append(search.between(first, last, within))
+            told(found[-1])
     return found
 
 
