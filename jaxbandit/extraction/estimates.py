@@ -8,6 +8,7 @@ replacement from the frequency counts, and resamples are frequency counts again.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,6 +36,7 @@ from jaxbandit.extraction.readings import Readings
 from jaxbandit.extraction.retrieved import LIST, RELIST, RESAMPLE, Retrieved, ancestors, ranks_without_replacement
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.fence import once_in_blocks as once
+from jaxbandit.xla.fence import patiently
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
@@ -43,8 +45,9 @@ PAIRS = 64
 """Pairs (n, K) that a node's logistic curve is fitted to, at most: the last ones."""
 OFTEN = 4
 """In a resample of many answers an entity may come up this many times as often as there are columns."""
-_COLUMNS = 8
-"""At a time: columns of frequency counts that are gone through."""
+_COLUMNS, _TURNS = 8, 4
+"""At a time: columns of frequency counts that are gone through, and how often at most before an accelerator's host is
+asked whether there are more."""
 
 
 class Samples(NamedTuple):
@@ -325,13 +328,13 @@ def _sizes_at(ranks: Array, below: Array, sizes: Array, f: Array) -> Array:
     below = jnp.pad(below, pad)
     used = jnp.max(jnp.where(f > 0, jnp.arange(v, dtype=jnp.int32), 0))
 
-    def further(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        start, size = carry
-        first, step = (lax.dynamic_slice_in_dim(x, start, _COLUMNS) for x in (below, more))
+    def further(number: Array, size: Array) -> Array:
+        first, step = (lax.dynamic_slice_in_dim(x, number * _COLUMNS, _COLUMNS) for x in (below, more))
         # Written out: a sum over so long an axis would be stored before it is summed.
         for i in range(_COLUMNS):
             size += jnp.where(ranks >= first[i], step[i], 0)
-        return start + _COLUMNS, size
+        return size
 
-    found: Array = lax.while_loop(lambda carry: carry[0] <= used, further, (jnp.int32(0), jnp.zeros_like(ranks)))[1]
-    return found
+    most, none = below.shape[0] // _COLUMNS, jnp.zeros_like(ranks)
+    # Not beyond the last columns: those would be counted again.
+    return patiently(most, lambda number, _: number * _COLUMNS <= used, further, none, math.gcd(most, _TURNS))
