@@ -145,7 +145,7 @@ def patiently(
 
     An accelerator waits for its host at each question whether to go on. So there it asks once in so many ``turns``, or
     never where none are named, and makes all. So a turn has to change nothing of account where it is not ``going``,
-    which is one for all lanes (``batch.over_lanes``).
+    which is one for all lanes (``batch.any_lane``).
     """
     several = lax.platform_dependent(cpu=lambda: jnp.int32(1), default=lambda: jnp.int32(turns or most))
     always = lax.platform_dependent(cpu=lambda: jnp.bool_(False), default=lambda: jnp.bool_(not turns))

@@ -43,6 +43,7 @@ from jaxbandit.xla.batch import whole
 TIE = 3
 
 _WIDE = 128
+"""Rows that accelerators compare together."""
 
 
 def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Array]:
