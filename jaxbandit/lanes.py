@@ -23,6 +23,7 @@ from jaxbandit.programs.store import traced_once
 from jaxbandit.random.stream import Stream, stream
 from jaxbandit.xla.fence import as_one_kernel, where_due
 from jaxbandit.xla.options import options_for
+from jaxbandit.xla.platforms import by_platform, traced_for
 
 
 class _Curve(NamedTuple):
@@ -202,7 +203,7 @@ class _Chunk:
         # Before the steps: those of lanes that never had a run may cost more than any run's.
         lanes, queue = where_due(due, lambda both: self._refill(*both), (lanes, queue))
         if self._execution.many_steps:
-            lanes = lax.platform_dependent(lanes, cpu=self._many_steps, default=self._counted)
+            lanes = by_platform(lanes, cpu=self._many_steps, default=self._counted)
         else:
             lanes = self._abreast(lanes)
         return number + 1, lanes, queue
@@ -220,7 +221,7 @@ class _Chunk:
         unroll = min(self._execution.unroll, self.stride)
         if unroll == 1:
             return loop(lanes)
-        found: Lane = lax.platform_dependent(lanes, cpu=loop, default=functools.partial(loop, unroll=unroll))
+        found: Lane = by_platform(lanes, cpu=loop, default=functools.partial(loop, unroll=unroll))
         return found
 
     def _counted(self, lanes: Lane) -> Lane:
@@ -367,9 +368,13 @@ def chunk_function(partition: Partition, mesh: Mesh, stride: int, hurried: bool 
         return lanes, alone._replace(next=alone.next[None], open=alone.open[None])
 
     given = [whole] * (len(fields(_Chunk)) - 3 + 1)  # what _Chunk has from `shared` on, and the rounds
-    mapped = jax.shard_map(local, mesh=mesh, in_specs=(split, split, *given), out_specs=(split, split), check_vma=False)
+    platform = mesh.devices.flat[0].platform
+    mapped = jax.shard_map(
+        traced_for(platform, local), mesh=mesh, in_specs=(split, split, *given), out_specs=(split, split),
+        check_vma=False,
+    )  # fmt: skip
     # Said of the results too: arrays without entries come back otherwise, and would have the program compiled anew.
     return jax.jit(
         mapped, donate_argnums=(0, 1), out_shardings=NamedSharding(mesh, split),
-        compiler_options=options_for(mesh.devices.flat[0].platform, hurried, level),
+        compiler_options=options_for(platform, hurried, level),
     )  # fmt: skip

@@ -20,6 +20,7 @@ from jaxbandit.engine import Batch
 from jaxbandit.programs import store
 from jaxbandit.registry import parse
 from jaxbandit.study.families import FAMILIES
+from jaxbandit.xla import platforms
 from jaxbandit.xla.options import LEVEL, options_for
 from tests.test_compilation import unset_settings
 
@@ -130,6 +131,7 @@ class _Exported:
 @pytest.mark.slow
 @ALL
 def test_every_policy_lowers_for_accelerators(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platforms, "known", lambda: None)
     monkeypatch.setattr(jobs, "chunk_function", _Exported)
     (program,) = Batch([built(own.name)], devices=jax.devices("cpu")[:1]).programs([0], runs=RUNS)
     assert set(program.lower().platforms) == {"cuda", "tpu"}
@@ -173,6 +175,7 @@ def test_programs_compiled_in_a_hurry_have_the_same_bits(own: Own, monkeypatch: 
 @WAYS
 def test_the_ways_of_accelerators_have_the_same_bits(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     forget()
+    monkeypatch.setattr(platforms, "known", lambda: None)
     monkeypatch.setattr(lax, "platform_dependent", lambda *operands, default, **ways: default(*operands))
     assert_same(own.answers, answers(own.name))
     forget()

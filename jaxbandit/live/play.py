@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ from jax import Array
 from jaxbandit.grammar import Policy, Problem, Tree
 from jaxbandit.live.questions import Address, Questions
 from jaxbandit.random.stream import Stream
-from jaxbandit.xla.options import options_for
+from jaxbandit.xla.options import short_run
 
 
 class Play:
@@ -153,14 +153,9 @@ def _seen(pull: Tree) -> Tree:
     return jax.tree.map(np.asarray, pull)
 
 
-def _compiled(function: Callable[..., Any]) -> Any:
-    """Compiles with the engine's options: a step of one run is too short to be divided among threads."""
-    return jax.jit(function, compiler_options=options_for(jax.default_backend(), hurried=True))
-
-
 @functools.cache
 def _begin(treedef: Any) -> Any:
-    @_compiled
+    @short_run
     def begin(leaves: list[Any], key: Stream) -> tuple[Tree, Tree, Array]:
         problem, policy = jax.tree.unflatten(treedef, leaves)
         view = problem.view(key, problem.draw(key))
@@ -172,7 +167,7 @@ def _begin(treedef: Any) -> Any:
 
 @functools.cache
 def _step(treedef: Any) -> Any:
-    @_compiled
+    @short_run
     def step(leaves: list[Any], key: Stream, state: Tree, outcome: Tree) -> tuple[Tree, Tree, Array]:
         problem, policy = jax.tree.unflatten(treedef, leaves)
         view = problem.view(key, problem.draw(key))
@@ -184,7 +179,7 @@ def _step(treedef: Any) -> Any:
 
 @functools.cache
 def _answer(treedef: Any) -> Any:
-    @_compiled
+    @short_run
     def answer(leaves: list[Any], key: Stream, state: Tree) -> dict[str, Array]:
         problem, policy = jax.tree.unflatten(treedef, leaves)
         return policy.answer(problem.view(key, problem.draw(key)), state)  # type: ignore[no-any-return]

@@ -12,6 +12,8 @@ import jax
 import numpy as np
 from jax import Array, lax
 
+from jaxbandit.xla.platforms import by_platform
+
 
 def quotient(a: Array, b: Array) -> Array:
     """Returns a / b of arrays of one shape."""
@@ -25,7 +27,8 @@ def root(x: Array) -> Array:
 
 def _rounded(function: Callable[..., Array], *operands: Array) -> Array:
     wide = functools.partial(in_float64, function)
-    found: Array = lax.platform_dependent(*operands, cuda=wide, rocm=wide, default=function)
+    elsewhere = functools.partial(lax.platform_dependent, cuda=wide, rocm=wide, default=function)
+    found: Array = by_platform(*operands, cpu=function, default=elsewhere)
     return found
 
 

@@ -16,6 +16,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from jaxbandit.xla.batch import whole
 from jaxbandit.xla.plain import PLAIN
+from jaxbandit.xla.platforms import by_platform
 from jaxbandit.xla.prefix import ranks, words_of
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ def _in_a_branch(function: Callable[..., Array], *operands: Any) -> Array:
         taken: Array = lax.cond(some, function, lambda *_: jnp.zeros(shape.shape, shape.dtype), *operands)
         return taken
 
-    found: Array = lax.platform_dependent(*operands, cpu=on_cpu, default=function)
+    found: Array = by_platform(*operands, cpu=on_cpu, default=function)
     return found
 
 
@@ -133,7 +134,7 @@ def as_one_kernel(function: Callable[[], T], in_place: bool = False) -> T:
         least = min(x.size for x in found)
         return [jnp.where(same, x, jnp.zeros_like(x)) if x.size <= max(least, _LARGE) else x for x in found]
 
-    found = lax.platform_dependent(*closed.consts, cpu=on_cpu, default=anywhere)
+    found = by_platform(*closed.consts, cpu=on_cpu, default=anywhere)
     after: T = jax.tree.unflatten(jax.tree.structure(shape), found)
     return after
 
@@ -147,8 +148,8 @@ def patiently(
     never where none are named, and makes all. So a turn has to change nothing of account where it is not ``going``,
     which is one for all lanes (``batch.any_lane``).
     """
-    several = lax.platform_dependent(cpu=lambda: jnp.int32(1), default=lambda: jnp.int32(turns or most))
-    always = lax.platform_dependent(cpu=lambda: jnp.bool_(False), default=lambda: jnp.bool_(not turns))
+    several = by_platform(cpu=lambda: jnp.int32(1), default=lambda: jnp.int32(turns or most))
+    always = by_platform(cpu=lambda: jnp.bool_(False), default=lambda: jnp.bool_(not turns))
 
     def more(carry: tuple[Array, T]) -> Array:
         on: Array = (carry[0] < most) & (always | going(*carry))
@@ -228,7 +229,7 @@ def _in_turn(alone: Callable[..., T], step: Callable[..., T], abreast: int) -> C
             return found
 
         state = whole(size, batched[1], state)
-        found = lax.platform_dependent(around, state, cpu=in_turn, default=side_by_side)
+        found = by_platform(around, state, cpu=in_turn, default=side_by_side)
         return found, jax.tree.map(lambda _: True, found)
 
     found: Callable[..., T] = plain
@@ -248,7 +249,7 @@ def each(function: Callable[..., T], *operands: Sequence[Any]) -> list[T]:
 
     if PLAIN:
         return in_turn(*operands)
-    found: list[T] = lax.platform_dependent(*operands, cpu=in_turn, default=abreast)
+    found: list[T] = by_platform(*operands, cpu=in_turn, default=abreast)
     return found
 
 
@@ -265,7 +266,7 @@ def repeated(function: Callable[[Array], Array], times: int, x: Array) -> Array:
         found: Array = lax.fori_loop(0, times, lambda _, x: function(x), x)
         return found
 
-    found: Array = loop(x) if PLAIN else lax.platform_dependent(x, cpu=loop, default=written_out)
+    found: Array = loop(x) if PLAIN else by_platform(x, cpu=loop, default=written_out)
     return found
 
 
@@ -316,7 +317,7 @@ def rarely(function: Callable[..., Any], light: bool = False) -> Callable[..., A
                 needed, found, otherwise
             )
 
-        found = lax.platform_dependent(
+        found = by_platform(
             whole(size, has_needed, needed), whole(size, has_otherwise, otherwise), *operands,
             cpu=functools.partial(_one_by_one, of),
             default=all_at_once if light else functools.partial(_block_by_block, of),

@@ -1,9 +1,14 @@
 """Options of XLA's compiler that the engine sets, on CPUs and on GPUs."""
 
+import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
+import jax
 from jaxlib.version import __version_info__
+
+from jaxbandit.xla.platforms import traced_for
 
 CPU_OPTIONS: dict[str, Any] = {
     # A step's kernels are too short to be worth dividing among threads; the devices are what runs in parallel.
@@ -38,3 +43,19 @@ def options_for(platform: str, hurried: bool = False, level: int = 2) -> dict[st
         return CPU_OPTIONS | {name: value for name, value in wanted.items() if name not in given}
     own = {name: value for name, value in GPU_OPTIONS.items() if platform == "gpu" and name not in given}
     return own or None
+
+
+def short_run(function: Callable[..., Any], **keywords: Any) -> Callable[..., Any]:
+    """Returns what ``jax.jit`` does, compiled in a hurry: for what takes less time to run than to compile.
+
+    Args:
+        function: what runs.
+        keywords: those of ``jax.jit``, but ``compiler_options``.
+    """
+
+    @functools.cache
+    def compiled() -> Any:  # not before the first call: to ask for the platform makes JAX look for its devices
+        platform = jax.default_backend()
+        return jax.jit(traced_for(platform, function), compiler_options=options_for(platform, hurried=True), **keywords)
+
+    return lambda *values, **named: compiled()(*values, **named)

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.xla.platforms import by_platform
+
 
 def matches(function: Callable[..., Array], *others: Array) -> Array:
     """Returns how many of some others each of some entries matches: int32, (entries,).
@@ -29,5 +31,5 @@ def matches(function: Callable[..., Array], *others: Array) -> Array:
         found, last = lax.reduce((pairs, numbers), (jnp.int32(0), jnp.int32(-1)), both, (0,))
         return jnp.where(last >= 0, found, 0)
 
-    counted: Array = lax.platform_dependent(*others, cpu=sum_alone, default=sum_and_last)
+    counted: Array = by_platform(*others, cpu=sum_alone, default=sum_and_last)
     return counted

@@ -14,6 +14,7 @@ from jax import Array, lax
 
 from jaxbandit.xla.batch import over_lanes, whole
 from jaxbandit.xla.plain import PLAIN
+from jaxbandit.xla.platforms import by_platform
 
 BLOCK = 64
 """How many entries are drawn at once; widths of whole blocks are quick."""
@@ -106,7 +107,7 @@ def _reduced(x: Array, pair: Callable[[Array, Array], Array], reduce: Callable[[
     go side by side; for GPUs it would compute ``x`` anew for each part, and compile for minutes."""
     if PLAIN:
         return reduce(x)
-    found: Array = lax.platform_dependent(x, cpu=lambda x: _folded(x, pair, reduce), default=reduce)
+    found: Array = by_platform(x, cpu=lambda x: _folded(x, pair, reduce), default=reduce)
     return found
 
 
@@ -154,7 +155,7 @@ def highest_first(x: Array, order: Array) -> tuple[Array, Array]:
 
     if PLAIN:
         return in_turn(x, order)
-    found: tuple[Array, Array] = lax.platform_dependent(x, order, cpu=in_turn, default=together)
+    found: tuple[Array, Array] = by_platform(x, order, cpu=in_turn, default=together)
     return found
 
 

@@ -31,6 +31,7 @@ from jaxbandit.random.draws import scale, uniform
 from jaxbandit.random.stream import words
 from jaxbandit.xla.entries import at, in_shared, put, put_parts_where
 from jaxbandit.xla.fence import once
+from jaxbandit.xla.platforms import by_platform
 
 CERTAIN, BETWEEN, ZERO, NOWHERE = map(np.int32, range(4))
 """The parts; an entity that was not met, or is clean, is in none."""
@@ -132,7 +133,7 @@ def _changed(capacity: int) -> Callable[..., _Arrays]:
         return rows, ties.best, ties.many
 
     def one(arrays: _Arrays, change: _Change) -> _Arrays:
-        found: _Arrays = lax.platform_dependent(arrays, change, cpu=in_turn, default=together)
+        found: _Arrays = by_platform(arrays, change, cpu=in_turn, default=together)
         return found
 
     return in_shared(one)
@@ -250,7 +251,7 @@ class EpsilonGreedyByParts:
         known = jnp.where((state.part == BETWEEN) & ~stays, jnp.minimum(state.known, between - 1), state.known)
         known = jnp.maximum(known, 0)
         # On an accelerator all lanes wait for the longest loop, so each slot is put when it comes.
-        always = lax.platform_dependent(cpu=lambda: jnp.bool_(False), default=lambda: jnp.bool_(True))
+        always = by_platform(cpu=lambda: jnp.bool_(False), default=lambda: jnp.bool_(True))
         end = jnp.where(always | (~explore & (certain == 0)), between, known)
         filled = operated & (state.part == BETWEEN) & (state.slot < between)
         change = _Change(

@@ -39,6 +39,7 @@ from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import below
 from jaxbandit.random.stream import Stream
 from jaxbandit.xla.batch import whole
+from jaxbandit.xla.platforms import by_platform
 
 TIE = 3
 
@@ -97,7 +98,7 @@ def search(estimates: Callable[[Array], Array], size: int) -> Callable[..., Arra
         return jnp.where(rank < 0, -1, slot)
 
     def one(*operands: Array) -> Array:
-        found: Array = lax.platform_dependent(*operands, cpu=partial(by, size), default=partial(by, _WIDE))
+        found: Array = by_platform(*operands, cpu=partial(by, size), default=partial(by, _WIDE))
         return found
 
     searched = jax.custom_batching.custom_vmap(one)

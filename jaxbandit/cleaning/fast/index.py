@@ -21,6 +21,7 @@ from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.random.race import UNLIMITED
 from jaxbandit.xla.entries import select
+from jaxbandit.xla.platforms import by_platform
 
 _NONE = 2**31 - 1
 
@@ -128,7 +129,7 @@ class IndexByLists:
             return select(start.over, start, onward(start))
 
         start = search._replace(over=(search.stage >= levels) | waiting(search))
-        found: ListSearch = lax.platform_dependent(start, cpu=until_over, default=one_turn)
+        found: ListSearch = by_platform(start, cpu=until_over, default=one_turn)
         return found
 
     def _next(self, view: View, state: State, leave: Array) -> State:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.xla.entries import at, gathered, put, select
+from jaxbandit.xla.platforms import by_platform
 
 
 class Ties(NamedTuple):
@@ -62,7 +63,7 @@ class Ties(NamedTuple):
             return carry[0]
 
         start = jnp.where(where, self.top, self.capacity), rank
-        found: Array = lax.platform_dependent(*start, cpu=until_there, default=through_all_levels)
+        found: Array = by_platform(*start, cpu=until_there, default=through_all_levels)
         return found - self.capacity
 
     def put(self, node: Array, estimate: Array, top: Array) -> "Ties":
