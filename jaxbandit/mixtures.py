@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array, lax
 from jax.scipy.special import gammaln
 from numpy.typing import ArrayLike, NDArray
@@ -244,6 +243,7 @@ def _starts(records: _Records, size: int) -> np.ndarray:
 def _descended(starts: Array, records: _Records) -> tuple[Array, Array, Array]:
     """Finds the lowest minimum below the most promising starts, after some steps from each; also returns the loss and
     the gradient's norm there."""
+    import optax  # not all who import this fit
 
     def loss(x: Array) -> Array:
         return _loss(x, records)

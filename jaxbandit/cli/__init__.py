@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         interruption.over()
         _leave_compilers(status)
+        gc.freeze()  # as Python ends it looks for cycles again, several times: another twentieth
     return status
 
 

@@ -40,7 +40,7 @@ class Run:
         """Runs the study, writes the folder, and prints the table; sentences on problem and results go to stderr."""
         from jaxbandit.study import picture
         from jaxbandit.study.conclude import check_target, conclusions
-        from jaxbandit.study.describe import description, implementations, reads_files
+        from jaxbandit.study.describe import description, implementations_of, reads_files
         from jaxbandit.study.results import open_results, stored_runs
         from jaxbandit.study.run import run
         from jaxbandit.study.spec import load
@@ -62,9 +62,10 @@ class Run:
         picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, study.labels_of_axes))
         sys.stdout.write(render(rows, paired=study.problem.get("paired", True) is not False))
         sys.stdout.flush()
-        data = open_results(self.out)
-        if (there := stored_runs(self.out)) > (first := data.sizes["run"]):
+        there, first = stored_runs(self.out)
+        if there > first:
             say(f"{self.out} has {there:,} runs of a configuration, of which this shows the first {first:,}")
-        for line in (implementations(data), *conclusions(study, rows, self.target, data)):
+        data = open_results(self.out) if study.question else None  # xarray, which it imports, takes a while
+        for line in (implementations_of(study), *conclusions(study, rows, self.target, data)):
             if line:
                 say(line)

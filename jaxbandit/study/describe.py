@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxbandit.study.results import IMPLEMENTED_BY, value_of
+from jaxbandit.study.results import IMPLEMENTED_BY, ran_by, rules_of, value_of
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import identity, show
 from jaxbandit.words import counted
@@ -47,12 +47,27 @@ def implementations(data: "xr.Dataset") -> str:
     like = data[IMPLEMENTED_BY]
     names = ["kind", *(name for name in data.attrs["params"] if name in data.coords)]
     columns = {name: data[name].broadcast_like(like).transpose(*like.dims).values.ravel() for name in names}
-    ran, kinds = like.values.ravel(), columns.pop("kind")
+    return _implementations(like.values.ravel(), columns, data.attrs["rules"])
+
+
+def implementations_of(study: Study) -> str:
+    """Returns the same line for the results of a study, without a look at them."""
+    members = study.configurations()
+    names = list(dict.fromkeys(name for each in members for name in each.params))
+    columns = {name: np.array([each.params.get(name) for each in members], object) for name in names}
+    kinds = np.array([each.name for each in members], object)
+    return _implementations(np.array(ran_by(study), object), {"kind": kinds, **columns}, rules_of(study))
+
+
+def _implementations(ran: np.ndarray, columns: dict[str, np.ndarray], rules: list[str]) -> str:
+    """Returns the line. ``ran``: the class of each configuration; ``columns``: its kind and params; ``rules``: the
+    classes of the policies as they are written."""
+    kinds = columns.pop("kind")
     said = []
     for kind in dict.fromkeys(kinds):
         by = {name: (kinds == kind) & (ran == name) for name in dict.fromkeys(ran[kinds == kind])}
         where = _where(list(by.values()), columns) if len(by) > 1 else [""]
-        fast = [f"as {name}{at}" for name, at in zip(by, where, strict=True) if name not in data.attrs["rules"]]
+        fast = [f"as {name}{at}" for name, at in zip(by, where, strict=True) if name not in rules]
         said += [f"{kind} {' and '.join(fast)}"] if fast else []
     return f"fast implementations: {'; '.join(said)}" if said else ""
 

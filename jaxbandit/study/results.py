@@ -50,9 +50,7 @@ def described(
         given = {places[id(each)]: each.params.get(name) for each in members}
         values: list[Any] = [given.get(place) for place in np.ndindex(*shape)]
         found[name] = Coordinate(dimensions, column(values).reshape(shape), "")
-    own = [type(each.policy).__name__ for each in members]
-    fast = [type(accelerated(each.policy, each.problem)).__name__ for each in members]
-    ran = dict(zip(map(places.get, map(id, members)), fast if study.implementation == "fast" else own, strict=True))
+    ran = dict(zip(map(places.get, map(id, members)), ran_by(study), strict=True))
     classes = column([ran.get(place, "") for place in np.ndindex(*shape)])
     found[IMPLEMENTED_BY] = Coordinate(dimensions, classes.reshape(shape), "class that ran the policy")
     wanted: dict[str, list[Any]] = {"policy": list(dict.fromkeys(each.label for each in members))}
@@ -69,11 +67,24 @@ def described(
         "references": [each.label for each in first if study.family.policies[each.name].reference],
         "share": " ".join(metric.name for metric in study.family.metrics if metric.share),
         "coordinates": " ".join(name for name in found if name not in (*dimensions, "checkpoint")),
-        "rules": list(dict.fromkeys(own)),
+        "rules": rules_of(study),
         "params": list(dict.fromkeys(name for each in members for name in each.params)),
         "swept": study.swept,
         "labels_of_axes": study.labels_of_axes,
     }
+
+
+def ran_by(study: Study) -> list[str]:
+    """Returns the name of the class that runs each configuration."""
+    members = study.configurations()
+    if study.implementation != "fast":
+        return [type(each.policy).__name__ for each in members]
+    return [type(accelerated(each.policy, each.problem)).__name__ for each in members]
+
+
+def rules_of(study: Study) -> list[str]:
+    """Returns the names of the classes of a study's policies as they are written."""
+    return list(dict.fromkeys(type(each.policy).__name__ for each in study.configurations()))
 
 
 def column(values: list[Any]) -> np.ndarray:
@@ -214,21 +225,22 @@ def open_results(path: Path | str) -> "xr.Dataset":
     return data
 
 
-def stored_runs(path: Path | str) -> int:
+def stored_runs(path: Path | str) -> tuple[int, int]:
     """Returns how many runs the folder ``path`` has of that configuration of its study that has most, those included
-    that an earlier study has and this one does not show."""
+    that an earlier study has and this one does not show; and how many it shows."""
     import zarr
 
     group = zarr.open_group(Path(path) / RESULTS, mode="r")
     done: Any = group[DONE]
     held: Any = group.attrs
-    if done.shape[-1] == held.get("runs"):
-        return int(done.shape[-1])
+    shown = int(held.get("runs", 0))
+    if done.shape[-1] == shown:
+        return shown, shown
     selected, known = json.loads(held["selected"]), held["labels"]
     places = itertools.product(*([known[name].index(identity(each)) for each in selected[name]] for name in known))
     with suppress(ValueError, RuntimeError):  # a chunk of what is not shown may be damaged
-        return max(int(done[place].sum()) for place in places)
-    return int(held.get("runs", 0))
+        return max(int(done[place].sum()) for place in places), shown
+    return shown, shown
 
 
 def _read(group: Path) -> "tuple[xr.Dataset, Path | None]":
