@@ -195,13 +195,13 @@ class _Chunk:
         if not self._execution.many_steps:
             # The last round's steps, of runs that it did not end: one that ends as it reaches the limit is not endless.
             lanes = lanes._replace(steps=lanes.steps + self.stride * (~at_end).astype(jnp.int32))
-        at_end = at_end | self._is_endless(lanes)
-        running = jnp.sum(~at_end & (lanes.job >= 0), dtype=jnp.int32)
+        going = ~at_end & ~self._is_endless(lanes) & (lanes.job >= 0)
+        running = jnp.sum(going, dtype=jnp.int32)
         ended = queue.open - running
         # A refill starts runs from nothing, which costs more than a step: wait until it serves many.
         due = (running == 0) | (ended >= (lanes.job.shape[0] + 7) // 8)
         # Before the steps: those of lanes that never had a run may cost more than any run's.
-        lanes, queue = where_due(due, lambda both: self._refill(*both), (lanes, queue))
+        lanes, queue = where_due(due, lambda both: self._refill(*both, at_end), (lanes, queue))
         if self._execution.many_steps:
             lanes = by_platform(lanes, cpu=self._many_steps, default=self._counted)
         else:
@@ -248,17 +248,16 @@ class _Chunk:
     def _is_endless(self, lanes: Lane) -> Array:
         return (lanes.steps >= self.most_steps) & (lanes.job >= 0)
 
-    def _over(self, lanes: Lane) -> tuple[Array, dict[str, Array]]:
-        """Which lanes are at the end of their run, and their answers there; at the checkpoints before it too."""
-        ends, answers = jax.vmap(self._ended)(lanes), jax.vmap(self._answer)(lanes)
+    def _answers(self, lanes: Lane) -> dict[str, Array]:
+        """What runs that are over answer; at the checkpoints before their end too."""
+        answers = jax.vmap(self._answer)(lanes)
         if lanes.curve is None:
-            return ends, answers
-        rows = {name: jnp.concatenate([lanes.curve.answers[name], answers[name][:, None]], 1) for name in answers}
-        return ends & (lanes.curve.passed == self.checkpoints.shape[0]), rows
+            return answers
+        return {name: jnp.concatenate([lanes.curve.answers[name], answers[name][:, None]], 1) for name in answers}
 
-    def _refill(self, lanes: Lane, queue: Queue) -> tuple[Lane, Queue]:
-        """Takes down what has ended, and gives those lanes the next jobs."""
-        ended, answers = self._over(lanes)
+    def _refill(self, lanes: Lane, queue: Queue, ended: Array) -> tuple[Lane, Queue]:
+        """Takes down what has ``ended``, and gives those lanes the next jobs."""
+        answers = self._answers(lanes)
         endless = self._is_endless(lanes) & ~ended
         # An endless run goes on until the refill, so its answers would depend on when that comes: they stay zeros.
         slot = jnp.where(ended, lanes.job // self.devices, _NOWHERE)

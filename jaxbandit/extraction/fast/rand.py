@@ -36,8 +36,9 @@ class TabledRand:
         """Starts a run, with nothing asked and nothing retrieved."""
         return State(Retrieved.nothing(view, self.rows))
 
-    def ask(self, view: View, state: State) -> Pull:
-        """Draws the pair that ``Rand.ask`` draws, first its configuration and specificity, then its node."""
+    def _drawn(self, view: View, state: State) -> tuple[Array, Array, Array]:
+        """Draws the pair that ``Rand.ask`` draws, first its configuration and specificity, then its node; and whether
+        it can be asked."""
         allowed = (view.cost <= view.budget - state.retrieved.spent) & (jnp.diff(self.start) > 0)
         among = allowed if self.rule.dear == "avoid" else jnp.ones_like(allowed)
         many = jnp.where(among, jnp.diff(self.start), 0).reshape(-1)
@@ -47,7 +48,11 @@ class TabledRand:
         group = jnp.minimum(jnp.sum(until <= drawn, dtype=jnp.int32), many.shape[0] - 1)
         configuration, s = group // allowed.shape[1], group % allowed.shape[1]
         node = self.node[jnp.clip(self.start[s] + drawn - until[group] + many[group], 0, self.node.shape[0] - 1)]
-        asked = allowed[configuration, s]
+        return node, configuration, allowed[configuration, s]
+
+    def ask(self, view: View, state: State) -> Pull:
+        """Asks the pair that is drawn."""
+        node, configuration, asked = self._drawn(view, state)
         exclude = exclude_list(view, state.retrieved, node, jnp.where(asked, view.lengths[configuration], 0))
         return Pull(node, configuration.astype(jnp.int32), exclude, state.retrieved.queries, asked)
 
@@ -57,7 +62,7 @@ class TabledRand:
 
     def done(self, view: View, state: State) -> Array:
         """Says that a run is over where the budget allows no pair, or not the one that was drawn."""
-        return ~self.ask(view, state).asked
+        return ~self._drawn(view, state)[2]
 
     def answer(self, view: View, state: State) -> dict[str, Array]:
         """Reports what was retrieved and spent: see ``Retrieved.answer``."""
