@@ -25,7 +25,7 @@ from jax.typing import ArrayLike
 from jaxbandit.cleaning.cells import Floats, Ints, common_shape, midpoints, problem
 from jaxbandit.cleaning.rules import rules
 from jaxbandit.errors import BadInput
-from jaxbandit.xla.options import short_run
+from jaxbandit.xla.options import ShortRun
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int32
@@ -157,7 +157,7 @@ def _tensor(cells: Array, false_values: Array, *, t_max: int, objective: Objecti
     return tensor
 
 
-@partial(short_run, static_argnames=("t_max", "objective", "early_stopping"))
+@partial(ShortRun, static_argnames=("t_max", "objective", "early_stopping"))
 def _best(
     cells: Array,
     false_values: Array,
@@ -268,7 +268,7 @@ def largest_t(cells: Floats, false_values: Floats) -> Ints:
     return largest
 
 
-_visits = short_run(_gain_and_cost, static_argnames=("t_max", "early_stopping"))
+_visits = ShortRun(_gain_and_cost, static_argnames=("t_max", "early_stopping"))
 
 
 def visits(

@@ -13,7 +13,7 @@ from jax import Array
 from jaxbandit.grammar import Policy, Problem, Tree
 from jaxbandit.live.questions import Address, Questions
 from jaxbandit.random.stream import Stream
-from jaxbandit.xla.options import short_run
+from jaxbandit.xla.options import ShortRun
 
 
 class Play:
@@ -155,7 +155,7 @@ def _seen(pull: Tree) -> Tree:
 
 @functools.cache
 def _begin(treedef: Any) -> Any:
-    @short_run
+    @ShortRun
     def begin(leaves: list[Any], key: Stream) -> tuple[Tree, Tree, Array]:
         problem, policy = jax.tree.unflatten(treedef, leaves)
         view = problem.view(key, problem.draw(key))
@@ -167,7 +167,7 @@ def _begin(treedef: Any) -> Any:
 
 @functools.cache
 def _step(treedef: Any) -> Any:
-    @short_run
+    @ShortRun
     def step(leaves: list[Any], key: Stream, state: Tree, outcome: Tree) -> tuple[Tree, Tree, Array]:
         problem, policy = jax.tree.unflatten(treedef, leaves)
         view = problem.view(key, problem.draw(key))
@@ -179,7 +179,7 @@ def _step(treedef: Any) -> Any:
 
 @functools.cache
 def _answer(treedef: Any) -> Any:
-    @short_run
+    @ShortRun
     def answer(leaves: list[Any], key: Stream, state: Tree) -> dict[str, Array]:
         problem, policy = jax.tree.unflatten(treedef, leaves)
         return policy.answer(problem.view(key, problem.draw(key)), state)  # type: ignore[no-any-return]

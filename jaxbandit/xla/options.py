@@ -45,17 +45,22 @@ def options_for(platform: str, hurried: bool = False, level: int = 2) -> dict[st
     return own or None
 
 
-def short_run(function: Callable[..., Any], **keywords: Any) -> Callable[..., Any]:
-    """Returns what ``jax.jit`` does, compiled in a hurry: for what takes less time to run than to compile.
+class ShortRun:
+    """What ``jax.jit`` makes of ``function``, compiled in a hurry: for what takes less time to run than to compile.
 
-    Args:
-        function: what runs.
-        keywords: those of ``jax.jit``, but ``compiler_options``.
+    ``keywords``: those of ``jax.jit``, but ``compiler_options``.
     """
 
-    @functools.cache
-    def compiled() -> Any:  # not before the first call: to ask for the platform makes JAX look for its devices
-        platform = jax.default_backend()
-        return jax.jit(traced_for(platform, function), compiler_options=options_for(platform, hurried=True), **keywords)
+    def __init__(self, function: Callable[..., Any], **keywords: Any) -> None:
+        self._function, self._keywords = function, keywords
 
-    return lambda *values, **named: compiled()(*values, **named)
+    @functools.cached_property
+    def compiled(self) -> Any:
+        """``jax.jit``'s function. Not before the first call: to ask for the platform makes JAX look for its devices."""
+        platform = jax.default_backend()
+        options = options_for(platform, hurried=True)
+        return jax.jit(traced_for(platform, self._function), compiler_options=options, **self._keywords)
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        """What the function returns."""
+        return self.compiled(*values, **named)
