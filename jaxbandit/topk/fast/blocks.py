@@ -25,7 +25,7 @@ from jax import Array, lax
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import lower_bound, unit
 from jaxbandit.xla.columns import Columns
-from jaxbandit.xla.entries import at, select
+from jaxbandit.xla.entries import at
 from jaxbandit.xla.fence import each
 from jaxbandit.xla.prefix import lowest
 
@@ -160,8 +160,12 @@ def exact_bounds(
     none = jnp.zeros(size, jnp.int32)
 
     def now(due: Array, own: Slots, old: Line) -> tuple[Array, Line]:
-        bound = lower_bound("kl", own.side_mean, own.width, rate)
-        return select(due, (_ordered(bound), _tangent(own.side_mean, own.width, bound, rate)), (none, old))
+        def searched() -> tuple[Array, Line]:
+            bound = lower_bound("kl", own.side_mean, own.width, rate)
+            return _ordered(bound), _tangent(own.side_mean, own.width, bound, rate)
+
+        found: tuple[Array, Line] = lax.cond(due, searched, lambda: (none, old))
+        return found
 
     found: list[tuple[Array, Line]] = lax.cond(
         functools.reduce(operator.or_, due), lambda: each(now, due, own, old), lambda: [(none, line) for line in old]
