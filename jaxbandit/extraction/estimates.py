@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 PAIRS = 64
 """Pairs (n, K) that a node's logistic curve is fitted to, at most: the last ones."""
+_FITTED = ("hwang-shen", "new-regr", "new-regr-same")
+"""Estimators whose samples cost much, and numbers of answers little."""
 OFTEN = 4
 """In a resample of many answers an entity may come up this many times as often as there are columns."""
 _COLUMNS, _TURNS = 8, 4
@@ -254,18 +256,19 @@ class GainEstimates:
                 size = jnp.where(ranks < distinct, size, 0)
             return self._of_totals(whole, once(size), pool)
         curve = logistic_fit(past) if self.pairs else None
-        by_length: dict[int, Array] = {}
+        under, left = jnp.moveaxis(below, 0, 2), {}
+        for length in {length for _, length in self.configurations}:
+            rest = jnp.broadcast_to(f, (*(ranks if length else distinct).shape[-2:], v))
+            for rank in ranks[:length, :, :, None]:
+                rest = rest - ((rank >= under) & (rank < under + f)).astype(jnp.int32)
+            left[length] = rest
+        each: dict[tuple[int, int], Array] = {}
+        for shape in dict.fromkeys(rest.shape for rest in left.values()):
+            each |= self._estimated({n: rest for n, rest in left.items() if rest.shape == shape}, sizes, curve)
         gains = []
         for (k, length), unseen in zip(self.configurations, self.unseen(), strict=True):
-            if length not in by_length:
-                left = jnp.broadcast_to(f, (*(ranks if length else distinct).shape[-2:], v))
-                under = jnp.moveaxis(below, 0, 2)
-                for rank in ranks[:length, :, :, None]:
-                    left = left - ((rank >= under) & (rank < under + f)).astype(jnp.int32)
-                by_length[length] = left
-            some = jnp.sum(by_length[length], axis=2) > 0
-            each = self._estimated(by_length[length], k, sizes, curve)
-            gains.append(jnp.where((pool > length) & some, each, unseen))
+            some = jnp.sum(left[length], axis=2) > 0
+            gains.append(jnp.where((pool > length) & some, each[k, length], unseen))
         return gains
 
     def _of_totals(self, whole: Totals, size: Array, pool: Array) -> list[Array]:
@@ -290,16 +293,27 @@ class GainEstimates:
             gains |= dict(zip(own, lax.bitcast_convert_type(bits, jnp.float32), strict=True))
         return [gains[c] for c in range(len(lengths))]
 
-    def _estimated(self, f: Array, k: int, sizes: Array, curve: Logistic | None) -> Array:
-        """The gain of k answers by the estimator, of samples (lists, nodes, V)."""
+    def _estimated(self, left: dict[int, Array], sizes: Array, curve: Logistic | None) -> dict[tuple[int, int], Array]:
+        """The gain of each configuration whose list has one of some lengths, by the samples that are left without it,
+        (lists, nodes, V), all of one shape. The estimator is in the program once for all of them."""
+        own = [(k, length) for k, length in self.configurations if length in left]
+        ks, lengths = ([*dict.fromkeys(some)] for some in zip(*own, strict=True))
+        if self.readings.estimator in _FITTED:  # a curve is fitted to each sample once, whatever k
+            places: dict[Any, Any] = {(k, length): (ks.index(k), lengths.index(length)) for k, length in own}
+            m = np.array(ks)[:, None, None]
+        else:
+            places = {one: number for number, one in enumerate(own)}
+            m = np.array([[k] for k, _ in own])
+            lengths = [length for _, length in own]
 
-        def one(f: Array, sizes: Array, curve: Logistic | None) -> Array:
+        def gain(f: Array, sizes: Array, curve: Logistic | None) -> Array:
             if self.readings.estimator == "new-regr":
-                return new_regr(f, k, sizes, curve)
-            return ESTIMATORS[self.readings.estimator](f, k, sizes)
+                return new_regr(f, m, sizes, curve)
+            return ESTIMATORS[self.readings.estimator](f, m, sizes)
 
-        gains: Array = jax.vmap(one, in_axes=(1, 0, 0), out_axes=1)(f, sizes, curve)
-        return gains
+        samples = jnp.stack([left[length] for length in lengths])
+        gains: Array = jax.vmap(gain, in_axes=(2, 0, 0), out_axes=-1)(samples, sizes, curve)
+        return {one: gains[place] for one, place in places.items()}
 
 
 def _key(choices: Stream, purpose: int, samples: Samples) -> Stream:
