@@ -209,6 +209,8 @@ class Family:
     """Problem parameters that are reported in every row (a budget)."""
     tune: Callable[[Any], Iterable[dict[str, Any]]] | None = None
     """A function from a setting to the best parameters found for it, as summary rows, which may come one by one."""
+    tune_terms: Mapping[str, str] = field(default_factory=dict)
+    """What the metrics of ``tune`` say, a phrase each by its name."""
     describe: Callable[[Any], list[str]] | None = None
     """A function from a setting to sentences on what it holds (a table's entities, its oddities), for its user."""
     axes: tuple[str, ...] = ()

@@ -323,6 +323,14 @@ def tune(setting: Setting) -> list[dict[str, Any]]:
     return rows
 
 
+TUNE_TERMS = {
+    "gamma": "false values removed per operation if entities never ran out, which is what tuning makes largest",
+    "effectiveness": "the expected share of operations that remove one, with the entities that there are",
+    "runs_out_at": "the operations after which ee has met every entity; it leaves what is beyond unspent",
+    "level": "the index (false values per operation) of the last entities that policy index cleans within the budget",
+}
+
+
 def _described(setting: Setting) -> list[str]:
     if setting.table is not None:
         return describe(setting.table)
@@ -340,6 +348,7 @@ FAMILY = Family(
     METRICS,
     common=("budget",),
     tune=tune,
+    tune_terms=TUNE_TERMS,
     describe=_described,
     trainable=Trainable(STATISTICS, USUAL, _scored),
 )

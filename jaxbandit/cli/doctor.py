@@ -139,7 +139,9 @@ def _cache() -> str:
 
 def _hits(platform_asked: str | None) -> str:
     """Returns whether a program that one process has compiled is loaded by another."""
-    environment = os.environ | ({"JAX_PLATFORMS": platform_asked} if platform_asked else {})
+    # Filtered, JAX's traceback ends with a remark on itself.
+    environment = os.environ | {"JAX_TRACEBACK_FILTERING": "off"}
+    environment |= {"JAX_PLATFORMS": platform_asked} if platform_asked else {}
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, env=environment)
         if done.returncode:

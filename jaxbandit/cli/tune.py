@@ -109,6 +109,10 @@ class Tune:
             folder.write(self.out / folder.SUMMARY, dumps(rows))
             say(f"results in {self.out}")
         sys.stdout.write(render(rows))
+        sys.stdout.flush()
+        for name in dict.fromkeys(row["metric"] for row in rows):
+            if name in study.family.tune_terms:
+                say(f"{name}: {study.family.tune_terms[name]}")
 
     def _tuned_before(self) -> dict[str, list[Any]]:
         """Returns the rows of each setting that this command tuned before it was interrupted, by the setting's
