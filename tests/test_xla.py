@@ -13,6 +13,7 @@ from jaxbandit.xla.columns import Columns
 from jaxbandit.xla.fence import as_one_kernel, computed_once, each, rarely, walk
 from jaxbandit.xla.pairs import matches
 from jaxbandit.xla.plain import PLAIN
+from jaxbandit.xla.platforms import by_platform, traced_for
 from jaxbandit.xla.prefix import highest_first
 
 
@@ -207,3 +208,26 @@ def test_matches_are_counted_among_all_pairs(way: str, monkeypatch: pytest.Monke
 
     expected = ((values[:, None] < values[..., None]) & used[:, None]).sum(2)
     np.testing.assert_array_equal(jax.jit(jax.vmap(smaller))(values, used), expected)
+
+
+def test_a_platform_that_is_known_has_its_way_alone() -> None:
+    """Else both are traced. A function that JAX traced for one platform is traced anew for another."""
+
+    @jax.jit
+    def inner(x: Array) -> Array:
+        return by_platform(x, cpu=lambda x: x + 1, default=lambda x: x * x)
+
+    def outer(x: Array) -> Array:
+        return inner(x)
+
+    x = jnp.int32(7)
+    traced = {platform: str(jax.make_jaxpr(traced_for(platform, outer))(x)) for platform in ("cpu", "gpu", "tpu")}
+    assert " add " in traced["cpu"]
+    assert " mul " not in traced["cpu"]
+    assert traced["gpu"] == traced["tpu"]
+    assert " add " not in traced["gpu"]
+    assert " mul " in traced["gpu"]
+    both = str(jax.make_jaxpr(outer)(x))
+    assert " add " in both
+    assert " mul " in both
+    assert [int(jax.jit(traced_for(platform, outer))(x)) for platform in ("cpu", "gpu")] == [8, 49]
