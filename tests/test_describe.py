@@ -18,9 +18,10 @@ from jaxbandit.cleaning import Uniform, family
 from jaxbandit.cleaning.claims import AmbiguityTable, ambiguity
 from jaxbandit.cleaning.describe import describe, spellings
 from jaxbandit.cleaning.family import Setting
+from jaxbandit.cleaning.fast.exchangeable import LENGTHS
 from jaxbandit.study import families
 from jaxbandit.study.conclude import Cell, conclusions, sentences
-from jaxbandit.study.describe import description, implementations
+from jaxbandit.study.describe import description, implementations, implementations_of
 from jaxbandit.study.figure import Request, reproduce
 from jaxbandit.study.report import report
 from jaxbandit.study.results import open_results
@@ -306,6 +307,17 @@ def test_implementations_by_what_tells_them_apart() -> None:
     assert "a as Fast in 2 configurations and as Faster in 2 configurations;" in implementations(data)
     data["implemented_by"][:2] = [["Fast", "Faster"], ["Faster", "Faster"]]
     assert "a as Fast in 1 configuration and as Faster in 3 configurations;" in implementations(data)
+
+
+def test_a_study_says_of_its_implementations_what_its_results_do(tmp_path: Path) -> None:
+    """Entities are counted up to a budget, and held beyond it."""
+    problem = {"kind": "cleaning/synthetic", "entities": 100, "false_values": {"uniform": [0, 3]}, "paired": False}
+    policies = [{"kind": "random"}, {"kind": "ee", "t": [2, 3], "q": 0.667}]
+    study = Study.of({"runs": 2, "problem": problem, "policy": policies, "sweep": {"budget": [20, LENGTHS[-1] + 1]}})
+    run(study, tmp_path / "out")
+    said = "fast implementations: random as CountedRandom at budget 20 and as RandomInRuns at budget 65537"
+    assert implementations_of(study) == implementations(open_results(tmp_path / "out")) == said
+    assert implementations_of(replace(study, implementation="reference")) == ""
 
 
 def test_a_hierarchy_of_one_leaf(tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ class GainEstimates:
             return self._of_totals(whole, once(size), pool)
         curve = logistic_fit(past) if self.pairs else None
         under, left = jnp.moveaxis(below, 0, 2), {}
-        for length in {length for _, length in self.configurations}:
+        for length in dict.fromkeys(length for _, length in self.configurations):
             rest = jnp.broadcast_to(f, (*(ranks if length else distinct).shape[-2:], v))
             for rank in ranks[:length, :, :, None]:
                 rest = rest - ((rank >= under) & (rank < under + f)).astype(jnp.int32)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxbandit.study.results import IMPLEMENTED_BY, ran_by, rules_of, value_of
+from jaxbandit.study.results import IMPLEMENTED_BY, column, ran_by, rules_of, value_of
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import identity, show
 from jaxbandit.words import counted
@@ -54,9 +54,9 @@ def implementations_of(study: Study) -> str:
     """Returns the same line for the results of a study, without a look at them."""
     members = study.configurations()
     names = list(dict.fromkeys(name for each in members for name in each.params))
-    columns = {name: np.array([each.params.get(name) for each in members], object) for name in names}
-    kinds = np.array([each.name for each in members], object)
-    return _implementations(np.array(ran_by(study), object), {"kind": kinds, **columns}, rules_of(study))
+    columns = {name: column([each.params.get(name) for each in members]) for name in names}
+    kinds = column([each.name for each in members])
+    return _implementations(column(ran_by(study)), {"kind": kinds, **columns}, rules_of(study))
 
 
 def _implementations(ran: np.ndarray, columns: dict[str, np.ndarray], rules: list[str]) -> str:
