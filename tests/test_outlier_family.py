@@ -18,6 +18,7 @@ from jaxbandit.laws import Uniform
 from jaxbandit.outliers import family
 from jaxbandit.outliers.definitions import outlier_groups
 from jaxbandit.outliers.family import FAMILY, METRICS, _fits, _rules, plan
+from jaxbandit.outliers.gold import NEVER
 from jaxbandit.outliers.problem import PARTS, Instance, OutlierArms, Pull, Sums
 from jaxbandit.outliers.truth import Definition, DrawnArms, Judged, Labelled, SyntheticMeans, injected, source
 from jaxbandit.random import stream
@@ -25,6 +26,7 @@ from jaxbandit.random.trials import UNITS
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import identity
+from jaxbandit.xla.platforms import traced_for
 
 DEFINITION = Definition("k-sigma", 1.5, False, 2.5, 0.9, "at-least")
 
@@ -102,11 +104,13 @@ def test_metrics_against_brute_force() -> None:
         levels = rng.integers(0, 3, n) * (rng.random(n) < 0.4)
         said = rng.random(n) < 0.4 if number % 3 else levels > 0
         pulls = rng.integers(1, 50, n).astype(np.int32)
-        scores = rng.integers(0, 4, n)
+        scores = np.where(rng.random(n) < 0.2, NEVER, rng.integers(0, 4, n))
         answer = {"outliers": said, "arm_pulls": pulls, "code": 1, **({"scores": scores} if number % 2 else {})}
         drawn = DrawnArms(jnp.zeros(n, jnp.int32), jnp.asarray(levels, jnp.int32), jnp.arange(n, dtype=jnp.int32))
         problem = OutlierArms(jnp.int32(9), source(given([0.5] * n), DEFINITION))
-        answers = problem.score(Instance(drawn, stream(0, 0)), {k: jnp.asarray(v) for k, v in answer.items()})
+        case = Instance(drawn, stream(0, 0)), {k: jnp.asarray(v) for k, v in answer.items()}
+        answers = problem.score(*case)
+        assert answers["ranked"] == traced_for("gpu", problem.score)(*case)["ranked"]
         value = {
             name: float(f(None, {k: np.asarray(v)[None] for k, v in answers.items()})[0]) for name, f in of.items()
         }

@@ -20,6 +20,8 @@ from jaxbandit.random.trials import UNITS
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.entries import gathered
 from jaxbandit.xla.fence import computed_once, patiently
+from jaxbandit.xla.platforms import by_platform
+from jaxbandit.xla.prefix import highest, lowest
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int32, UInt32
@@ -267,7 +269,6 @@ class OutlierArms:
         """
         said, pulls, (_, levels, rows) = answer["outliers"], answer["arm_pulls"], instance.arms
         place = answer.get("scores", (~said).astype(jnp.int32))
-        wrong = (levels[:, None] > levels[None, :]) & (place[:, None] >= place[None, :])
         ordered, n = jnp.sort(pulls), levels.shape[0]
         each = {name: value for name, value in answer.items() if value.ndim} if self.show_arms else {}
         return {
@@ -276,7 +277,27 @@ class OutlierArms:
             "wanted": jnp.sum(levels > 0, dtype=jnp.int32),
             "found": jnp.sum(said, dtype=jnp.int32),
             "hits": jnp.sum(said & (levels > 0), dtype=jnp.int32),
-            "ranked": ~jnp.any(wrong),
+            "ranked": _ranked(levels, place),
             **percentiles(n, lambda rank: ordered[rank - 1]),
             **{name: jnp.zeros_like(x).at[rows].set(x, unique_indices=True) for name, x in each.items()},
         }
+
+
+def _ranked(levels: Array, place: Array) -> Array:
+    """Returns whether each arm has a lower ``place`` than all arms of lower levels: bool, of int32 of shape (n,)."""
+
+    def level_by_level(levels: Array, place: Array) -> Array:
+        def turn(level: Array, ranked: Array) -> Array:
+            upper = levels >= level
+            last, first = highest(jnp.where(upper, place, -(2**31))), lowest(jnp.where(upper, 2**31 - 1, place))
+            return ranked & ((last < first) | jnp.all(upper))
+
+        ranked: Array = lax.fori_loop(1, over_lanes(highest(levels)) + 1, turn, jnp.bool_(True))
+        return ranked
+
+    def pair_by_pair(levels: Array, place: Array) -> Array:
+        return ~jnp.any((levels[:, None] > levels[None, :]) & (place[:, None] >= place[None, :]))
+
+    # An accelerator would wait for its host at each level; a CPU would write all pairs to its memory.
+    found: Array = by_platform(levels, place, cpu=level_by_level, default=pair_by_pair)
+    return found
