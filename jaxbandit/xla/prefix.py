@@ -19,6 +19,7 @@ from jaxbandit.xla.platforms import by_platform
 BLOCK = 64
 """How many entries are drawn at once; widths of whole blocks are quick."""
 _PARTS = 8
+_WHOLE = 1024
 _BEYOND = 2**30 + 1
 """Above all scores."""
 _QUICK = 32
@@ -68,7 +69,8 @@ def in_blocks(
         written, read: arrays of one length.
     """
     size = written[0].shape[0]
-    block = min(size, -(-size // (_PARTS * BLOCK)) * BLOCK)  # an eighth: of many entries, there are few lanes
+    # Few entries at once. Of more, an eighth: there are few lanes then.
+    block = size if size <= _WHOLE else -(-size // (_PARTS * BLOCK)) * BLOCK
 
     def turn(number: Array, arrays: list[Array]) -> list[Array]:
         start = jnp.minimum(number * block, size - block)

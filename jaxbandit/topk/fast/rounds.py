@@ -24,6 +24,7 @@ from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import random_numbers
 from jaxbandit.xla.batch import any_lane, over_lanes
+from jaxbandit.xla.fence import once
 from jaxbandit.xla.prefix import BLOCK, added, over_blocks, places
 from jaxbandit.xla.selection import NONE, Cut, Extent, cut_of
 
@@ -124,16 +125,16 @@ class Rounds:
             most: Array = over_lanes(jnp.where(going(state), (state.active + block - 1) // block, 0))
             return most
 
-        def stage(carry: tuple[Array, State]) -> tuple[Array, State]:
-            width, state = carry
+        def stage(carry: tuple[Array, State, Array]) -> tuple[Array, State, Array]:
+            width, state, keys = carry
 
-            def judged(state: State) -> State:
-                return self._judged(view, self._pulled(view, state, sample, width), width)
+            def judged(some: tuple[State, Array]) -> tuple[State, Array]:
+                return self._judged(view, self._pulled(view, some[0], sample, width), width, some[1])
 
-            state = lax.while_loop(lambda state: 8 * block * enough(state) > 4 * width, judged, state)
-            return jnp.maximum(enough(state), 1) * block, self._packed(view, state, width)
+            state, keys = lax.while_loop(lambda some: 8 * block * enough(some[0]) > 4 * width, judged, (state, keys))
+            return jnp.maximum(enough(state), 1) * block, self._packed(view, state, width), keys
 
-        start = jnp.int32(state.order.shape[0] - _PADDING), state
+        start = jnp.int32(state.order.shape[0] - _PADDING), state, jnp.zeros_like(state.order)
         return lax.while_loop(lambda carry: enough(carry[1]) > 0, stage, start)[1]
 
     def _now(self, state: State) -> Schedule:
@@ -151,7 +152,8 @@ class Rounds:
         made = self._made(view, state)
         total, given, held = self._told(view, state, pull.arm, outcome, made)
         state = state._replace(total=total, given=given, held=held)
-        return self._judged(view, state, jnp.int32(state.order.shape[0] - _PADDING))
+        width = jnp.int32(state.order.shape[0] - _PADDING)
+        return self._judged(view, state, width, jnp.zeros_like(state.order))[0]
 
     def _made(self, view: View, state: State) -> Array:
         """Returns the round's pulls of each active arm."""
@@ -188,8 +190,9 @@ class Rounds:
             arrays += [state.given + made, held]
         return state._replace(total=arrays[0], given=arrays[1], held=arrays[2])
 
-    def _judged(self, view: View, state: State, width: Array) -> State:
-        """Judges the first ``width`` arms at the end of a round: some of them leave."""
+    def _judged(self, view: View, state: State, width: Array, space: Array) -> tuple[State, Array]:
+        """Judges the first ``width`` arms at the end of a round: some of them leave. ``space`` (int32, as ``order``) is
+        for their keys, whatever it holds, and is returned for those of the next round."""
         block, row, going = _block(view.arms), self._now(state), ~self.done(view, state)
         by_gap = going & (row.gaps == 1)
         read = [state.order, state.total, *([] if view.even else [state.held])]
@@ -206,36 +209,40 @@ class Rounds:
             score = self.sign * view.mean(total, held, equal_counts=view.even)
             return _Arms(place, order, score, going & (order >= 0), by_gap)
 
-        def select(number: Array, cuts: Cut) -> Cut:
+        def select(number: Array, found: tuple[Cut, Array]) -> tuple[Cut, Array]:
+            cuts, space = found
+
             def part(place: Array, extent: Extent, cut: list[Array]) -> tuple[Extent, list[Array]]:
                 arms = arms_of(place, *cut[1:])
                 key = lax.switch(number, [lambda each=each: each(arms, cuts) for each in keys])
                 key = jnp.where(arms.there, key, NONE)
                 return extent.of(key), [key]
 
-            blank = jnp.zeros_like(state.order)
-            extent, (key,) = over_blocks(part, width, block, Extent.nothing(), [blank], read)
+            extent, (key,) = over_blocks(part, width, block, Extent.nothing(), [space], read)
             third = [cuts.room[1]] if self.ties == "random" else []
             wanted = jnp.stack([*counts, *third, *([] if by_rank else [state.need])])[number]
-            found = cut_of(key, jnp.where(going, wanted, 0), extent, width, block)
-            return Cut(*(all_.at[number].set(x) for all_, x in zip(cuts, found, strict=True)))
+            cut = cut_of(key, jnp.where(going, wanted, 0), extent, width, block)
+            return Cut(*(all_.at[number].set(x) for all_, x in zip(cuts, cut, strict=True))), key
 
         def leave(place: Array, need: Array, cut: list[Array]) -> tuple[Array, list[Array]]:
             arms = arms_of(place, *cut)
             gone = self._gone(view, arms, cuts)
             key = arms.score if by_rank else self._fit(view, arms, cuts)
             accepted = gone & cuts.has(0 if by_rank else -1, key, place)
-            order = jnp.where(gone, arms.order | jnp.where(accepted, _ACCEPTED, _REJECTED), arms.order)
-            return need - added(accepted.astype(jnp.int32)), [order]
+            # All that is read of ``order`` goes into one number, or it would be copied (docs/xla-cpu.md).
+            mark = once(jnp.where(gone, jnp.where(accepted, _ACCEPTED, _REJECTED), 0))
+            return need - added((mark == _ACCEPTED).astype(jnp.int32)), [arms.order | mark]
 
         # Where no arm goes by its gap, the second selection is enough.
         gaps = over_lanes(by_gap.astype(jnp.int32))
-        cuts = lax.fori_loop(1 - gaps, jnp.where(gaps > 0, len(keys), 2), select, Cut.nothing(len(keys)))
+        last = jnp.where(gaps > 0, len(keys), 2)
+        cuts, space = lax.fori_loop(1 - gaps, last, select, (Cut.nothing(len(keys)), space))
         need, (order,) = over_blocks(leave, width, block, state.need, read[:1], read[1:])
-        return state._replace(
+        judged = state._replace(
             order=order, need=need, round=state.round + going.astype(jnp.int32),
             active=jnp.where(going, row.keep, state.active),
         )  # fmt: skip
+        return judged, space
 
     def _loss(self, arms: "_Arms", cuts: Cut) -> Array:
         """Returns the empirical gaps, of which the largest leave; or the means, of which the largest stay."""
