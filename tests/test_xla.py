@@ -10,6 +10,7 @@ from jax import Array, lax
 
 from jaxbandit.xla import exact
 from jaxbandit.xla.columns import Columns
+from jaxbandit.xla.entries import ascending
 from jaxbandit.xla.fence import as_one_kernel, computed_once, each, rarely, walk
 from jaxbandit.xla.pairs import matches
 from jaxbandit.xla.plain import PLAIN
@@ -196,18 +197,30 @@ def test_quotients_and_roots_of_gpus_are_a_cpus() -> None:
     np.testing.assert_array_equal(exact.root(jnp.asarray(b)), np.sqrt(b))
 
 
+@pytest.mark.parametrize("many", [1, 7, 40, 100])
 @pytest.mark.parametrize("way", ["cpu", "default"])
-def test_matches_are_counted_among_all_pairs(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once and one after another, lane by lane: how many others are smaller and in use."""
+def test_matches_are_counted_among_all_pairs(way: str, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once and some after others, lane by lane: how many others are smaller and in use."""
     monkeypatch.setattr(lax, "platform_dependent", lambda *operands, **ways: ways[way](*operands))
     generator = np.random.default_rng(5)
-    values, used = generator.integers(0, 9, (6, 40)).astype(np.int32), generator.random((6, 40)) < 0.5
+    values, used = generator.integers(0, 9, (6, many)).astype(np.int32), generator.random((6, many)) < 0.5
 
     def smaller(values: Array, used: Array) -> Array:
         return matches(lambda other, is_used: is_used & (other < values), values, used)
 
     expected = ((values[:, None] < values[..., None]) & used[:, None]).sum(2)
     np.testing.assert_array_equal(jax.jit(jax.vmap(smaller))(values, used), expected)
+
+
+@pytest.mark.parametrize("way", ["cpu", "default"])
+@pytest.mark.parametrize("many", [1, 2, 300])
+def test_places_ascend_by_their_keys(way: str, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lowest and the highest key there are among them, and many that are equal: those keep their order."""
+    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, **ways: ways[way](*operands))
+    keys = np.random.default_rng(6).choice(np.array([-(2**31), -7, -1, 0, 1, 2**31 - 1], np.int32), (5, many))
+    found = jax.jit(jax.vmap(ascending))(keys)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, np.argsort(keys, axis=1, kind="stable"))
 
 
 def test_a_platform_that_is_known_has_its_way_alone() -> None:

@@ -19,6 +19,7 @@ from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.random.draws import scale
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.entries import ascending
 from jaxbandit.xla.fence import once
 from jaxbandit.xla.prefix import marked, nth, places
 
@@ -211,7 +212,7 @@ def exclude_lists(view: View, retrieved: Retrieved, node: Array) -> Array:
     word = words(substream(view.choices, ISSUE, retrieved.queries), 0, retrieved.entity)[0]
     # The sign bit flipped, so that int32 orders them; the largest int32 is left to those that are not there.
     key = jnp.minimum((word ^ jnp.uint32(1 << 31)).astype(jnp.int32), 2**31 - 2)
-    order = jnp.argsort(jnp.where(retrieved.entity >= 0, key, 2**31 - 1))
+    order = ascending(jnp.where(retrieved.entity >= 0, key, 2**31 - 1))
     entity, leaf = retrieved.entity[order], retrieved.leaf[order]
     held = jnp.any(node[:, None, None] == ancestors(view.poset, leaf), axis=2)
 

@@ -1,5 +1,7 @@
 """All pairs of a few entries."""
 
+import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -7,6 +9,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.xla.platforms import by_platform
+
+_AT_ONCE = 8
 
 
 def matches(function: Callable[..., Array], *others: Array) -> Array:
@@ -17,8 +21,17 @@ def matches(function: Callable[..., Array], *others: Array) -> Array:
     XLA makes a kernel for NVIDIA GPUs of 39,000 lines, for which the assembler takes minutes.
     """
 
-    def sum_alone(*others: Array) -> Array:
-        found: Array = jnp.sum(jax.vmap(function)(*others), axis=0, dtype=jnp.int32)
+    def in_turns(*others: Array) -> Array:
+        """Goes over the others some at a time, so that the pairs are not written to memory."""
+        many = others[0].shape[0]
+        each = math.gcd(many, _AT_ONCE)
+
+        def some(turn: Array, found: Array) -> Array:
+            cut = [lax.dynamic_slice_in_dim(other, turn * each, each) for other in others]
+            return functools.reduce(lambda found, one: found + function(*one), zip(*cut, strict=True), found)
+
+        shape = jax.eval_shape(lambda: function(*(other[0] for other in others)).astype(jnp.int32))
+        found: Array = lax.fori_loop(0, many // each, some, jnp.zeros(shape.shape, jnp.int32))
         return found
 
     def sum_and_last(*others: Array) -> Array:
@@ -31,5 +44,5 @@ def matches(function: Callable[..., Array], *others: Array) -> Array:
         found, last = lax.reduce((pairs, numbers), (jnp.int32(0), jnp.int32(-1)), both, (0,))
         return jnp.where(last >= 0, found, 0)
 
-    counted: Array = by_platform(*others, cpu=sum_alone, default=sum_and_last)
+    counted: Array = by_platform(*others, cpu=in_turns, default=sum_and_last)
     return counted
