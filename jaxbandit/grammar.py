@@ -133,7 +133,7 @@ class Execution:
     stride: int = 32
     cache_mib: int = 0
     step_bytes: int = 0
-    most_lanes: int = 4096
+    most_lanes: int = 2048
     scratch: tuple[str, ...] = ()
     masked: bool = False
     many_steps: Literal["", "in turn", "abreast"] = ""

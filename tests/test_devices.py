@@ -168,7 +168,7 @@ def test_what_an_accelerator_is() -> None:
     ("device", "state", "lanes"),
     [
         (H100, 100, 1 << 20), (H100, 120_000, 1 << 16), (H100, 1 << 34, 1), (V5E, 100, 1 << 16),
-        (V5E, 1 << 16, 1 << 15), (SMALL, 100, 1 << 16), (_Device(platform="cpu", device_kind="cpu"), 100, 4096),
+        (V5E, 1 << 16, 1 << 15), (SMALL, 100, 1 << 16), (_Device(platform="cpu", device_kind="cpu"), 100, 2048),
         (_Device(platform="cpu", device_kind="cpu"), 1 << 17, 1024),
     ],
 )  # fmt: skip

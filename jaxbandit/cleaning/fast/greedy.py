@@ -46,7 +46,7 @@ class GreedyByVisits:
 
     memory: int = field(metadata={"static": True})
 
-    execution = Execution(scratch=("rows",), masked=True, gain_ns=3)
+    execution = Execution(most_lanes=128, scratch=("rows",), masked=True, gain_ns=3)
 
     __repr__ = brief
 

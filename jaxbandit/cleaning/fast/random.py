@@ -72,7 +72,7 @@ class RandomInRuns:
 
     memory: int = field(metadata={"static": True})
 
-    execution = Execution(scratch=("rows",), masked=True, gain_ns=1)
+    execution = Execution(most_lanes=128, scratch=("rows",), masked=True, gain_ns=1)
 
     __repr__ = brief
 

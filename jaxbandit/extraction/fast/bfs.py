@@ -35,7 +35,7 @@ class ShortQueue:
     rows: int = field(metadata={"static": True})
     nodes: int = field(metadata={"static": True})
 
-    execution = Execution(masked=True, gain_ns=1_900)
+    execution = Execution(most_lanes=64, masked=True, gain_ns=1_900)
 
     def init(self, view: View) -> State:
         """Puts the root in the queue, as its first and only node."""

@@ -55,7 +55,7 @@ class SlottedCrux:
     def execution(self) -> Execution:
         """Says that full effort gains most where resamples are not estimated by their totals alone."""
         gain = 500 if self.readings.estimator in OF_TOTALS else _GAINS.get(self.readings.estimator, 2_000)
-        return Execution(stride=8, most_lanes=32, masked=True, gain_ns=gain)
+        return Execution(stride=8, most_lanes=64, masked=True, gain_ns=gain)
 
     @property
     def readings(self) -> Readings:

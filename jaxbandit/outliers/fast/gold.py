@@ -61,7 +61,8 @@ class GOLDInBatches:
     def execution(self) -> Execution:
         """Says that a step works on the whole graph, several times, for which level 3 has loops that are twice as
         fast."""
-        return Execution(stride=8, cache_mib=1, step_bytes=12 * self.n * self.n, masked=True, level=3, gain_ns=5)
+        graph = 12 * self.n * self.n
+        return Execution(stride=8, cache_mib=1, step_bytes=graph, most_lanes=64, masked=True, level=3, gain_ns=5)
 
     def init(self, view: View) -> State:
         """Begins with a sweep over all arms, and a complete graph."""

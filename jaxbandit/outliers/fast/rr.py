@@ -45,7 +45,7 @@ class RRInBatches:
     @property
     def execution(self) -> Execution:
         """Says that a step works on a few arrays of all arms."""
-        return Execution(cache_mib=1, step_bytes=192 * self.n, masked=True, gain_ns=1)
+        return Execution(cache_mib=1, step_bytes=192 * self.n, most_lanes=64, masked=True, gain_ns=1)
 
     def init(self, view: View) -> State:
         """Begins with a sweep over all arms as the first batch."""

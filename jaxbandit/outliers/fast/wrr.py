@@ -82,15 +82,12 @@ class WRRInBatches:
     log_terms: LogTerms
     n: int = field(metadata={"static": True})
 
+    execution = Execution(stride=4, most_lanes=64, masked=True, gain_ns=1)
+
     @property
     def words(self) -> int:
         """Returns the words between two records, so few that no arm is visited twice (one word where arms are few)."""
         return max(1, min(self.n // _WORD, _WORDS))
-
-    @property
-    def execution(self) -> Execution:
-        """Says how large a step's arrays are: for few arms so small that 64 lanes or more go together."""
-        return Execution(stride=4, cache_mib=1, step_bytes=min(4096 + 60 * self.n, 1 << 14), masked=True, gain_ns=1)
 
     def init(self, view: View) -> State:
         """Begins before the first pull of each arm, with all counters at 0."""
