@@ -94,6 +94,14 @@ def test_run_show_and_reproduce(study: Path, tmp_path: Path, capsys: pytest.Capt
         assert format != "json" or json.loads(shown) == json.loads((out / "summary.json").read_text())
     assert (out / "figure.png").exists()
 
+    changed = f"jaxbandit: {out / 'summary.json'} was changed after the study"
+    (out / "summary.json").write_text(json.dumps(json.loads((out / "summary.json").read_text())))
+    for command, says in (["show", str(out)], True), (["run", str(study), "--out", str(out)], False):
+        assert cli.main(command) == 0
+        assert (changed in capsys.readouterr().err) == says
+    assert cli.main(["show", str(out)]) == 0
+    assert changed not in capsys.readouterr().err
+
     for runs in (10, 40):  # the first of the 40, and then the others
         assert cli.main(["run", str(study), "--out", str(tmp_path / "few"), "--runs", str(runs)]) == 0
         few = capsys.readouterr().out

@@ -51,6 +51,8 @@ class Show:
                     "DIR", str(self.folder), "a finished study; the command that began this one continues it"
                 )
             say(f"the study in {self.folder} goes on, or was interrupted: this is what it had before")
+        if (self.folder / folder.FINISHED).exists() and folder.altered(self.folder):
+            say(f"{self.folder / folder.SUMMARY} was changed after the study; the command that made it writes it anew")
         damage: list[BadInput] = []
         more = folder.read(self.folder / folder.TIMINGS) if (self.folder / folder.TIMINGS).exists() else []
         chosen = bool(self.metric or self.x)

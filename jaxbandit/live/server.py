@@ -253,7 +253,9 @@ class _Routes:
 
         async def found(given: dict[str, Any]) -> dict[str, Any]:
             asked = await self.desk.call(lambda: self.session.asked(given.get("id", "missing")))
-            return {"candidates": []} if self.offers is None else await asyncio.to_thread(self.offers, asked)
+            if self.offers is None:
+                return {"candidates": [], "none": "serve was started without --candidates"}
+            return await asyncio.to_thread(self.offers, asked)
 
         return await self._guarded(request, found, "id")
 

@@ -72,6 +72,12 @@ def checksum(field: str, path: Path) -> str:
         raise BadInput(field, str(path), f"a file that can be read ({error.strerror})") from None
 
 
+def altered(out: Path) -> bool:
+    """Tells whether ``summary.json`` of a finished study is not the file that the study wrote."""
+    sealed = read(out / FINISHED)
+    return isinstance(sealed, dict) and sealed.get("summary") != checksum("DIR", out / SUMMARY)
+
+
 def version() -> str:
     """Returns the version of jaxbandit; a plain checkout that was never installed has none."""
     with suppress(metadata.PackageNotFoundError):
