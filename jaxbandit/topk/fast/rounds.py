@@ -230,7 +230,7 @@ class Rounds:
             key = arms.score if by_rank else self._fit(view, arms, cuts)
             accepted = gone & cuts.has(0 if by_rank else -1, key, place)
             # All that is read of ``order`` goes into one number, or it would be copied (docs/xla-cpu.md).
-            mark = once(jnp.where(gone, jnp.where(accepted, _ACCEPTED, _REJECTED), 0))
+            mark = once(jnp.where(gone, jnp.where(accepted, jnp.int32(_ACCEPTED), jnp.int32(_REJECTED)), 0))
             return need - added((mark == _ACCEPTED).astype(jnp.int32)), [arms.order | mark]
 
         # Where no arm goes by its gap, the second selection is enough.
