@@ -68,9 +68,20 @@ def in_blocks(
         used: int32 scalar.
         written, read: arrays of one length.
     """
+    # Few entries at once, but on an accelerator, which has many lanes. Of more, an eighth: a CPU has few lanes then.
+    found: list[Array] = by_platform(
+        cpu=lambda: _in_blocks(function, used, written, read, _WHOLE),
+        default=lambda: _in_blocks(function, used, written, read, BLOCK),
+    )
+    return found
+
+
+def _in_blocks(
+    function: Callable[[Array, list[Array]], list[Array]], used: Array, written: Sequence[Array],
+    read: Sequence[Array], least: int,
+) -> list[Array]:  # fmt: skip
     size = written[0].shape[0]
-    # Few entries at once. Of more, an eighth: there are few lanes then.
-    block = size if size <= _WHOLE else -(-size // (_PARTS * BLOCK)) * BLOCK
+    block = size if size <= least else -(-size // (_PARTS * BLOCK)) * BLOCK
 
     def turn(number: Array, arrays: list[Array]) -> list[Array]:
         start = jnp.minimum(number * block, size - block)

@@ -100,7 +100,7 @@ class Rounds:
 
     __repr__ = brief
 
-    execution = Execution(stride=1, cache_mib=2, most_lanes=320, masked=True, gain_ns=12)
+    execution = Execution(stride=1, cache_mib=2, most_lanes=320, masked=True, gain_ns=20)
 
     def init(self, view: View) -> State:
         """Begins with all arms active and no pulls."""
