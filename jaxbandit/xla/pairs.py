@@ -30,7 +30,7 @@ def matches(function: Callable[..., Array], *others: Array) -> Array:
             cut = [lax.dynamic_slice_in_dim(other, turn * each, each) for other in others]
             return functools.reduce(lambda found, one: found + function(*one), zip(*cut, strict=True), found)
 
-        shape = jax.eval_shape(lambda: function(*(other[0] for other in others)).astype(jnp.int32))
+        shape = jax.eval_shape(function, *(other[0] for other in others))
         found: Array = lax.fori_loop(0, many // each, some, jnp.zeros(shape.shape, jnp.int32))
         return found
 

@@ -20,6 +20,7 @@ BLOCK = 64
 """How many entries are drawn at once; widths of whole blocks are quick."""
 _PARTS = 8
 _WHOLE = 1024
+"""Up to so many entries a CPU takes them all at once."""
 _BEYOND = 2**30 + 1
 """Above all scores."""
 _QUICK = 32
