@@ -18,7 +18,7 @@ import numpy as np
 from jaxbandit.contract import PAGE, briefly, inspect, is_users
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
-from jaxbandit.grammar import Policy, Problem, Tree, accelerated, execution_of
+from jaxbandit.grammar import Policy, Problem, Tree, execution_of, faster
 from jaxbandit.random.stream import stream
 from jaxbandit.stepping import INFINITE, NAN, SteppingPrograms
 
@@ -106,7 +106,7 @@ _passed: set[Any] = set()
 
 def _ways(problem: Any, policy: Any) -> Iterator[tuple[Any, bool]]:
     """The policy and its fast implementation, each by ``ask`` and ``tell`` and by ``advance`` (true)."""
-    fast = accelerated(policy, problem)
+    fast = faster(policy, problem)
     for each in [policy] if fast is policy else [policy, fast]:
         advances = hasattr(each, "advance")
         if not advances or (hasattr(each, "ask") and hasattr(each, "tell")):

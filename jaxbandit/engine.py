@@ -17,7 +17,7 @@ from jax.sharding import AxisType, Mesh
 from jaxbandit.contract import briefly, inspect, is_users
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput, quoted
-from jaxbandit.grammar import Implementation, Policy, Problem, accelerated, lean
+from jaxbandit.grammar import Implementation, Policy, Problem, derived, faster, lean
 from jaxbandit.jobs import Jobs
 from jaxbandit.lanes import AXIS, Partition
 from jaxbandit.programs.ahead import Ahead, Program
@@ -37,8 +37,8 @@ def _as_list(value: P | Sequence[P]) -> list[P]:
 
 def _fast(problem: Any, policy: Any) -> tuple[Any, Any]:
     """The faster implementation of a policy on a problem, and what it uses of the problem."""
-    policy = accelerated(policy, problem)
-    return lean(problem, policy), policy
+    policy = faster(policy, problem)
+    return problem if derived(problem) else lean(problem, policy), policy
 
 
 def count_programs(pairs: Sequence[tuple[Problem, Policy]]) -> int:

@@ -109,10 +109,10 @@ class Execution:
             lane's last run there.
         masked: whether ``tell`` and ``advance`` leave the state of a run that is over bit for bit as it is. Where they
             do not say so, the engine sees to it, at the cost of a selection of the whole state in each step.
-        many_steps: whether a CPU makes many steps before the engine looks which lanes are over, for rules whose steps
-            are a few operations on scalars and on single rows of ``scratch``. ``in turn``: those of one lane before the
-            next one's, for steps of very different length; ``abreast``: each step of all lanes before the next step,
-            with all writes to ``scratch`` by ``entries.in_shared``. The scratch arrays of all lanes are one array then,
+        many_steps: how a CPU makes many steps before the engine looks which lanes are over, if it does: for rules whose
+            steps are a few operations on scalars and on single rows of ``scratch``. ``in turn``: those of one lane
+            before the next one's, for steps of very different length; ``abreast``: each step of all lanes before the
+            next step, with all writes to ``scratch`` by ``entries.in_shared``. The scratch arrays of all lanes are one array then,
             lane after lane; the field ``run`` of the state (int32, 0 from ``init``) is the number of the lane whose
             part of them the state means. ``stride`` then counts elsewhere than on a CPU alone.
         unroll: steps that an accelerator makes of a lane before its state is written, a divisor of ``stride``: for
@@ -162,9 +162,26 @@ def accelerated(policy: Any, problem: Any) -> Any:
     """A faster implementation of a policy on a problem, or the policy itself where there is none.
 
     A rule's file has the rule as its paper does. A second file registers here what makes it fast: another policy of
-    the same law, for a problem that it is given. ``simulate`` takes that one unless it is told otherwise.
+    the same law, for a problem that it is given. ``simulate`` takes that one (``faster``) unless it is told otherwise.
     """
     return policy
+
+
+def faster(policy: Any, problem: Any) -> Any:
+    """What ``accelerated`` has for the policy's own class, or the policy itself.
+
+    A class that inherits from one of this package, as a policy or as a problem, may override what a faster
+    implementation of that one would not know of. So it is taken as it is.
+    """
+    known = type(policy) in accelerated.registry and not derived(problem)
+    return accelerated(policy, problem) if known else policy
+
+
+def derived(instance: Any) -> bool:
+    """Whether the class is not of this package, but inherits from one that is (a protocol apart)."""
+    classes = [each for each in type(instance).__mro__ if not getattr(each, "_is_protocol", False)]
+    first, *others = (each.__module__.partition(".")[0] for each in classes)
+    return first != "jaxbandit" and "jaxbandit" in others
 
 
 @singledispatch

@@ -107,7 +107,7 @@ def between(least: float, most: float, *, least_too: bool = False) -> Callable[[
 
 @takes(Choice((False, True)))
 def flag(name: str, value: Any) -> bool:
-    """Returns a parser of true and false: ``value`` of the key ``name``.
+    """Parses true or false: the ``value`` of the key ``name``.
 
     Example:
         >>> from jaxbandit.registry import flag
@@ -138,7 +138,7 @@ def one_of(*words: str) -> Callable[[str, Any], str]:
 
 
 def text(name: str, value: Any) -> str:
-    """Returns a parser of a text that is not empty: ``value`` of the key ``name``.
+    """Parses a text that is not empty: the ``value`` of the key ``name``.
 
     Example:
         >>> from jaxbandit.registry import text

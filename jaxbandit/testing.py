@@ -20,7 +20,7 @@ from jaxbandit.conformance import check, same_bits
 from jaxbandit.contract import PAGE, briefly
 from jaxbandit.engine import count_programs, simulate
 from jaxbandit.errors import BadInput
-from jaxbandit.grammar import Policy, Problem, Tree, accelerated
+from jaxbandit.grammar import Policy, Problem, Tree, faster
 from jaxbandit.pytree import pytree
 from jaxbandit.random.stream import Stream
 
@@ -83,7 +83,7 @@ def conformance(
         remarks += [remark for remark in found if remark not in remarks]
     _one_program(problem, given)
     for policy in {_structure(policy): policy for policy in reversed(given)}.values():
-        has_fast = accelerated(policy, problem) is not policy
+        has_fast = faster(policy, problem) is not policy
         count = law_runs if has_fast and fast == "law" else runs
         whole = _answers(problem, policy, count, seed)
         _same_however_cut(problem, policy, whole, seed)

@@ -31,13 +31,13 @@ def other_delimiter(names: Sequence[str]) -> str:
     return f"its cells seem to be separated by {found!r}: write it with commas, or read it in Python" if found else ""
 
 
-def header(path: str | Path, table: str | None = None, delimiter: str = ",") -> tuple[str, ...]:
+def header(path: str | Path, table: str | None = None) -> tuple[str, ...]:
     """Returns the names of a table's columns; see ``columns``.
 
     Raises:
         BadInput: for a file that cannot be read as such a table.
     """
-    _, titles = next(_lines(Path(path), table, delimiter), (0, ()))
+    _, titles = next(_lines(Path(path), table, ","), (0, ()))
     return tuple(str(title).strip() for title in titles)
 
 

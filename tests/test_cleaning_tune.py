@@ -47,6 +47,7 @@ def test_a_table(tmp_path: Path) -> None:
     check(setting, [10, 60, 120, 200, 600])
 
 
+@pytest.mark.slow
 def test_flights() -> None:
     path = DATA / "flights" / "claims.csv"
     if not path.exists():

@@ -60,6 +60,7 @@ def test_own_policy_prints_what_its_page_shows() -> None:
     assert f"```\n{program(OWN)}```" in page
 
 
+@pytest.mark.slow
 def test_own_arms_does_what_its_page_shows(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "own-arms.md").read_text()
     block, one = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -76,6 +77,7 @@ def test_own_arms_does_what_its_page_shows(tmp_path: Path) -> None:
         assert " ".join([*row[:8], row[-1]]) in " ".join(page.split())  # without the share of exact runs
 
 
+@pytest.mark.slow
 def test_own_index_does_what_its_page_shows(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "own-index.md").read_text()
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
@@ -149,6 +151,7 @@ def test_own_others_conform(name: str, tmp_path: Path) -> None:
     assert conformance(problem, policies, other) == []
 
 
+@pytest.mark.slow
 def test_own_problem_is_what_its_page_shows_and_is_stored(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "own-problem.md").read_text()
     block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[-1]

@@ -97,11 +97,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 MADE = {"chao92", "good-turing", "new-regr"}
+SLOW = MADE | {"hwang-shen"}
 
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, marks=[pytest.mark.slow] if case in ("new-regr", "hwang-shen") else []) for case in CASES],
+    [pytest.param(case, marks=[pytest.mark.slow] if case in SLOW else []) for case in CASES],
 )
 def test_fast_crux_equals_the_rule(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some with slots for all nodes from the beginning; some as in large domains, where they are made, and scored in

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 FLIGHTS = ROOT / ".." / "shared" / "data" / "flights" / "claims.csv"
 RTE = ROOT / ".." / "shared" / "data" / "rte" / "workers.csv"
 BATTING = ROOT / ".." / "shared" / "data" / "batting" / "career.csv"
+DATA = pytest.mark.parametrize("data", ["made-up", pytest.param("public", marks=pytest.mark.slow)])
 
 
 def execute(path: Path, pictures: int = 3) -> str:
@@ -26,7 +27,8 @@ def execute(path: Path, pictures: int = 3) -> str:
     return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
 
 
-@pytest.mark.parametrize("data", ["made-up", "public"])
+@pytest.mark.slow
+@DATA
 def test_cleaning_flights(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAXBANDIT_FLIGHTS", raising=False)
     if data == "public":
@@ -38,7 +40,7 @@ def test_cleaning_flights(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "To remove 80% of the false values, use " in printed
 
 
-@pytest.mark.parametrize("data", ["made-up", "public"])
+@DATA
 def test_topk_rte(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables have the same shape: the second time nothing is compiled."""
     monkeypatch.delenv("JAXBANDIT_RTE", raising=False)
@@ -55,7 +57,7 @@ def test_topk_rte(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert float(found[1]) < 0.015
 
 
-@pytest.mark.parametrize("data", ["made-up", "public"])
+@DATA
 def test_outliers_batting(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAXBANDIT_BATTING", raising=False)
     if data == "public":
@@ -78,7 +80,7 @@ def test_extraction_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert forgetful < before - 10
 
 
-@pytest.mark.parametrize("data", ["made-up", "public"])
+@DATA
 def test_live_flights(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A session with a scripted person, a crash and a second machine."""
     monkeypatch.delenv("JAXBANDIT_FLIGHTS", raising=False)

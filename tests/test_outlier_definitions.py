@@ -38,9 +38,8 @@ def test_robust() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(means, epsilons, rhos, sizes)
-def test_groups_and_arms(y: list[float], eps: float, rho: float, size: d.Sizes) -> None:
+def test_groups(y: list[float], eps: float, rho: float, size: d.Sizes) -> None:
     assert set(d.outlier_groups(y, eps, rho, size)) == set(o.outlier_groups(y, eps, rho, size))
-    assert d.outlier_arms(y, eps, rho, size) == o.outlier_arms(y, eps, rho, size)
 
 
 def test_groups_of_many_arms_are_found_at_once() -> None:
@@ -67,7 +66,7 @@ def test_bounds(y: list[float], k: float, delta: float) -> None:
     [
         (lambda: d.k_sigma_outliers([0.1, 0.2], 2), "means"),
         (lambda: d.k_sigma_outliers([0.1, 0.2, 0.3], 0), "k"),
-        (lambda: d.outlier_arms([0.1, 0.2, 0.3], 0.06, 0.9), "eps"),
+        (lambda: d.outlier_groups([0.1, 0.2, 0.3], 0.06, 0.9), "eps"),
         (lambda: d.outlier_groups([0.1, 0.2, 0.3], 1, 0.5), "rho"),
         (lambda: factor(0.064), "eps"),
     ],

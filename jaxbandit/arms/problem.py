@@ -130,7 +130,7 @@ class View:
         the mean, within 2^29 of 0.
 
         ``equal_counts``: all counts are one number, so that totals of rewards 0 and 1 can be compared as they are. Else
-        means are in units of 2^-24 of the scale. The mean of no rewards is 0.
+        means are in units of 2^-24 of the scale. The mean of no rewards is 0, the low end of the scale.
         """
         return self.scale.units(total, count, equal_counts)
 

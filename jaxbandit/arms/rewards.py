@@ -46,9 +46,7 @@ class Scale:
         if self.whole and equal_counts:
             return total
         mean = self.place(quotient(total.astype(jnp.float32), jnp.maximum(count, 1).astype(jnp.float32)))
-        return jnp.clip(jnp.where(count > 0, mean, self.place(jnp.float32(0))) * UNITS, -_LARGE, _LARGE).astype(
-            jnp.int32
-        )
+        return jnp.clip(jnp.where(count > 0, mean, 0) * UNITS, -_LARGE, _LARGE).astype(jnp.int32)
 
 
 class Rewards:
@@ -107,13 +105,9 @@ class Rewards:
         """Returns the scale of the means and of the rewards."""
         return Scale(whole=self.whole)
 
-    def place(self, mean: Array) -> Array:
-        """Returns where a mean reward (float32) is on the scale, from 0 to 1."""
-        return self.scale.place(mean)
 
-
-def _unit(mean: Array) -> Array:
-    """Returns means as float32 numbers on [0, 1], exactly."""
+def unit(mean: Array) -> Array:
+    """Returns means in units of 2^-24 (int32) as float32 numbers, exactly."""
     exact: Array = mean.astype(jnp.float32) * jnp.float32(1 / UNITS)
     return exact
 
@@ -158,7 +152,7 @@ class Gaussian(Rewards):
     sd: Float32[Array, ""]
 
     def _mean(self, mean: Array) -> Array:
-        return self.low + pinned(self.width * _unit(mean))
+        return self.low + pinned(self.width * unit(mean))
 
     def _normal(self, key: Stream, arm: Array, attempt: Array) -> Array:
         """Draws a standard normal number, by Box and Muller's transform of the two words at an address."""
@@ -200,7 +194,7 @@ class Bounded(Rewards):
 
     def one(self, key: Stream, arm: Array, row: Array | None, attempt: Array, mean: Array) -> Array:
         """Draws a reward in [0, 1] by the law of this shape."""
-        m = _unit(mean)
+        m = unit(mean)
         if self.shape == "beta":
             return self._beta(key, arm, attempt, m)
         wide = jnp.minimum(m, 1 - m)

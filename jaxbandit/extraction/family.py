@@ -22,7 +22,7 @@ from jaxbandit.extraction.problem import MOST_BUDGET, Extraction, extraction
 from jaxbandit.extraction.rand import rand
 from jaxbandit.extraction.retrieved import OVERFLOW
 from jaxbandit.extraction.table import read_domain
-from jaxbandit.grammar import accelerated
+from jaxbandit.grammar import faster
 from jaxbandit.parameters import parameters
 from jaxbandit.registry import (
     Answers,
@@ -166,7 +166,7 @@ def _gs_exact(setting: Setting, reach: str) -> tuple[Any, dict[str, Any]]:
         raise BadInput("problem.informed", False, "true for gs-exact, which asks for the true gain")
     with under("policy.gs-exact"):
         policy = gs_exact(reach=reach)
-        accelerated(policy, setting.problem())  # a domain that is too large is refused here
+        faster(policy, setting.problem())  # a domain that is too large is refused here
         return policy, {}
 
 

@@ -26,8 +26,8 @@ from jaxbandit.xla.prefix import marked, nth, places
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
 
-OK, OVERFLOW = range(2)
-"""Result codes: OVERFLOW is a run that met more than its capacities hold, and left out what did not fit."""
+OVERFLOW = 1
+"""A result code, else 0: a run that met more than its capacities hold, and left out what did not fit."""
 
 ISSUE, LIST, PICK, RESAMPLE, RELIST = range(1, 6)
 """What a word of ``View.choices`` is for. ISSUE: the exclude list of a query, by its number; LIST: the lists over which

@@ -13,7 +13,7 @@ from jaxbandit.engine import simulate
 from jaxbandit.live.arms import ArmQuestions
 from jaxbandit.live.session import Session
 from jaxbandit.registry import measured
-from jaxbandit.wilson import share_interval
+from jaxbandit.wilson import Z, share_interval
 
 RUNS, STEPS, POINTS = 200, 20, 200
 MOST_ARMS = 60
@@ -109,7 +109,7 @@ def _interval(rewards: list[float]) -> tuple[float, float]:
     """Returns the 95 % interval of a mean: Wilson's where values are 0 and 1, else the normal one."""
     if set(rewards) <= {0, 1}:
         return share_interval(sum(rewards) / len(rewards), len(rewards))
-    mean, half = float(np.mean(rewards)), 1.96 * float(np.std(rewards)) / len(rewards) ** 0.5
+    mean, half = float(np.mean(rewards)), Z * float(np.std(rewards)) / len(rewards) ** 0.5
     return mean - half, mean + half
 
 

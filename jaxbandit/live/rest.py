@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxbandit.grammar import Execution, Policy, Problem, Tree, execution_of
 from jaxbandit.pytree import pytree
+from jaxbandit.wilson import Z
 
 
 def _forwarding(grammar: type, field: str) -> Any:
@@ -53,7 +54,7 @@ class Continued(_OfPolicy):  # type: ignore[misc]
 
 def interval(gain: np.ndarray) -> dict[str, Any]:
     """Returns the 95 % interval of the mean of simulated gains, ``ci_low`` to ``ci_high``, and the number of runs."""
-    half = 1.96 * gain.std(ddof=1) / gain.size**0.5
+    half = Z * gain.std(ddof=1) / gain.size**0.5
     return {"ci_low": gain.mean() - half, "ci_high": gain.mean() + half, "runs": gain.size}
 
 

@@ -85,8 +85,7 @@ class Standing:
         return {"none": f"the family {asks.family} has none"}
 
     def advice(self) -> dict[str, Any]:
-        """Returns whether another policy, or other parameters, would bring more from here on, and how much: see
-        ``change``.
+        """Compares what other policies, or other parameters, would bring from here on with this one's: see ``change``.
 
         Returns:
             JSON-ready: see ``live.advice``. Where it cannot be told, ``none``: a line that says why.

@@ -6,7 +6,7 @@ Outlier Detection in Multi-Armed Bandit", KDD 2020: (eps, rho)-outliers (Definit
 Membership is decided on exact fractions; a float stands for the decimal that prints it, so that 0.9 is 9/10.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import exp
@@ -61,18 +61,6 @@ def _checked(eps: Number, rho: Number) -> tuple[Fraction, Fraction]:
     return as_printed(eps), as_printed(rho)
 
 
-def _widest(side: Sequence[Fraction]) -> Fraction:
-    """Returns the largest distance of neighbours within a side, whose means come in order."""
-    return max((b - a for a, b in pairwise(side)), default=Fraction(0))
-
-
-def _apart(y: Fraction, lower: Sequence[Fraction], upper: Sequence[Fraction], eps: Fraction) -> bool:
-    """Returns whether constraint (1) holds for a mean between two sides, each in order; an empty side asks nothing."""
-    inner = max(_widest(lower), _widest(upper))
-    nearest = [abs(y - side[end]) for side, end in ((lower, -1), (upper, 0)) if side]
-    return all(gap > (1 + eps) * inner for gap in nearest)
-
-
 def _large(lower: int, upper: int, n: int, rho: Fraction, sizes: Sizes) -> bool:
     """Returns whether there are enough normal arms on both sides: constraint (2)."""
     enough = lower + upper > rho * n or (sizes == "at-least" and lower + upper == rho * n)
@@ -102,24 +90,3 @@ def outlier_groups(means: Sequence[Number], eps: Number, rho: Number, sizes: Siz
 def _reaches(gaps: Sequence[Fraction], eps: Fraction) -> list[Fraction]:
     """Returns 1 + eps times the largest gap among the first 0, 1, 2 ... means."""
     return [(1 + eps) * widest for widest in (Fraction(0), *accumulate(gaps, max, initial=Fraction(0)))]
-
-
-def outlier_arms(means: Sequence[Number], eps: Number, rho: Number, sizes: Sizes = "above") -> frozenset[int]:
-    """Returns all (eps, rho)-outlier arms (Definition 3.1). The normal arms on each side are a run of sorted means."""
-    e, share = _checked(eps, rho)
-    y = [as_printed(v) for v in means]
-    n = len(y)
-
-    def runs(side: Iterable[Fraction]) -> list[list[Fraction]]:
-        ordered = sorted(side)
-        return [[], *(ordered[a:b] for a in range(len(ordered)) for b in range(a + 1, len(ordered) + 1))]
-
-    return frozenset(
-        j
-        for j, own in enumerate(y)
-        if any(
-            _large(len(lower), len(upper), n, share, sizes) and _apart(own, lower, upper, e)
-            for upper in runs(v for v in y if v > own)
-            for lower in runs(v for v in y if v < own)
-        )
-    )

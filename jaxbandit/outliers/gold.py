@@ -4,8 +4,9 @@ Two arms are neighbours while their intervals, b times as wide, overlap. A graph
 two arms when these are no longer neighbours. Its connected components are *communities*. An arm becomes *terminal* when
 its community is small for the first time; the pulls T by then are its score, and arms are ranked by their scores.
 
-Lines are those of the listing, where the paper's text counts two less. The file is above 150 lines because it has the
-paper's constants and the graph as well.
+Lines are those of the listing, where the paper's text counts two less. Scores begin as ``NEVER``, and not as 0 (line
+4): arms are ranked from the lowest score up, and those that never became terminal are no outliers. The file is above
+150 lines because it has the paper's constants and the graph as well.
 """
 
 from __future__ import annotations

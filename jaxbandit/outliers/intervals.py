@@ -46,7 +46,7 @@ little wider). It is wide, as nothing is averaged.
 
 # A user says what a rule promises and what it looks for: a search would give these up.
 Name = Annotated[str, Key(one_of(*NAMES), on_request=True)]
-Delta = Annotated[float, Key(between(0, 1), search=Range(1e-4, 0.5, log=True), on_request=True)]
+Delta = Annotated[float, Key(between(1e-30, 1, least_too=True), search=Range(1e-4, 0.5, log=True), on_request=True)]
 K = Annotated[float | None, Key(between(0, 1000), search=Range(0.5, 5), on_request=True)]
 Sides = Annotated[str, Key(one_of(*SIDES))]
 Rule = Annotated[str, Key(one_of(*RULES))]
@@ -189,7 +189,8 @@ def interval(name: Name, delta: Delta, k: K = None, *, sides: Sides = "above", r
     Args:
         name: bounded (proved), or for rewards 0 and 1 bernoulli (as printed) or bernoulli-corrected (a study's default
             for them); see ``NAMES``.
-        delta: the promise, wrong with at most this probability; above 0 and below 1.
+        delta: the promise, wrong with at most this probability; from 1e-30 on (float32 holds none much
+            smaller) and below 1.
         k: of k-sigma, above 0 (left out in a study, the problem's); None where no threshold is needed, as in GOLD.
         sides, rule: one of ``SIDES`` and of ``RULES``.
 

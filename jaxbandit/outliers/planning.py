@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from statistics import NormalDist
 from typing import Any
 
 import jax
@@ -13,9 +12,7 @@ from jaxbandit.outliers.bounds import gold_bound, rr_bound, wrr_bound
 from jaxbandit.outliers.truth import Labelled
 from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import Metric, PolicyKind, parse
-from jaxbandit.wilson import share_interval
-
-_Z = NormalDist().inv_cdf(0.975)
+from jaxbandit.wilson import Z, quantile_places, share_interval
 
 
 def table(
@@ -42,7 +39,7 @@ def table(
         params = {"n": setting.arms, "budget": setting.budget, **given, **told}
         values = {metric.name: metric.of(setting, answers) for metric in metrics}
         ordered = np.sort(values["pulls"])
-        mean, half = float(ordered.mean()), _Z * float(ordered.std(ddof=1)) / math.sqrt(runs)
+        mean, half = float(ordered.mean()), Z * float(ordered.std(ddof=1)) / math.sqrt(runs)
         found = {"pulls": (mean, mean - half, mean + half), "pulls_of_19_in_20": _quantile(ordered, 0.95)}
         for name in ("correct", "capped"):
             share = float(values[name].mean())
@@ -57,13 +54,11 @@ def table(
             }  # fmt: skip
 
 
-def _quantile(ordered: np.ndarray, share: float) -> tuple[float, float, float]:
-    """Returns a quantile with its 95 % interval, which is a pair of order statistics (by the normal approximation)."""
-    n = ordered.size
-    half = _Z * math.sqrt(n * share * (1 - share))
-    places = (math.ceil(n * share) - 1, math.floor(n * share - half) - 1, math.ceil(n * share + half))
-    mean, low, high = (float(ordered[min(max(place, 0), n - 1)]) for place in places)
-    return mean, low, high
+def _quantile(ordered: np.ndarray, share: float) -> tuple[float, float | None, float | None]:
+    """Returns a quantile with its 95 % interval, if there are enough runs for one."""
+    value = float(ordered[math.ceil(ordered.size * share) - 1])
+    places = quantile_places(share, ordered.size)
+    return (value, float(ordered[places[0]]), float(ordered[places[1]])) if places else (value, None, None)
 
 
 def _bound(setting: Any, rule: str, at: Mapping[str, Any]) -> float | None:

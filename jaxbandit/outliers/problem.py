@@ -238,7 +238,7 @@ class OutlierArms:
 
     def counted(self, key: Stream, arm: Array, attempt: Array, reward: Array) -> Array:
         """Returns a reward that is not 0 or 1 in units: int32, rounded at random by a word of its own."""
-        parts = jnp.clip(self.rewards.place(reward), 0, 1) * PARTS
+        parts = jnp.clip(self.rewards.scale.place(reward), 0, 1) * PARTS
         down = parts.astype(jnp.int32)
         up = uniform(words(substream(key, COIN), arm, attempt)[0]) < parts - down.astype(jnp.float32)
         return down + up.astype(jnp.int32)

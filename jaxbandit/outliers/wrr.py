@@ -71,7 +71,9 @@ class Counter(NamedTuple):
         (the rule makes one at a time)."""
         part = self.part + turns * rho.part
         over = part // rho.parts
-        return Counter(self.units + turns * rho.units + over, part - over * rho.parts)
+        # A sum beyond 2^31 wraps; the counter stays, which asks for more pulls than a run can have.
+        units = jnp.maximum(self.units, self.units + turns * rho.units + over)
+        return Counter(units, part - over * rho.parts)
 
     def ceiling(self) -> Int32[Array, " arms"]:
         """Returns the least whole number of pulls that is at least c_i."""

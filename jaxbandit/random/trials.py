@@ -7,7 +7,7 @@ more word gives their successes by inversion: a chain of 16 probabilities, no lo
 word each.
 
 A pull of c trials that begins at attempt j owns the words at j, j + 1 ... j + c - 1, so pulls of the same arm never
-share one (17 trials would need an 18th word with a probability of 2^-289, others with less). From ``MOST_TRIALS`` on,
+share one (17 trials would need an 18th word with a probability of 2^-289, others with less). Above ``MOST_TRIALS``,
 the rejection of ``counts.binomial`` costs less.
 
 What an element gets depends on itself alone, but how many words are drawn depends on the largest count of the
@@ -84,7 +84,7 @@ def successes(key: Stream, purpose: Array, first: Array, count: Array, probabili
 
     Args:
         key, purpose, first: the address: ``first`` (int32) is the number of trials before these for this ``purpose``.
-        count: int32, 0 to ``MOST_TRIALS``; from there on it counts as 0, and ``many_successes`` is to be called.
+        count: int32, 0 to ``MOST_TRIALS``; more counts as 0, and ``many_successes`` is to be called.
         probability: int32 in units of 1 / ``UNITS``, 0 to ``UNITS``.
 
     All broadcast to the shape of the result. The law is exact but for rounding: within 3e-6 in total variation.

@@ -10,6 +10,7 @@ import numpy as np
 from jaxbandit.study.spec import Configuration
 from jaxbandit.study.store import Place, Span, Store
 from jaxbandit.study.summary import Moments
+from jaxbandit.wilson import Z
 from jaxbandit.words import counted
 
 _log = logging.getLogger("jaxbandit")
@@ -83,7 +84,7 @@ class WidthEstimate:
     @property
     def half_width(self) -> float:
         """Returns half of the width of a 95 % interval."""
-        return 1.96 * float(np.sqrt(self.squares / max(1, self.runs - 1) / max(1, self.runs)))
+        return Z * float(np.sqrt(self.squares / max(1, self.runs - 1) / max(1, self.runs)))
 
 
 @dataclass

@@ -16,6 +16,7 @@ import numpy as np
 from jaxbandit.errors import BadInput
 from jaxbandit.study.results import finished, open_results, value_of, values_of
 from jaxbandit.study.summary import Always, Row, identity
+from jaxbandit.wilson import quantile_places
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -311,17 +312,16 @@ def quantiles(data: "Stored", probabilities: Sequence[float], metric: str | None
         for label, own in zip(data["policy"].values, np.sort(values, axis=1), strict=True):
             runs = own.size
             for probability in probabilities:
-                half = 1.96 * math.sqrt(runs * probability * (1 - probability))
-                low, high = math.floor(runs * probability - half) - 1, math.ceil(runs * probability + half)
-                sure = low >= 0 and high < runs
+                places = quantile_places(probability, runs) if not np.isnan(own).any() else None
+                low, high = (_finite(float(own[place])) for place in places) if places else (None, None)
                 rows.append(
                     Row(
                         policy=str(label),
                         params=params,
                         metric=f"{metric}, {probability:g} quantile",
                         mean=_quantile(own, probability),
-                        ci_low=_finite(float(own[low])) if sure else None,
-                        ci_high=_finite(float(own[high])) if sure else None,
+                        ci_low=low,
+                        ci_high=high,
                         runs=runs,
                     )
                 )

@@ -47,7 +47,7 @@ class Cell:
 
 
 def check_target(study: Study, target: float | None) -> None:
-    """Returns whether a study's results can be held against ``target``.
+    """Checks that a study's results can be held against ``target``.
 
     Raises:
         BadInput: where they cannot, or the problem has no such thing.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxbandit.errors import BadInput
-from jaxbandit.grammar import accelerated
+from jaxbandit.grammar import faster
 from jaxbandit.study.folder import FINISHED
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.store import ALL_STORED, DONE, RESULTS, Coordinate, Place, Store, coordinate_chunk
@@ -79,7 +79,7 @@ def ran_by(study: Study) -> list[str]:
     members = study.configurations()
     if study.implementation != "fast":
         return [type(each.policy).__name__ for each in members]
-    return [type(accelerated(each.policy, each.problem)).__name__ for each in members]
+    return [type(faster(each.policy, each.problem)).__name__ for each in members]
 
 
 def rules_of(study: Study) -> list[str]:

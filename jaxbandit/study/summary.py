@@ -4,13 +4,12 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from statistics import NormalDist
 from typing import Any, TypedDict
 
 import numpy as np
 
 from jaxbandit.errors import BadInput
-from jaxbandit.wilson import share_interval
+from jaxbandit.wilson import Z, share_interval
 from jaxbandit.words import counted
 
 
@@ -194,7 +193,7 @@ def student_t(freedom: int) -> float:
     from 200 on by the expansion about the normal quantile (26.7.5), which is good to 10 digits there.
     """
     if freedom >= 200:
-        z: float = NormalDist().inv_cdf(0.975)
+        z = Z
         terms = ((z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
         return z + math.fsum(term / freedom**power for power, term in enumerate(terms, 1))
     low, high = 0.0, 13.0  # 12.706 for one degree

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 from jax import Array
 
+from jaxbandit.arms.rewards import unit
 from jaxbandit.random.counts import pinned
-from jaxbandit.random.trials import UNITS
 from jaxbandit.registry import real
 from jaxbandit.xla.exact import quotient, root
 from jaxbandit.xla.fence import repeated
@@ -69,12 +69,6 @@ def lower_bound(
         bound: Array = unit(mean) - pinned(rate * width)
         return bound
     return _kl_lower(unit(mean), rate * width)
-
-
-def unit(mean: Int32[Array, "*arms"]) -> Float32[Array, "*arms"]:
-    """Returns means in units of 2^-24 as float32 numbers."""
-    found: Array = mean.astype(jnp.float32) * jnp.float32(1 / UNITS)
-    return found
 
 
 def _kl_lower(mean: Array, level: Array) -> Array:

@@ -1,6 +1,7 @@
 """The top-K family as study files and the command line see it: problems, policies and metrics, by name."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,7 +129,8 @@ POLICIES = (
         "optmai", "OptMAI as section 6 runs it: Q', rewards reused", parameters(optmai, leave_out=SIZES), _optmai
     ),
     PolicyKind(
-        "optmai-printed", "OptMAI with the printed beta, 0.75 e^0.2, Q and fresh means (Algorithms 1 to 3)",
+        "optmai-printed",
+        "OptMAI with the printed beta, 0.75 e^0.2, Q and fresh means (Algorithms 1 to 3, but for accept)",
         parameters(optmai, leave_out=(*SIZES, "beta", "inflate", "reuse")), _printed,
     ),
     PolicyKind(
@@ -155,23 +157,40 @@ POLICIES = (
 )  # fmt: skip
 
 
+def _of_choice(metric: Callable[[Setting, Answers], np.ndarray]) -> Callable[[Setting, Answers], np.ndarray]:
+    """Returns the metric, which is one of K chosen arms, for answers that may have chosen others."""
+
+    @functools.wraps(metric)
+    def checked(setting: Setting, answers: Answers) -> np.ndarray:
+        for chosen in np.unique(answers["wanted"]).tolist():
+            if chosen != setting.want:
+                raise BadInput("policy.answer['chosen']", f"{chosen} arms in a run", f"K = {setting.want}")
+        return metric(setting, answers)
+
+    return checked
+
+
+@_of_choice
 def _regret(setting: Setting, answers: Answers) -> np.ndarray:
     units = answers["regret_high"] * 4096.0 + answers["regret_low"]
     regret: np.ndarray = units * (setting.model.width / 2.0**24) / setting.want
     return regret
 
 
+@_of_choice
 def _precision(setting: Setting, answers: Answers) -> np.ndarray:
     share: np.ndarray = (answers["right"] + np.minimum(answers["level"], answers["room"])) / float(setting.want)
     return share
 
 
+@_of_choice
 def _expected_precision(setting: Setting, answers: Answers) -> np.ndarray:
     chance = answers["room"] / np.maximum(answers["ties"], 1)
     share: np.ndarray = (answers["right"] + answers["level"] * chance) / setting.want
     return share
 
 
+@_of_choice
 def _exact(setting: Setting, answers: Answers) -> np.ndarray:
     # All arms above the last of the K best are chosen, and none below it.
     found: np.ndarray = (answers["right"] + answers["room"] == setting.want) & (

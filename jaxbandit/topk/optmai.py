@@ -6,10 +6,10 @@ quarter with the largest empirical gaps, accepts those among the K' best and rej
 arms are still to be accepted. The numbers of active arms are known before the run, and so are all shares
 (``shares.py``). The file is long because ``optmai`` has options where the paper can be read in several ways. By
 default, AR accepts an arm by its rank; line 6 of Algorithm 3 compares means, and accepts arms below the cut where
-means tie (``accept="printed"``). The rest is read so: QE drops a quarter also where arms tie with the quartile, which
-line 4 of Algorithm 2 would keep (with such ties a run may never end); it goes on as long as at least 4K arms are active
-(Algorithm 1; by section 3 more than 4K); and a run ends when |S| = K', where the (K'+1)-th mean of equation 2 does not
-exist.
+means tie (``accept="printed"``). The rest is read so: a quarter is rounded up; QE drops it also where arms tie with the
+quartile, which line 4 of Algorithm 2 would keep (with such ties a run may never end); it goes on as long as at least 4K
+arms are active (Algorithm 1; by section 3 more than 4K); and a run ends when |S| = K', where the (K'+1)-th mean of
+equation 2 does not exist.
 """
 
 from __future__ import annotations

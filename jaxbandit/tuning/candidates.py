@@ -95,10 +95,8 @@ def _combinations(policy: Open, choices: Mapping[str, Sequence[Any]], most: int)
 
 
 def _sobol(options: TuneOptions, means: Means, seed: int, alike: Alike) -> list[Point]:
-    try:
-        from scipy.stats import qmc
-    except ImportError:
-        raise BadInput("tune.search", options.search, "grid or gradient, or: pip install 'jaxbandit[tune]'") from None
+    from scipy.stats import qmc
+
     found = []
     for number, policy, share in _shares(options):
         cube = qmc.Sobol(len(policy.axes), scramble=True, rng=seed).random_base2(max(1, share).bit_length())[:share]

@@ -92,10 +92,34 @@ def side_by_side(count: int) -> Callable[[Callable[..., Array]], Callable[..., t
     return decorate
 
 
-@computed_once
+@jax.custom_batching.custom_vmap
 def once(x: Array) -> Array:
-    """``x`` (integers), computed once however often it is used."""
+    """``x``, computed once however often it is used.
+
+    On CPUs a function of its own returns it, which XLA fuses with nothing. For an array alone that is less than a
+    branch, whose condition would be a kernel with all that computes the array in it once more.
+    """
+    return x if PLAIN or not x.size else by_platform(x, cpu=_called, default=_itself)
+
+
+@once.def_vmap
+def _(size: int, batched: list[bool], x: Array) -> tuple[Array, bool]:
+    return once.fun(*whole(size, batched, [x])), True
+
+
+def _itself(x: Array) -> Array:
     return x
+
+
+def _called(x: Array) -> Array:
+    found: Array = _own_function(jax.jit(_itself, inline=False)(x))
+    return found
+
+
+def _own_function(called: T) -> T:
+    """What a call returned, of a function that XLA's CPU backend makes one kernel of and does not write out."""
+    kept: T = set_xla_metadata(called, inlineable="false", xla_cpu_small_call="true")
+    return kept
 
 
 once_in_blocks = jax.vmap(once)
@@ -126,13 +150,11 @@ def as_one_kernel(function: Callable[[], T], in_place: bool = False) -> T:
         return anywhere(*operands), mark_of(operands)
 
     def on_cpu(*operands: Array) -> list[Array]:
-        called = jax.jit(marked, inline=False)(*operands)
-        found, mark = set_xla_metadata(called, inlineable="false", xla_cpu_small_call="true")
-        # The backend fails on operands that nothing uses. The mark uses all, and XLA does not see that it is the same.
-        # Large results are left as they are, if there is a small one: else they would be copied.
-        same = once((mark == mark_of(operands)).astype(jnp.int32)) > 0  # once: XLA would repeat it for each result
-        least = min(x.size for x in found)
-        return [jnp.where(same, x, jnp.zeros_like(x)) if x.size <= max(least, _LARGE) else x for x in found]
+        found, mark = _own_function(jax.jit(marked, inline=False)(*operands))
+        # The backend fails on operands that nothing uses. The mark uses all of them, and XLA does not know that no
+        # number has more bits. Large results are left as they are, if there is a small one: else they would be copied.
+        used, least = lax.population_count(mark) <= 64, min(x.size for x in found)
+        return [jnp.where(used, x, jnp.zeros_like(x)) if x.size <= max(least, _LARGE) else x for x in found]
 
     found = by_platform(*closed.consts, cpu=on_cpu, default=anywhere)
     after: T = jax.tree.unflatten(jax.tree.structure(shape), found)

@@ -67,33 +67,32 @@ def over_rows(
 
 def packed(
     function: Callable[..., Sequence[Array]], block: int, mask: Array, written: Sequence[Array], axes: Sequence[int],
-    read: Any, lane: Any, shared: Any = (),
+    read: Any, lane: Any,
 ) -> list[Array]:  # fmt: skip
     """``written``, with the rows that are set replaced by what ``function`` makes of them, ``over_rows``.
 
     Args:
         function: takes the rows of ``written`` and ``read`` and, for each, its lane's part of ``lane`` (all with a new
-            first axis of ``block``), and ``shared``; returns the new rows of ``written``. Those beyond the last set one
-            are repeated and dropped.
+            first axis of ``block``); returns the new rows of ``written``. Those beyond the last set one are repeated
+            and dropped.
         block: static.
         mask: bool (S,), the rows.
         written: arrays; ``axes``: the axis, 0 or 1, of each one that has length S.
         read: a tree of arrays whose first axis has length S.
         lane: a tree of arrays of any shape.
-        shared: a tree of arrays that are the same for all lanes.
     """
     # Traced once, though ``over_rows`` is traced for one lane and for all.
     rows_of = jax.jit(function)
 
-    def some(arrays: list[Array], number: Array, slot: Array, there: Array, seen: Any, shared: Any) -> list[Array]:
+    def some(arrays: list[Array], number: Array, slot: Array, there: Array, seen: Any, _: Any) -> list[Array]:
         read, lane = seen
         rows = [x[number, slot] if axis == 0 else x[number, :, slot] for x, axis in zip(arrays, axes, strict=True)]
         own = jax.tree.map(lambda x: x[number, slot], read)
-        new = rows_of(rows, own, jax.tree.map(lambda x: x[number], lane), shared)
+        new = rows_of(rows, own, jax.tree.map(lambda x: x[number], lane))
         to = jnp.where(there, number, arrays[0].shape[0])
         return [
             x.at[to, slot].set(own, mode="drop") if axis == 0 else x.at[to, :, slot].set(own, mode="drop")
             for x, own, axis in zip(arrays, new, axes, strict=True)
         ]
 
-    return over_rows(some, block, mask, written, (read, lane), shared)
+    return over_rows(some, block, mask, written, (read, lane))

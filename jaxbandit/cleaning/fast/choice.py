@@ -86,7 +86,7 @@ def _(rule: Index, problem: Any) -> Any:
 
 @lean.register
 def _(problem: Cleaning, policy: Any) -> Cleaning:
-    if not isinstance(policy, _OWN):
+    if type(policy) not in _OWN:
         return problem
     if isinstance(problem, Synthetic) and not isinstance(policy, _COUNTING):
         problem = replace(problem, tables=None)

@@ -338,7 +338,8 @@ def _tables(law: Law, weights: tuple[float, ...], length: int) -> Tables:
     slots = np.floor(chance * (1 << _SLOT_BITS)).astype(np.int64)
     visits = np.full(1 << _SLOT_BITS, UNKNOWN, np.int32)
     visits[: slots.sum()] = np.repeat(number, slots)
-    others = alias(chance - slots / (1 << _SLOT_BITS), number)
+    rest = chance - slots / (1 << _SLOT_BITS)
+    others = alias(rest if rest.any() else chance, number)  # no rest: the slots have it all
     successes = np.arange(1, most)
     streak = np.float32(moment[successes, 0] @ (1 - false_values.cumsum()[:-1]))
     return Tables(jnp.asarray(visits), others, failed, _chances(moment, false_values), jnp.asarray(streak))

@@ -193,7 +193,7 @@ class SlottedCrux:
         ``touched``: bool (S,), where the answer was counted."""
         of = GainEstimates(self.readings, view.configurations)
 
-        def renewed(rows: list[Array], read: tuple[Array, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
+        def renewed(rows: list[Array], read: tuple[Array, ...], lane: tuple[Any, ...]) -> list[Array]:
             node, entered, touched, pruned, f = read
             sizes, size, choices = lane
             f = once(f)
@@ -215,7 +215,7 @@ class SlottedCrux:
         too, if these are means over resamples."""
         of = GainEstimates(self.readings, view.configurations)
 
-        def spread(rows: list[Array], read: tuple[Any, ...], lane: tuple[Any, ...], _: Any) -> list[Array]:
+        def spread(rows: list[Array], read: tuple[Any, ...], lane: tuple[Any, ...]) -> list[Array]:
             (node, f, past, pairs), (sizes, size, choices) = read, lane
             outside = of.outside(size, jnp.sum(f, axis=1, dtype=jnp.int32))
             found = method.spread(Samples(f, sizes, node, outside, past, pairs), choices)

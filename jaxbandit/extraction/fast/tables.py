@@ -77,7 +77,7 @@ class Frontier(NamedTuple):
         (int32, -1 where there is none), the slots that they get (beyond all for those that have one already) and what
         ``rest`` is so far.
         """
-        start, child = jnp.asarray(view.poset.child_start), jnp.asarray(view.poset.child)
+        start, child = jnp.asarray(view.poset.child_start), jnp.append(jnp.asarray(view.poset.child), -1)
         begin, slots = start[parent], self.node.shape[0]
         count = jnp.where(grows, start[parent + 1] - begin, 0)
         longest = over_lanes(count)

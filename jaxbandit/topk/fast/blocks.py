@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.arms.rewards import unit
 from jaxbandit.random.trials import UNITS
-from jaxbandit.topk.confidence import lower_bound, unit
+from jaxbandit.topk.confidence import lower_bound
 from jaxbandit.xla.columns import Columns
 from jaxbandit.xla.entries import at
 from jaxbandit.xla.fence import each
