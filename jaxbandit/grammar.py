@@ -113,8 +113,8 @@ class Execution:
             steps are a few operations on scalars and on single rows of ``scratch``. ``in turn``: those of one lane
             before the next one's, for steps of very different length; ``abreast``: each step of all lanes before the
             next step, with all writes to ``scratch`` by ``entries.in_shared``. The scratch arrays of all lanes are one
-            array then, lane after lane; the field ``run`` of the state (int32, 0 from ``init``) is the number of the lane whose
-            part of them the state means. ``stride`` then counts elsewhere than on a CPU alone.
+            array then, lane after lane; the field ``run`` of the state (int32, 0 from ``init``) is the number of the
+            lane whose part of them the state means. ``stride`` then counts elsewhere than on a CPU alone.
         unroll: steps that an accelerator makes of a lane before its state is written, a divisor of ``stride``: for
             steps that are arithmetic on a lane's own numbers and nothing else, so short that to start them, and to
             read and write states, takes longer.
