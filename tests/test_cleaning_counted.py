@@ -368,6 +368,21 @@ def test_alias_tables(seed: int) -> None:
     assert all(weights[number] > 0 for number, part in found.items() if part > 1e-9)
 
 
+def test_entities_with_one_false_value_each() -> None:
+    """All of a visit's law is in the slots then: one operation, which succeeds with E[p] = 1/2."""
+    tables = tables_for(100, np.array([1.0, 1.0]), Uniform())
+    slots = np.asarray(tables.visits)
+    assert not (slots == UNKNOWN).any()
+    assert (slots == 1).mean() == (slots == (1 << 20 | 1)).mean() == 0.5
+    kept = simulate(
+        Setting(20, 50, np.array([0.0, 1.0]), Uniform(), paired=False).problem(),
+        cleaning.greedy(),
+        runs=400,
+        progress=False,
+    )
+    assert abs(kept["removed"].mean() - 10) < 0.6
+
+
 def test_tables_of_visits_and_residual_trials() -> None:
     """r is 1 or 2, p uniform: E[p] = 1/2, E[p^2 (1-p)^k] = 2 / ((k+1)(k+2)(k+3)), E[p(1-p)^k] = 1 / ((k+1)(k+2))."""
     tables = tables_for(1000, np.array([0.0, 0.25, 0.75]), Uniform())

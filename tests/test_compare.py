@@ -19,7 +19,8 @@ import jaxbandit
 from jaxbandit import BadInput, cli, experiment, open_results, paired_differences, quantiles, ranks, run_study
 from jaxbandit.registry import Metric
 from jaxbandit.study import canvas, families, folder, picture
-from jaxbandit.study.compare import FEW, _half_width, besides, leaders, worth_of_pairs
+from jaxbandit.study.compare import besides, leaders, worth_of_pairs
+from jaxbandit.study.differences import half_width
 from jaxbandit.study.report import report
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
@@ -49,10 +50,25 @@ def dataset(values: dict[str, np.ndarray], lower: bool = False, stop: Any = None
     )
 
 
-def test_few_runs_that_all_agree_tell_nothing_of_how_rarely_others_do_not() -> None:
-    assert _half_width(np.zeros(40), 0.05, None) is None
-    assert _half_width(np.full(40, 2.0), 0.05, None) is None
-    assert _half_width(np.zeros(FEW), 0.05, None) == 0.0
+def test_runs_that_all_agree_tell_how_rarely_others_do_not() -> None:
+    """Shares differ by 1 at most, others as values do; where these never varied either, there is no interval."""
+    assert half_width(np.zeros(4_000), 0.05, None, 0.0) is None
+    assert half_width(np.full(100, 2.0), 0.05, None, 3.0) == pytest.approx((3 + 2) * 0.037, abs=3e-3)
+    assert half_width(np.zeros(100), 0.05, None, 1.0) == pytest.approx(0.037, abs=1e-3)
+
+
+@pytest.mark.parametrize(("share", "runs"), [(0.02, 100), (0.005, 400), (0.08, 50)])
+def test_differences_of_few_runs_have_intervals_that_hold(share: float, runs: int) -> None:
+    """One policy is always right, the other one nearly: of 45 differences at a time, too."""
+    rng = np.random.default_rng(0)
+    for level, most in ((0.05, 75), (0.05 / 45, 6)):
+        wrong = 0
+        for _ in range(1000):
+            values = -(rng.random(runs) < share).astype(float)
+            half = half_width(values, level, None, 1.0)
+            assert half is not None
+            wrong += abs(values.mean() + share) > half
+        assert wrong <= most
 
 
 def test_differences_are_paired_and_hold_together() -> None:
@@ -154,6 +170,8 @@ def test_quantiles() -> None:
     assert covered >= 0.95 * 300 - 4 * np.sqrt(0.05 * 0.95 * 300)
     [row] = quantiles(dataset({"a": np.arange(9.0)[None]}), [0.01])
     assert (row["ci_low"], row["ci_high"]) == (None, None)
+    [row] = quantiles(dataset({"a": np.where(np.arange(200) == 7, np.nan, 1.0)[None]}), [0.5])
+    assert (row["mean"], row["ci_low"], row["ci_high"]) == (None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -349,7 +349,7 @@ def test_conclusions() -> None:
     # known-sc would do with 100, the mean of greedy is above 0.88 alone, and ee spends less of 200 than random.
     assert lines[-3:] == [
         "to remove 90 %, the cheapest that was run is ee with a budget of 200, of which it spends 150: 93.0 % [91.0, "
-        "95.0]; the whole interval of 95 % reaches the target",
+        "95.0]; it reaches the target with a confidence of 95 %, for all 6 policies and budgets that were run",
         "the least budgets of the others: random 200, greedy none",
         "ee with 100 comes to 60.0 % [55.0, 65.0]; budgets in between were not run",
     ]

@@ -150,3 +150,14 @@ def test_the_engine_takes_the_rule_if_it_is_told_to() -> None:
     fast, slow = (simulate(problem, rule, runs=8, implementation=word) for word in ("fast", "reference"))
     for name, values in fast.items():
         assert np.array_equal(values, slow[name]), name
+
+
+def test_a_hierarchy_of_one_node() -> None:
+    alone = domain((Tree(np.array([0]), ("",)),), np.zeros((4, 1), np.int32), np.full(4, 0.25))
+    problem = extraction(alone, configurations=((2, 0), (3, 1)), budget=5.0)
+    for rule in (bfs(), rand()):
+        fast, plain = (
+            simulate(problem, rule, runs=4, implementation=way, progress=False) for way in ("fast", "reference")
+        )
+        for name, values in plain.items():
+            np.testing.assert_array_equal(values, fast[name], name)

@@ -245,8 +245,8 @@ WORDS = {"kind": "outliers/bounded", "means": {"list": OUTLIER}, "budget": 1000}
             "problem.definition = groups: k-sigma or robust where a law draws the means",
         ),
         ({**WORDS, "budget": 10**8}, {}, "problem.budget = 100000000: at most 16777215 where rewards are not 0 or 1"),
-        (SYNTHETIC, {"delta": 0}, "policy.rr.delta = 0: a number above 0, below 1"),
-        (SYNTHETIC, {"delta": 1}, "policy.rr.delta = 1: a number above 0, below 1"),
+        (SYNTHETIC, {"delta": 0}, "policy.rr.delta = 0: a number at least 1e-30, below 1"),
+        (SYNTHETIC, {"delta": 1}, "policy.rr.delta = 1: a number at least 1e-30, below 1"),
         (SYNTHETIC, {"k": -1}, "policy.rr.k = -1: a number above 0, below 1000"),
         (SYNTHETIC, {"interval": "wald"}, "policy.rr.interval = wald: one of bounded, bernoulli, bernoulli-corrected"),
         (WORDS, {"interval": "bernoulli"}, "policy.rr.interval = bernoulli: bounded, as not all rewards are 0 or 1"),
@@ -279,8 +279,10 @@ def test_bad_input_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_a_planning_table() -> None:
     problem = {"kind": "outliers/bernoulli", "means": {"list": OUTLIER}, "k": 2.0, "budget": 5000}
-    rows = plan(problem, runs=20, rules=[{"kind": "rr", "interval": "bernoulli-corrected"}])
-    found = {row["metric"]: row for row in rows}
+    rules = [{"kind": "rr", "interval": "bernoulli-corrected"}]
+    few = {row["metric"]: row for row in plan(problem, runs=20, rules=rules)}["pulls_of_19_in_20"]
+    assert (few["ci_low"], few["ci_high"]) == (None, None)  # 20 runs do not reach beyond it
+    found = {row["metric"]: row for row in plan(problem, runs=200, rules=rules)}
     pulls, late = found["pulls"], found["pulls_of_19_in_20"]
     assert pulls["ci_low"] < pulls["mean"] < pulls["ci_high"]
     assert pulls["mean"] <= late["mean"] <= late["ci_high"] <= 5000

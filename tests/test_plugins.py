@@ -1,5 +1,6 @@
 """Policies from elsewhere: --plugin, register_policy, installed packages; what is wrong with them is one line."""
 
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -63,6 +64,25 @@ def test_a_plugin_in_a_study(study: Path, tmp_path: Path, capsys: pytest.Capture
     capsys.readouterr()
     assert cli.main(["list", "toy", "policies", "--search", "TOSSED", *plugin]) == 0
     assert capsys.readouterr().out == "policy tossed-up: Throws either coin\n    share (default 0.5): share\n"
+
+
+def test_an_imported_module_is_the_same_study_until_its_source_changes(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command line with --plugin and Python with an import have one folder; an edited rule has another."""
+    assert cli.main(["run", str(study), "--out", str(tmp_path / "out"), "--plugin", str(tmp_path / "my_rules.py")]) == 0
+    for name in plugins._registered, plugins._loaded:
+        name.clear()
+    families.FAMILIES["toy"] = toy.FAMILY
+    monkeypatch.syspath_prepend(tmp_path)
+    del sys.modules["my_rules"]
+    importlib.import_module("my_rules")
+    found = jaxbandit.run_study(jaxbandit.load_study(study), tmp_path / "out", progress=False)
+    assert found.sizes["run"] == 30
+    (tmp_path / "my_rules.py").write_text(PLUGIN.format(factor="0.50"))
+    importlib.reload(sys.modules["my_rules"])
+    with pytest.raises(BadInput, match="plugins differs in the study it holds"):
+        jaxbandit.run_study(jaxbandit.load_study(study), tmp_path / "out", progress=False)
 
 
 def test_results_of_another_version_are_not_continued(

@@ -593,6 +593,18 @@ def test_students_interval_would_not_hold_under_peeking() -> None:
     assert fooled["always"] <= 10
 
 
+def test_few_runs_have_no_narrower_interval_because_a_study_may_stop() -> None:
+    for runs in (2, 3, 10):
+        moments = Moments()
+        moments.add(np.random.default_rng(runs).normal(size=runs))
+        student, always = moments.interval(), Always(1024).interval(moments)
+        assert always[0] <= student[0]
+        assert always[1] >= student[1]
+    few = Moments(share=True)
+    few.add(np.where(np.arange(400) < 2, 0.5, 1.0))  # the mean is at 1, nearly
+    assert Always(400).interval(few)[0] < 1 - 0.5 * 0.017
+
+
 def test_shares_have_wilsons_interval() -> None:
     for ones, zeros in ((0, 9), (9, 0), (3, 7)):
         moments = Moments(binary=True)

@@ -15,7 +15,7 @@ from jaxbandit import BadInput, check, simulate
 from jaxbandit.arms.models import Model
 from jaxbandit.arms.problem import Arms, Instance, Pull, arms, given
 from jaxbandit.arms.records import replay
-from jaxbandit.arms.rewards import Bernoulli, Bounded, Rewards
+from jaxbandit.arms.rewards import Bernoulli, Bounded, Rewards, Scale
 from jaxbandit.grammar import Implementation, accelerated
 from jaxbandit.random import stream, words
 from jaxbandit.registry import parse
@@ -28,7 +28,7 @@ from jaxbandit.topk.lucb import ODD, Lucb, lucb
 from jaxbandit.topk.optmai import optmai
 from jaxbandit.topk.sar import phases, sar
 from jaxbandit.topk.shares import printed_beta
-from jaxbandit.topk.uniform import uniform
+from jaxbandit.topk.uniform import Uniform, uniform
 from tests.oracles import topk as oracles
 
 LONGEST = 512  # rewards of an arm that a tape holds
@@ -511,6 +511,38 @@ def parts_of(thing: Any) -> Iterator[Any]:
         held = thing
     for each in held:
         yield from parts_of(each)
+
+
+def test_an_arm_without_pulls_is_at_the_low_end_of_any_scale() -> None:
+    for low in (-1000.0, -3.0, 0.0, 3.0):
+        units = Scale(low, 2.0).units(jnp.array([0.0, 5 * low], jnp.float32), jnp.array([0, 5]), False)
+        assert units.tolist() == [0, 0]
+
+
+class Choosing(Uniform):
+    """Chooses all arms but one, or says that it pulled twice as often."""
+
+    def answer(self, view: Any, state: Any) -> Any:
+        found = super().answer(view, state)
+        more = jnp.arange(view.arms) > 0
+        return {"chosen": more | found["chosen"] & self.spread, "arm_pulls": state.pulls * (1 + self.spread)}
+
+
+def test_a_class_that_inherits_from_a_rule_is_run_as_it_is() -> None:
+    """Its metrics are of K arms and of the budget's pulls."""
+    kind = jax.tree_util.register_dataclass(dataclass(frozen=True)(Choosing))
+    setting = Setting(300, 3, Model(MEANS, Bernoulli()))
+    answers = simulate(setting.problem(), kind(jnp.int32(3), jnp.bool_(False)), runs=3, progress=False)
+    answers = {name: values[0] for name, values in answers.items()}
+    assert answers["wanted"].tolist() == [len(MEANS.means) - 1] * 3
+    for metric in FAMILY.metrics[:5]:
+        with pytest.raises(BadInput, match=r"^policy.answer\['chosen'\] = \d+ arms in a run: K = 3"):
+            metric.of(setting, answers)
+    right = answers | {"wanted": np.full(3, 3), "pulls": np.array([300, 299, 301])}
+    with pytest.raises(BadInput, match=r"^policy.answer\['arm_pulls'\] = 301 in a run: a budget of 300 at most"):
+        FAMILY.metrics[0].of(setting, right)
+    with pytest.raises(BadInput, match=r"^policy.answer = no arm_pulls: chosen and arm_pulls"):
+        FAMILY.metrics[0].of(setting, {name: value for name, value in right.items() if name != "pulls"})
 
 
 @pytest.mark.slow

@@ -73,6 +73,15 @@ def test_verdicts_are_right_as_often_as_they_say() -> None:
     assert 0 < wrong <= 0.2 * 200  # with a confidence of 0.8 some are wrong, or the bounds are far too wide
 
 
+def test_many_close_candidates_are_decided() -> None:
+    """One that covers most others early on does not lead for ever while another one covers it."""
+    means = {one: 0.3 * one for one in range(10)}
+    for seed in range(20):
+        verdict, judge = judged(means, 10.0, seed, most=40_000, within=1.0)
+        assert verdict == "within"
+        assert means[judge.chosen] > 1.7
+
+
 def test_a_cap_leaves_it_undecided() -> None:
     verdict, judge = judged({0: 1.0, 1: 1.0}, 1.0, 3, most=2_000, within=0.001)
     assert verdict == "undecided"

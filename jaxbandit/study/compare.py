@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxbandit.errors import BadInput
+from jaxbandit.study.differences import half_width, largest
 from jaxbandit.study.results import finished, open_results, value_of, values_of
-from jaxbandit.study.summary import Always, Row, identity
+from jaxbandit.study.summary import Row, identity
 from jaxbandit.wilson import quantile_places
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 LEVEL = 0.05
 MOST_IN_PAIRS = 20
 """Configurations (a policy under a setting) of which all differences are shown without being asked for."""
-FEW = 100
-"""Fewer runs that all differ by the same have no interval."""
 
 
 def paired_differences(data: "Stored", metric: str | None = None, baseline: str | None = None) -> list[Row]:
@@ -72,14 +71,15 @@ def paired_differences(data: "Stored", metric: str | None = None, baseline: str 
     if baseline is not None:
         pairs = [(number, labels.index(baseline)) for number, label in enumerate(labels) if label != baseline]
     points = list(_points(data, metric))
-    planned = _planned(data)
+    planned, share = _planned(data), _is_share(data, metric)
     level = LEVEL / (len(pairs) * len(points))
     rows = []
     for params, values in points:
         for one, other in pairs:
             with np.errstate(invalid="ignore"):  # of runs that have no value
                 difference = values[one] - values[other]
-            mean, half = float(difference.mean()), _half_width(difference, level, planned)
+                most = largest(values[[one, other]], share)
+            mean, half = float(difference.mean()), half_width(difference, level, planned, most)
             found = _finite(mean)
             low, high = (None, None) if found is None or half is None else (mean - half, mean + half)
             rows.append(
@@ -242,13 +242,14 @@ def leading(data: "xr.Dataset", metric: str | None = None) -> Iterator[tuple[dic
     real = [number for number, label in enumerate(labels) if label not in out] or list(range(len(labels)))
     points = list(_points(data, metric))
     level = LEVEL / max(1, math.comb(len(labels), 2) * len(points))
-    planned = _planned(data)
+    planned, share = _planned(data), _is_share(data, metric)
     for params, values in points:
         order = [(number, mean) for number, mean in _best_first(values, sign) if number in real]
         contenders = []
         for number, mean in order:
             difference = values[number] - values[order[0][0]]
-            half = _half_width(difference, level, planned) if number != order[0][0] else None
+            most = largest(values[[number, order[0][0]]], share)
+            half = half_width(difference, level, planned, most) if number != order[0][0] else None
             away = float(difference.mean())
             if half is None or abs(away) <= half:
                 contenders.append(Contender(labels[number], mean, away, half))
@@ -375,6 +376,11 @@ def _planned(data: "xr.Dataset") -> int | None:
     return int(data.attrs["planned"]) if stops else None
 
 
+def _is_share(data: "xr.Dataset", metric: str) -> bool:
+    """Returns whether each value of a metric is from 0 to 1."""
+    return metric in f"{data.attrs.get('binary', '')} {data.attrs.get('share', '')}".split()
+
+
 def _points(data: "xr.Dataset", metric: str) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """Yields each setting (and checkpoint): its params and the values, float64 of shape (policies, runs)."""
     array = data[metric]
@@ -385,16 +391,3 @@ def _points(data: "xr.Dataset", metric: str) -> Iterator[tuple[dict[str, Any], n
         for name, index in at.items():
             params["budget" if name == "checkpoint" else name] = value_of(data[name].values[index])
         yield params, values_of(data, array.isel(at).transpose("policy", "run"))
-
-
-def _half_width(values: np.ndarray, level: float, planned: int | None) -> float | None:
-    """None where a few values that are all the same tell nothing of how rarely they are not."""
-    from scipy.special import stdtrit
-
-    with np.errstate(invalid="ignore"):
-        variance = float(values.var(ddof=1))
-    if variance == 0 and values.size < FEW:
-        return None
-    if planned is not None:
-        return Always(planned, level).half_width(variance, values.size)
-    return float(stdtrit(values.size - 1, 1 - level / 2)) * math.sqrt(variance / values.size)

@@ -14,12 +14,16 @@ from jaxbandit.study.compare import leading
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Row, identity, show
 from jaxbandit.study.table import estimate
+from jaxbandit.wilson import student
+from jaxbandit.words import counted
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _SHOWN = 3
 """The policies that are named at each budget."""
+_MANY = 100
+"""Runs from which on values that never varied are taken for certain."""
 _ALL_OF_IT = 0.99
 """A policy that spends a smaller share of its budget ends by itself."""
 
@@ -183,7 +187,7 @@ class _Answer:
         goal = question.aim.format(f"{100 * target:g} %" if self.percent else f"{target:g}")
         enough: dict[str, Cell] = {}
         for cell in sorted(cells, key=self.cost):
-            if self.reaches(cell, target):
+            if self.reaches(cell, target, len(cells)):
                 enough.setdefault(cell.label, cell)
         if not enough:
             return [
@@ -194,7 +198,8 @@ class _Answer:
         of_it = f", of which it spends {self.spent(chosen):,.0f}" if self.ends_early(chosen) else ""
         lines = [
             f"{goal}, the cheapest that was run is {chosen.label} with a {self.word} of {_number(chosen.budget)}"
-            f"{of_it}: {self.value(chosen)}; the whole interval of 95 % reaches the target"
+            f"{of_it}: {self.value(chosen)}; it reaches the target with a confidence of 95 %, "
+            f"for all {counted(len(cells), 'policy and budget', 'policies and budgets')} that were run"
         ]
         others = [label for label in dict.fromkeys(cell.label for cell in cells) if label != chosen.label]
         if others:
@@ -221,10 +226,15 @@ class _Answer:
     def price(self, cell: Cell) -> str:
         return f"{self.spent(cell):,.0f}" if self.question.capped else _number(cell.budget)
 
-    def reaches(self, cell: Cell, target: float) -> bool:
+    def reaches(self, cell: Cell, target: float, cells: int) -> bool:
+        """Returns whether a cell reaches the target, so surely that of so many cells none does so wrongly, with a
+        confidence of 95 %. Few values that never varied tell nothing of how rarely they do."""
         row = cell.rows[self.question.metric]
-        end = row["ci_low" if self.sign > 0 else "ci_high"]
-        return end is not None and self.sign * (end - target) >= 0
+        mean, end, runs = cell.mean(self.question.metric), row["ci_low" if self.sign > 0 else "ci_high"], row["runs"]
+        if end is None or (end == mean and 0 < runs < _MANY):
+            return False
+        wider = student(1 - 0.05 / max(2, cells), runs) / student(0.975, runs) if runs > 1 else 1.0
+        return self.sign * (mean + (end - mean) * wider - target) >= 0
 
     def spent(self, cell: Cell) -> float:
         return cell.mean(self.question.spent)

@@ -22,7 +22,7 @@ FINISHED = "finished.json"
 FORMAT = 2
 """The format of result folders, which is raised where an older version could not read them."""
 _PARTIAL = "partial.tmp"
-_AT_TIMES = {"implementation"}
+_AT_TIMES = {"implementation", "plugins"}
 """Keys of a study's identity that stand there only where they say something."""
 
 

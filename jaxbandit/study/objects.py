@@ -24,6 +24,7 @@ from jaxbandit.registry import Family, Metric, Parameter, PolicyKind, ProblemKin
 from jaxbandit.study import picture
 from jaxbandit.study.results import IMPLEMENTED_BY, open_results
 from jaxbandit.study.run import run
+from jaxbandit.study.sources import source_of
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import identity, plain
 
@@ -264,8 +265,9 @@ def _check_names(field: str, given: Any, sound: Callable[[Any], bool], what: str
 def _fingerprint(problems: Mapping[str, Any], policies: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
     """Returns the SHA-256 of what the objects are: policies only of those that are no functions."""
     found = hashlib.sha256()
-    for name, each in [*problems.items(), *sorted(policies.items()), *((metric.name, None) for metric in metrics)]:
+    for name, each in [*problems.items(), *sorted(policies.items()), *((metric.name, metric.of) for metric in metrics)]:
         found.update(f"{name} {type(each).__module__}.{type(each).__qualname__}".encode())
+        found.update(source_of(each if callable(each) else type(each)).encode())
         if not callable(each):
             leaves, treedef = jax.tree.flatten(each)
             found.update(str(treedef).encode())

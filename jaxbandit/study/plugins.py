@@ -5,7 +5,6 @@ An installed package names its module in the entry point group ``jaxbandit.famil
 the SHA-256 of its source, which is a part of a study's identity: results of another version are not continued.
 """
 
-import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -22,6 +21,7 @@ from jaxbandit.contract import PAGE, made
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Family, Parameter, PolicyKind, ProblemKind, Required, flag, one_of, real, text, whole
 from jaxbandit.study.families import FAMILIES, register
+from jaxbandit.study.sources import source, source_of
 
 GROUP = "jaxbandit.families"
 _groups = [GROUP]
@@ -77,7 +77,10 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
             return made(f"policy.{kind}", "policy", function, **own, **given), given
 
         summary = (inspect.getdoc(function) or "a policy of your own").partition("\n")[0].rstrip(".")
-        policies = {**FAMILIES[family].policies, kind: PolicyKind(kind, summary, parameters, build, anytime)}
+        policies = {
+            **FAMILIES[family].policies,
+            kind: PolicyKind(kind, summary, parameters, build, anytime, source_of(function)),
+        }
         register(replace(FAMILIES[family], policies=policies))
         _registered.add((family, kind))
         return function
@@ -192,25 +195,20 @@ def _of_file(given: str, path: Path) -> ModuleType:
 
 
 def _stamp(before: dict[str, Family], module: ModuleType) -> bool:
-    """Notes the module's source in what it registered; returns whether it did register anything."""
+    """Notes the sources of a package in what it registered; returns whether the module did register anything. What a
+    single file registers has its source from there on, however it was imported."""
     changed = {name: family for name, family in FAMILIES.items() if before.get(name) is not family}
-    source = _source(module)
+    if not hasattr(module, "__path__"):
+        return bool(changed)
+    files = source(module)
     for name, family in changed.items():
         old = before.get(name)
         if old is not None and replace(family, policies=old.policies) == old:
             policies = {
-                each: kind if old.policies.get(each) is kind else replace(kind, fingerprint=source)
+                each: kind if old.policies.get(each) is kind else replace(kind, fingerprint=files)
                 for each, kind in family.policies.items()
             }
             FAMILIES[name] = replace(family, policies=policies)
         else:
-            FAMILIES[name] = replace(family, fingerprint=f"{family.fingerprint} {source}".strip())
+            FAMILIES[name] = replace(family, fingerprint=files)
     return bool(changed)
-
-
-def _source(module: ModuleType) -> str:
-    """Returns the SHA-256 of the module's file, or of all Python files of a package."""
-    folders = [Path(each) for each in getattr(module, "__path__", ())]
-    files = sorted(file for folder in folders for file in folder.rglob("*.py")) or [Path(str(module.__file__))]
-    parts = (hashlib.sha256(file.read_bytes()).digest() for file in files)
-    return hashlib.sha256(b"".join(parts)).hexdigest()

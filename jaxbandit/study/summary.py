@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from jaxbandit.errors import BadInput
-from jaxbandit.wilson import Z, share_interval
+from jaxbandit.wilson import Z, share_interval, student
 from jaxbandit.words import counted
 
 
@@ -122,23 +122,22 @@ class Moments:
         """Returns the 95 % interval for the mean of at least two runs.
 
         Student's t; Wilson's for a share of ones. Values between 0 and 1 that were all the same tell how rarely a run
-        can be different (Wilson's interval for none of the runs), and such a run may be anything from 0 to 1. Where few
-        of them differ from 0 or from 1, Student's end on their side is too near, and ``_rare`` moves it.
+        can be different (Wilson's interval for none of the runs), and such a run may be anything from 0 to 1.
         """
         if self._binary:
             return share_interval(self.mean, self._runs)
         if self._share and not self._second:
             mean, rare = self.mean, share_interval(0.0, self._runs)[1]
             return mean - rare * mean, mean + rare * (1 - mean)
-        low, high = self.around(student_t(self._runs - 1) * math.sqrt(self.variance / self._runs))
-        if not self._share:
-            return low, high
-        mean, variance, runs = self.mean, self.variance, self._runs
-        return min(low, 1 - _rare(1 - mean, variance, runs)), max(high, _rare(mean, variance, runs))
+        return self.around(student_t(self._runs - 1) * math.sqrt(self.variance / self._runs))
 
     def around(self, half: float) -> tuple[float, float]:
-        """Returns the mean minus and plus ``half``, cut to what a mean of values between 0 and 1 can be."""
-        low, high = self.mean - half, self.mean + half
+        """Returns the mean minus and plus ``half``. Of values between 0 and 1, the ends are cut to what a mean can be;
+        where few of them differ from 0 or from 1, the end on their side is further out (``_rare``)."""
+        mean, variance, runs = self.mean, self.variance, self._runs
+        low, high = mean - half, mean + half
+        if self._share and not self._binary:
+            low, high = min(low, 1 - _rare(1 - mean, variance, runs)), max(high, _rare(mean, variance, runs))
         return (max(0.0, low), min(1.0, high)) if self._binary or self._share else (low, high)
 
     def row(self, policy: str, params: dict[str, Any], metric: str, always: "Always | None" = None) -> Row:
@@ -151,12 +150,17 @@ class Moments:
         return Row(policy=policy, params=params, metric=metric, mean=mean, ci_low=low, ci_high=high, runs=self._runs)
 
 
+_SOME = 100
+"""Runs from which on Student's quantiles are near the normal ones at any level."""
+
+
 class Always:
     """Computes intervals that hold at every number of runs at once, so also at one that was chosen by what was seen.
 
     An asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas 2024, Annals of Statistics 52,
     Theorem 2.2): the mean +- s sqrt(2 (n rho^2 + 1) / (n rho)^2 log(sqrt(n rho^2 + 1) / level)). It is tightest near
-    ``runs``, there about 1.5 times as wide as Student's interval, and rests on a central limit theorem as that does.
+    ``runs``, there about 1.5 times as wide as Student's interval, and rests on a central limit theorem as that does: of
+    fewer than some ten runs, where it would be the narrower one, Student's is taken.
     ``level``: the chance that it misses, at any time, 0.05 for intervals of 95 %.
     """
 
@@ -168,7 +172,10 @@ class Always:
     def half_width(self, variance: float, runs: int) -> float:
         """Returns half of the interval's width after so many runs."""
         x = runs * self._square
-        return math.sqrt(variance * 2 * (x + 1) / (x * runs) * math.log(math.sqrt(x + 1) / self._level))
+        half = math.sqrt(variance * 2 * (x + 1) / (x * runs) * math.log(math.sqrt(x + 1) / self._level))
+        if runs >= _SOME:
+            return half
+        return max(half, student(1 - self._level / 2, runs) * math.sqrt(variance / runs))
 
     def interval(self, moments: Moments) -> tuple[float, float]:
         """Returns the interval for the mean of at least two runs."""

@@ -158,13 +158,20 @@ POLICIES = (
 
 
 def _of_choice(metric: Callable[[Setting, Answers], np.ndarray]) -> Callable[[Setting, Answers], np.ndarray]:
-    """Returns the metric, which is one of K chosen arms, for answers that may have chosen others."""
+    """Returns the metric, which is one of K arms chosen by at most the budget's pulls, for a user's policies too."""
 
     @functools.wraps(metric)
     def checked(setting: Setting, answers: Answers) -> np.ndarray:
+        for needed, from_it in (("chosen", "wanted"), ("arm_pulls", "pulls")):
+            if from_it not in answers:
+                raise BadInput("policy.answer", f"no {needed}", "chosen and arm_pulls (docs/own-arms.md)")
         for chosen in np.unique(answers["wanted"]).tolist():
             if chosen != setting.want:
                 raise BadInput("policy.answer['chosen']", f"{chosen} arms in a run", f"K = {setting.want}")
+        if (most := int(answers["pulls"].max(initial=0))) > setting.budget:
+            raise BadInput(
+                "policy.answer['arm_pulls']", f"{most:,} in a run", f"a budget of {setting.budget:,} at most"
+            )
         return metric(setting, answers)
 
     return checked
@@ -216,7 +223,7 @@ METRICS = (
     Metric("precision", "precision (of equal arms at the cut, any is right)", _precision, share=True),
     Metric("expected_precision", "precision (equal arms at the cut: a random top K)", _expected_precision, share=True),
     Metric("exact", "probability of a set of K best arms", _exact, binary=True),
-    Metric("pulls", "pulls used", answered("pulls"), lower_is_better=True),
+    Metric("pulls", "pulls used", _of_choice(answered("pulls")), lower_is_better=True),
     *pulls_of_arms(lower_is_better=False),
     Metric("stopped", "share of runs that a stopping rule ended", _stopped, binary=True),
 )

@@ -135,9 +135,18 @@ class Judge:
 
     @property
     def chosen(self) -> int:
-        """Returns the candidate that leads: the one in question that covers most others, and of several the best
-        mean."""
-        return max(self._active, key=lambda one: (int((self._covers[one] & self._alive).sum()), self.mean(one)))
+        """Returns the candidate that leads: the one in question that covers most others, and of several the best mean.
+        One that another covers, and that does not cover it, comes after all that are not so: it could lead for ever
+        while the other one is run on with it."""
+        covers = self._covers[np.ix_(self._active, self._active)]
+        behind = dict(zip(self._active, np.any(covers & ~covers.T, axis=0), strict=True))
+        covered = (self._covers & self._alive).sum(1)
+        return max(self._active, key=lambda one: (not behind[one], covered[one], self.mean(one)))
+
+    @property
+    def best_mean(self) -> int:
+        """Returns the candidate with the best mean of those in question, which have equally many runs."""
+        return max(self._active, key=self.mean)
 
     @property
     def survivors(self) -> list[int]:

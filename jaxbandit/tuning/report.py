@@ -57,8 +57,8 @@ def _problem(number: int, found: TuningOutcome) -> list[str]:
         "that the search did not propose.</p>",
         framed(wide, narrow, picture.EXPLAINED),
         f"<h2>The best {len(rows)} of {counted(len(found.candidates), 'candidate', 'candidates')}</h2>",
-        '<p class="note">The chosen one stands first. Intervals are of each mean by itself; the verdict rests on '
-        "differences run by run, which vary less.</p>",
+        '<p class="note">The chosen one stands first. Intervals are of each mean by itself, and allow neither for '
+        "the choice nor for when it stopped; the verdict does, by differences run by run.</p>",
         table(rows),
     ]
 

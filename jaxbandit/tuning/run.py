@@ -56,8 +56,8 @@ class TuningOutcome:
 
     @property
     def chosen(self) -> int:
-        """Returns the number of the candidate that is chosen."""
-        return self.judge.chosen
+        """Returns the number of the candidate that is chosen: where nothing was decided, the best mean in question."""
+        return self.judge.best_mean if self.verdict == "undecided" else self.judge.chosen
 
     def mean(self, number: int) -> float:
         """Returns a candidate's mean of the metric."""
@@ -125,7 +125,9 @@ class TuningOutcome:
             return f"{self.candidates[better].label} is surely better after {runs:,} runs of each"
         if number < 0:
             return "other candidates were ahead of it when the search had given them more runs"
-        return "the chosen one is surely within of it" if self.verdict == "within" else "it is among the survivors"
+        if self.verdict == "within":
+            return "the chosen one is surely no worse by more than what does not matter"
+        return "it is among those that cannot be told apart, and another one's mean is better now"
 
     def sentences(self) -> list[str]:
         """Returns the verdict in words, a line for each sentence."""
