@@ -21,6 +21,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem, Tree, execution_of, faster
 from jaxbandit.random.stream import stream
 from jaxbandit.stepping import INFINITE, NAN, SteppingPrograms
+from jaxbandit.tracing import traced_alike
 
 _log = logging.getLogger("jaxbandit")
 
@@ -37,9 +38,9 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
     """Runs a few lanes, and raises an error at the first breach of the contract that they show.
 
     What is looked for: shapes and dtypes that change, a state that changes once the run is over, NaN in a state, an
-    outcome or an answer, an index out of range in a problem of one's own, draws that are used twice. The policy is run
-    by ``ask`` and ``tell``, by ``advance`` where it has it, and so is its fast implementation; what ``advance`` pulls
-    is not seen.
+    outcome or an answer, an index out of range in a problem of one's own, draws that are used twice, numbers of
+    other generators than ``jaxbandit.random``. The policy is run by ``ask`` and ``tell``, by ``advance`` where it has
+    it, and so is its fast implementation; what ``advance`` pulls is not seen.
 
     Args:
         problem: one problem, as for ``simulate``.
@@ -66,6 +67,9 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
         raise BadInput("seed", seed, "a whole number from 0 to 4294967295")
     inspect("problem", problem)
     inspect("policy", policy)
+    if is_users(problem) or is_users(policy):
+        with briefly():
+            traced_alike(problem, policy, stream(seed, 0))
     remarks = []
     for each, advancing in _ways(problem, policy):
         with briefly():

@@ -420,6 +420,22 @@ def test_advance_is_stepped_too() -> None:
         check(PROBLEM, Halting(HALF))
 
 
+@own
+class Rolling(Coin):
+    """Asks NumPy for a number, which it does once for all runs."""
+
+    def ask(self, view: View, state: State) -> Any:
+        coin, number, count = super().ask(view, state)
+        other = jnp.int32(np.random.default_rng().integers(2**20))
+        return jnp.where(number == other, 1 - coin, coin), number, count
+
+
+def test_numbers_of_other_generators_are_found() -> None:
+    line = r"^policy Rolling, or problem \w+ = other numbers each time that JAX traces it: those of jaxbandit.random: "
+    with pytest.raises(BadInput, match=line):
+        check(PROBLEM, Rolling(HALF))
+
+
 def test_fast_implementations_are_checked_too() -> None:
     @accelerated.register
     def _fast(policy: Rich, problem: Any) -> Any:
