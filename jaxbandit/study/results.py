@@ -15,7 +15,16 @@ from jaxbandit.errors import BadInput
 from jaxbandit.grammar import faster
 from jaxbandit.study.folder import FINISHED
 from jaxbandit.study.spec import Configuration, Study
-from jaxbandit.study.store import ALL_STORED, DONE, RESULTS, Coordinate, Place, Store, coordinate_chunk
+from jaxbandit.study.store import (
+    ALL_STORED,
+    DONE,
+    RESULTS,
+    Coordinate,
+    Place,
+    Store,
+    coordinate_chunk,
+    numbers_of_chunks,
+)
 from jaxbandit.study.summary import Always, Moments, Row, exactly, identity
 
 if TYPE_CHECKING:
@@ -239,7 +248,14 @@ def stored_runs(path: Path | str) -> tuple[int, int]:
     selected, known = json.loads(held["selected"]), held["labels"]
     places = itertools.product(*([known[name].index(identity(each)) for each in selected[name]] for name in known))
     with suppress(ValueError, RuntimeError):  # a chunk of what is not shown may be damaged
-        return max(int(done[place].sum()) for place in places), shown
+        length = int(held["length"])
+        return max(
+            sum(
+                int(done[(*place, slice(number * length, (number + 1) * length))].sum())
+                for number in numbers_of_chunks(Path(path) / RESULTS, DONE, place)
+            )
+            for place in places
+        ), shown
     return shown, shown
 
 
@@ -262,7 +278,10 @@ def _read(group: Path) -> "tuple[xr.Dataset, Path | None]":
         if name in data.variables:
             data[name].attrs.setdefault("long_name", label)
     indices = [[known[name].index(identity(label)) for label in selected[name]] for name in known]
-    whole = _all_done(group, data[DONE], indices)
+    # An array may have room for far more runs than are there.
+    whole = all(path.is_file() for path, _ in _chunks(group, data[DONE], indices)) and _all_done(
+        group, data[DONE], indices
+    )
     # Of a study that goes on, some runs and their chunks have never been there.
     expected = metrics if whole else [DONE] if (group.parent / FINISHED).exists() else []
     chunks = (path for name in expected for path, _ in _chunks(group, data[name], indices))
