@@ -14,15 +14,16 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def whole_cells(names: Sequence[str], cells: Sequence[str], line: int) -> tuple[int, ...]:
-    """Returns the cells of a row as whole numbers.
+    """Returns the cells of a row as whole numbers. Programs that sum up a column with empty cells write 1.0 for 1.
 
     Raises:
         BadInput: for a cell that is not a whole number from 0 to 2^31 - 1.
     """
-    for name, cell in zip(names, cells, strict=True):
+    digits = [cell.removesuffix(".0") for cell in cells]
+    for name, shown, cell in zip(names, cells, digits, strict=True):
         if not (cell.isascii() and cell.isdigit() and len(cell) <= 10 and int(cell) < 2**31):
-            raise BadInput(f"{name} in line {line}", cell or "empty", "a whole number from 0 to 2147483647")
-    return tuple(map(int, cells))
+            raise BadInput(f"{name} in line {line}", shown or "empty", "a whole number from 0 to 2147483647")
+    return tuple(map(int, digits))
 
 
 def other_delimiter(names: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """What a study is about, and which policy and budget its results speak for: sentences for the user to look at."""
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -14,11 +15,13 @@ import xarray as xr
 import zarr
 
 from jaxbandit import cli
+from jaxbandit.arms.records import read_counts
 from jaxbandit.cleaning import Uniform, family
 from jaxbandit.cleaning.claims import AmbiguityTable, ambiguity
 from jaxbandit.cleaning.describe import describe, spellings
 from jaxbandit.cleaning.family import Setting
 from jaxbandit.cleaning.fast.exchangeable import LENGTHS
+from jaxbandit.errors import BadInput
 from jaxbandit.study import families
 from jaxbandit.study.conclude import Cell, conclusions, sentences
 from jaxbandit.study.describe import description, implementations, implementations_of
@@ -478,3 +481,14 @@ def test_a_figures_report_names_its_data(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "odds.txt").write_text("0.1 0.9")
     reproduce(toy.FIGURES["toy/fig1"], Request(2, data=tmp_path / "odds.txt"), tmp_path / "out")
     assert "Figure toy/fig1, data odds.txt" in report(tmp_path / "out")
+
+
+def test_counts_may_be_written_as_pandas_sums_them_up(tmp_path: Path) -> None:
+    table = tmp_path / "workers.csv"
+    table.write_text("worker,correct,answered\nAnn,1.0,2\nBen,0.0,1.0\n")
+    names, won, tried = read_counts(table, "correct", "answered", "worker")
+    assert (names, won.tolist(), tried.tolist()) == (("Ann", "Ben"), [1, 0], [2, 1])
+    for cell in ("1.5", ".0", "1.00", "-1.0"):
+        table.write_text(f"correct,answered\n{cell},2\n")
+        with pytest.raises(BadInput, match=f"correct in line 2 = {re.escape(cell)}: a whole number from 0"):
+            read_counts(table, "correct", "answered")
