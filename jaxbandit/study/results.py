@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import faster
-from jaxbandit.study.folder import FINISHED
+from jaxbandit.study.folder import FINISHED, STUDY
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.store import (
     ALL_STORED,
@@ -221,6 +221,9 @@ def open_results(path: Path | str) -> "xr.Dataset":
     group = path if path.name == RESULTS else path / RESULTS
     if not (group / "zarr.json").exists():
         raise BadInput("path", str(path), f"a folder with {RESULTS}, written by a study")
+    if _is_of_tuning(group.parent):
+        opens = "this one is of a tuning, which `jaxbandit show` opens"
+        raise BadInput("path", str(path), f"a folder that `jaxbandit run` wrote; {opens}")
     try:
         data, lost = _read(group)
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
@@ -232,6 +235,13 @@ def open_results(path: Path | str) -> "xr.Dataset":
         gone = lost.relative_to(group).as_posix()
         raise BadInput("path", str(path), f"results that are all there; what wrote them computes {gone} again")
     return data
+
+
+def _is_of_tuning(folder: Path) -> bool:
+    """Returns whether a folder was begun by ``jaxbandit tune``, whose results have no coordinates."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        return "tune" in json.loads((folder / STUDY).read_bytes())["identity"]
+    return False
 
 
 def stored_runs(path: Path | str) -> tuple[int, int]:
