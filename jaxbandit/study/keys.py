@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, quoted
 from jaxbandit.registry import Family, Parameter, Required, parse
 from jaxbandit.study.folder import checksum
 from jaxbandit.study.plugins import OWN
@@ -58,7 +58,7 @@ def check(study: Study) -> None:
 def _check_checkpoints(study: Study, budget: Parameter | None) -> None:
     given = study.checkpoints
     if not isinstance(given, list):
-        raise BadInput("checkpoints", given, "a list of budgets")
+        raise BadInput("checkpoints", quoted(given), "a list of budgets")
     if not given:
         return
     if budget is None or "budget" not in study.problem:

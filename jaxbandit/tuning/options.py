@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, quoted
 from jaxbandit.registry import Metric, Parameter, PolicyKind, flag, one_of, text, whole
 from jaxbandit.space import Choice, Domain, domain
 from jaxbandit.study.spec import Study
@@ -137,7 +137,9 @@ def leaves_open(study: Study) -> bool:
 def _number(field: str, value: Any, low: float, high: float) -> float:
     sound = isinstance(value, int | float) and not isinstance(value, bool) and low <= value < high
     if not sound:
-        raise BadInput(field, value, f"a number from {low:g}" + (f", below {high:g}" if high < math.inf else ""))
+        raise BadInput(
+            field, quoted(value), f"a number from {low:g}" + (f", below {high:g}" if high < math.inf else "")
+        )
     return float(value)
 
 
