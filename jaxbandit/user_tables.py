@@ -49,13 +49,14 @@ def columns(
 
     Args:
         path: a CSV file in UTF-8 with a header, or an SQLite database.
-        wanted: the names of columns, by the field that an error is to name.
+        wanted: the names of columns, stripped as those of the header are, by the field that an error is to name.
         table: the SQLite table or view; may be left out where there is only one.
         delimiter: of the CSV file.
 
     Raises:
         BadInput: for a file that cannot be read as such a table, and one without a row.
     """
+    wanted = {field: [str(name).strip() for name in names] for field, names in wanted.items()}
     lines = _lines(Path(path), table, delimiter)
     _, titles = next(lines, (0, []))
     header = [str(title).strip() for title in titles]

@@ -492,3 +492,9 @@ def test_counts_may_be_written_as_pandas_sums_them_up(tmp_path: Path) -> None:
         table.write_text(f"correct,answered\n{cell},2\n")
         with pytest.raises(BadInput, match=f"correct in line 2 = {re.escape(cell)}: a whole number from 0"):
             read_counts(table, "correct", "answered")
+
+
+def test_blanks_around_a_name_are_none_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "claims.csv").write_text("flight,source \nAA,one\nAA,two\n")
+    assert cli.main(["describe", str(tmp_path / "claims.csv"), "--entity", "flight ", "--value", "source "]) == 0
+    assert "1 entity" in capsys.readouterr().out
