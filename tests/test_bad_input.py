@@ -11,6 +11,7 @@ import pytest
 from jaxbandit import cli
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import between, flag, real, whole
+from jaxbandit.study.spec import load
 
 SYNTHETIC = 'kind = "cleaning/synthetic"\n'
 EE = 'kind = "ee"\n'
@@ -299,3 +300,11 @@ def test_a_folder_with_another_study(
 def test_a_text_is_told_from_what_it_reads_as(parse: Any, given: object, line: str) -> None:
     with pytest.raises(BadInput, match=f"^{re.escape(line)}$"):
         parse("x", given)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_study_file_in_another_encoding(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_bytes("runs = 1  # für alle".encode(encoding))
+    with pytest.raises(BadInput, match=r"study\.toml: a TOML file in UTF-8$"):
+        load(path)

@@ -127,8 +127,8 @@ def test_bad_studies_are_refused_in_one_line(changes: dict[str, Any], line: str,
 
 def test_study_files(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
-    for text, line in (("runs = ", "Invalid value"), ("runs = 1\nruns = 2", "Cannot overwrite"), ("\xff", "Invalid")):
-        file.write_text(text, "latin-1")
+    for text, line in (("runs = ", "Invalid value"), ("runs = 1\nruns = 2", "Cannot overwrite")):
+        file.write_text(text)
         with pytest.raises(BadInput, match=r"STUDY = .*: a TOML file \(") as caught:
             load(file)
         assert line.lower() in str(caught.value).lower()
