@@ -29,7 +29,7 @@ def whole_cells(names: Sequence[str], cells: Sequence[str], line: int) -> tuple[
 def other_delimiter(names: Sequence[str]) -> str:
     """Returns what to do where the names of a table's columns are one that others seem to separate; else nothing."""
     found = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
-    return f"its cells seem to be separated by {found!r}: write it with commas, or read it in Python" if found else ""
+    return f"its cells seem to be separated by {found!r}: write it with commas" if found else ""
 
 
 def header(path: str | Path, table: str | None = None) -> tuple[str, ...]:

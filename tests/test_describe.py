@@ -160,7 +160,7 @@ def test_describe_a_study_and_a_table(study: Path, tmp_path: Path, capsys: pytes
     assert capsys.readouterr().out.splitlines()[:3] == [
         "odd.csv: 1 row, 1 column",
         '  a;b: 1 different value, 0 empty cells, such as "x\N{REPLACEMENT CHARACTER}y;2"',
-        "its cells seem to be separated by ';': write it with commas, or read it in Python",
+        "its cells seem to be separated by ';': write it with commas",
     ]
     assert cli.main(["fit", str(odd)]) == 2
     assert "no such column; there are a;b; its cells seem to be separated by ';': write" in capsys.readouterr().err
