@@ -498,3 +498,12 @@ def test_blanks_around_a_name_are_none_of_it(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "claims.csv").write_text("flight,source \nAA,one\nAA,two\n")
     assert cli.main(["describe", str(tmp_path / "claims.csv"), "--entity", "flight ", "--value", "source "]) == 0
     assert "1 entity" in capsys.readouterr().out
+
+
+def test_a_table_without_outliers_is_said_to_have_none() -> None:
+    arms = {"kind": "outliers/bernoulli", "k": 3, "means": {"list": [0.5, 0.5, 0.6, 0.5]}}
+    study = Study.of({"runs": 1, "problem": arms, "policy": [{"kind": "rr"}]})
+    assert description(study)[-1] == "none of them is an outlier"
+    assert study.question is not None
+    setting = study.configurations()[0].setting
+    assert "find that there are no outliers, as none of these arms is one:" in study.question.opening(setting)
