@@ -507,3 +507,29 @@ def test_a_table_without_outliers_is_said_to_have_none() -> None:
     assert study.question is not None
     setting = study.configurations()[0].setting
     assert "find that there are no outliers, as none of these arms is one:" in study.question.opening(setting)
+
+
+@pytest.mark.parametrize(
+    ("more", "line", "run_too"),
+    [
+        ('[[policy]]\nkind = "uniform"\n', "policy = uniform, ", True),
+        ('[[policy]]\nkind = "optmai"\nbeta = [0.8, 0.8]\n', "policy = optmai, ", True),
+        ("[sweep]\nbudget = [3, 50]\n", "problem.budget = 3: at least 4 for uniform", True),
+        ("[tune]\nmetrics = 1\n", "tune.metrics = 1: no such key; there are metric, within, ", True),
+        ("[train]\nmetrics = 1\n", "train.metrics = 1: no such key; there are kind, hidden, ", True),
+        ('[tune]\nmetric = "gain"\n', "tune.metric = gain: one of regret", False),
+    ],
+)
+def test_describe_refuses_what_run_or_tune_does(
+    more: str, line: str, run_too: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "study.toml"
+    budget = "" if "budget" in more else "budget = 50\n"
+    problem = f'runs = 1\n[problem]\nkind = "topk/bernoulli"\nn = 4\nK = 2\n{budget}'
+    path.write_text(f'{problem}[[policy]]\nkind = "uniform"\n{more}')
+    for argv in (["describe"], *([["run", "--out", str(tmp_path / "out")]] if run_too else [])):
+        assert cli.main([argv[0], str(path), *argv[1:]]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.splitlines()[-1].startswith(f"jaxbandit: {line}")
+    assert not (tmp_path / "out").exists()

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from jaxbandit.study.spec import Study
 
 MAX_CONFIGURATIONS = 2**16
+KEYS = {
+    "tune": ("metric", "within", "relative", "confidence", "most_runs", "search", "candidates", "space"),
+    "train": ("kind", "hidden", "metric", "statistics", "generations", "population", "runs"),
+}
+"""The keys of the tables that ``tuning`` reads, by the table's name."""
 _log = logging.getLogger("jaxbandit")
 
 
@@ -53,6 +58,15 @@ def check(study: Study) -> None:
         for given in study.choices(policy):
             parse(f"policy.{policy['kind']}", kinds[policy["kind"]].parameters, given, alone=not study.tune)
     _check_checkpoints(study, parameters.get("budget"))
+    check_keys("tune", study.tune)
+    check_keys("train", study.train)
+
+
+def check_keys(table: str, given: Mapping[str, Any]) -> None:
+    """Checks that a table has no keys but those of ``KEYS``."""
+    for key, value in given.items():
+        if key not in KEYS[table]:
+            raise BadInput(f"{table}.{key}", value, f"no such key; there are {', '.join(KEYS[table])}")
 
 
 def _check_checkpoints(study: Study, budget: Parameter | None) -> None:
