@@ -261,8 +261,7 @@ class Contract:
         if method == "pull" and not is_users(self.problem):
             allowed = f"a pull that {self._name('problem', 'pull')} takes, which raised {raised}; {PAGE}"
             return BadInput(self._name("policy", "ask"), described(given[-1]), allowed)
-        own = next((allowed for kind, allowed in _TRACED.items() if isinstance(error, kind)), None)
-        return BadInput(self._name(role, method), place(error), f"{own or f'it raised {raised}'}; {PAGE}")
+        return breach(self._name(role, method), error)
 
     def _arrays(self, role: str, method: str, what: str, tree: Any) -> Any:
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
@@ -283,6 +282,12 @@ class Contract:
                 cast = f", as by .astype(jnp.{jnp.result_type(old)})" if jnp.shape(old) == jnp.shape(new) else ""
                 raise BadInput(field, type_of(new), f"{type_of(old)}, as in the state that it was given{cast}; {PAGE}")
         return after
+
+
+def breach(name: str, error: Exception) -> BadInput:
+    """What is said of a user's method that raised ``error``; ``name`` is the method's, with its class."""
+    own = next((allowed for kind, allowed in _TRACED.items() if isinstance(error, kind)), None)
+    return BadInput(name, place(error), f"{own or f'it raised {raised_in(error)}'}; {PAGE}")
 
 
 def raised_in(error: Exception) -> str:

@@ -42,9 +42,12 @@ def _shown(value: Any) -> str:
 
 
 def quoted(value: Any) -> Any:
-    """Returns a text in quotation marks where it reads as a number: "20" is wrong for being a text, which 20 would not
-    show."""
-    return f'"{value}"' if isinstance(value, str) and value.strip("+-.0123456789e_") == "" else value
+    """Returns a text in quotation marks where it reads as a number or a truth value: "20" is wrong for being a text,
+    which 20 would not show."""
+    if not isinstance(value, str):
+        return value
+    read = value.strip("+-.0123456789e_") == "" or value.lower() in ("true", "false", "nan", "inf", "+inf", "-inf")
+    return f'"{value}"' if read else value
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def between(least: float, most: float, *, least_too: bool = False) -> Callable[[
     def check(name: str, value: Any) -> float:
         if not is_real(value) or not (least < value < most or (least_too and value == least)):
             allowed = "at least" if least_too else "above"
-            raise BadInput(name, value, f"a number {allowed} {least:.6g}, below {most:g}")
+            raise BadInput(name, quoted(value), f"a number {allowed} {least:.6g}, below {most:g}")
         return float(value)
 
     return check
@@ -115,7 +115,7 @@ def flag(name: str, value: Any) -> bool:
         True
     """
     if not isinstance(value, bool):
-        raise BadInput(name, value, "true or false")
+        raise BadInput(name, quoted(value), "true or false")
     return value
 
 

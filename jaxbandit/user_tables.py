@@ -14,21 +14,22 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def whole_cells(names: Sequence[str], cells: Sequence[str], line: int) -> tuple[int, ...]:
-    """Returns the cells of a row as whole numbers.
+    """Returns the cells of a row as whole numbers. Programs that sum up a column with empty cells write 1.0 for 1.
 
     Raises:
         BadInput: for a cell that is not a whole number from 0 to 2^31 - 1.
     """
-    for name, cell in zip(names, cells, strict=True):
+    digits = [cell.removesuffix(".0") for cell in cells]
+    for name, shown, cell in zip(names, cells, digits, strict=True):
         if not (cell.isascii() and cell.isdigit() and len(cell) <= 10 and int(cell) < 2**31):
-            raise BadInput(f"{name} in line {line}", cell or "empty", "a whole number from 0 to 2147483647")
-    return tuple(map(int, cells))
+            raise BadInput(f"{name} in line {line}", shown or "empty", "a whole number from 0 to 2147483647")
+    return tuple(map(int, digits))
 
 
 def other_delimiter(names: Sequence[str]) -> str:
     """Returns what to do where the names of a table's columns are one that others seem to separate; else nothing."""
     found = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
-    return f"its cells seem to be separated by {found!r}: write it with commas, or read it in Python" if found else ""
+    return f"its cells seem to be separated by {found!r}: write it with commas" if found else ""
 
 
 def header(path: str | Path, table: str | None = None) -> tuple[str, ...]:
@@ -48,13 +49,14 @@ def columns(
 
     Args:
         path: a CSV file in UTF-8 with a header, or an SQLite database.
-        wanted: the names of columns, by the field that an error is to name.
+        wanted: the names of columns, stripped as those of the header are, by the field that an error is to name.
         table: the SQLite table or view; may be left out where there is only one.
         delimiter: of the CSV file.
 
     Raises:
         BadInput: for a file that cannot be read as such a table, and one without a row.
     """
+    wanted = {field: [str(name).strip() for name in names] for field, names in wanted.items()}
     lines = _lines(Path(path), table, delimiter)
     _, titles = next(lines, (0, []))
     header = [str(title).strip() for title in titles]

@@ -1,12 +1,17 @@
 """What a new user gets wrong in a study of the cleaning or the top-K family: one line that names the field, status 2,
 and nothing written."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jaxbandit import cli
+from jaxbandit.errors import BadInput
+from jaxbandit.registry import between, flag, real, whole
+from jaxbandit.study.spec import load
 
 SYNTHETIC = 'kind = "cleaning/synthetic"\n'
 EE = 'kind = "ee"\n'
@@ -279,3 +284,27 @@ def test_a_folder_with_another_study(
     ):
         line = refused(SYNTHETIC + "budget = 10", verb=verb)
         assert line == f"--out = out: a new or empty folder, or {why}"
+
+
+@pytest.mark.parametrize(
+    ("parse", "given", "line"),
+    [
+        (flag, "true", 'x = "true": true or false'),
+        (flag, 1, "x = 1: true or false"),
+        (whole(1, 9), "true", 'x = "true": a whole number from 1 to 9'),
+        (whole(1, 9), True, "x = True: a whole number from 1 to 9"),
+        (between(0, 1), "0.5", 'x = "0.5": a number above 0, below 1'),
+        (real(0, 1), "inf", 'x = "inf": a number from 0 to 1'),
+    ],
+)
+def test_a_text_is_told_from_what_it_reads_as(parse: Any, given: object, line: str) -> None:
+    with pytest.raises(BadInput, match=f"^{re.escape(line)}$"):
+        parse("x", given)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_study_file_in_another_encoding(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_bytes("runs = 1  # für alle".encode(encoding))
+    with pytest.raises(BadInput, match=r"study\.toml: a TOML file in UTF-8$"):
+        load(path)

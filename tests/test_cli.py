@@ -150,6 +150,19 @@ def test_list_takes_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert {line.split("/")[0] for line in both if line.startswith("problem")} == {"problem cleaning", "problem topk"}
 
 
+def test_lists_are_as_wide_as_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    narrow = listed(capsys, "topk")
+    assert max(map(len, narrow)) <= 80
+    laws = [line for line in narrow if line.startswith("    means (optional")]
+    assert laws[0].startswith("    means (optional): the arms' means:")
+    assert set(laws[1:]) == {"    means (optional): as for problem topk/bernoulli, above"}
+    monkeypatch.setenv("COLUMNS", "120")
+    wide = listed(capsys, "topk")
+    assert 80 < max(map(len, wide)) <= 120
+    assert " ".join(" ".join(wide).split()) == " ".join(" ".join(narrow).split())
+
+
 def test_help_lists_all_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     listed = re.findall(r"• (\w+)", capsys.readouterr().out)
@@ -197,6 +210,7 @@ def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
             ["reproduce", "toy/fig2", "--out", "OUT"],
             "PAPER/FIGURE = toy/fig2: a figure that `jaxbandit list` names, such",
         ),
+        (["compare", "OTHER", "--quantiles"], "--quantiles = missing: some numbers between 0 and 1"),
         (["reproduce", "toy/fig1", "--out", "OUT", "--runs", "1e3"], "--runs = 1e3: a whole number"),
         (["reproduce", "toy/fig1", "--out", "OUT", "--runs", "0"], "--runs = 0: a whole number from 1 to 2147483647"),
         (["reproduce", "toy/fig1", "--out", "OUT", "--seed", "-1"], "--seed = -1: a whole number from 0 to 4294967295"),

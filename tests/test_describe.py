@@ -1,6 +1,7 @@
 """What a study is about, and which policy and budget its results speak for: sentences for the user to look at."""
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -14,11 +15,13 @@ import xarray as xr
 import zarr
 
 from jaxbandit import cli
+from jaxbandit.arms.records import read_counts
 from jaxbandit.cleaning import Uniform, family
 from jaxbandit.cleaning.claims import AmbiguityTable, ambiguity
 from jaxbandit.cleaning.describe import describe, spellings
 from jaxbandit.cleaning.family import Setting
 from jaxbandit.cleaning.fast.exchangeable import LENGTHS
+from jaxbandit.errors import BadInput
 from jaxbandit.study import families
 from jaxbandit.study.conclude import Cell, conclusions, sentences
 from jaxbandit.study.describe import description, implementations, implementations_of
@@ -157,7 +160,7 @@ def test_describe_a_study_and_a_table(study: Path, tmp_path: Path, capsys: pytes
     assert capsys.readouterr().out.splitlines()[:3] == [
         "odd.csv: 1 row, 1 column",
         '  a;b: 1 different value, 0 empty cells, such as "x\N{REPLACEMENT CHARACTER}y;2"',
-        "its cells seem to be separated by ';': write it with commas, or read it in Python",
+        "its cells seem to be separated by ';': write it with commas",
     ]
     assert cli.main(["fit", str(odd)]) == 2
     assert "no such column; there are a;b; its cells seem to be separated by ';': write" in capsys.readouterr().err
@@ -478,3 +481,55 @@ def test_a_figures_report_names_its_data(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "odds.txt").write_text("0.1 0.9")
     reproduce(toy.FIGURES["toy/fig1"], Request(2, data=tmp_path / "odds.txt"), tmp_path / "out")
     assert "Figure toy/fig1, data odds.txt" in report(tmp_path / "out")
+
+
+def test_counts_may_be_written_as_pandas_sums_them_up(tmp_path: Path) -> None:
+    table = tmp_path / "workers.csv"
+    table.write_text("worker,correct,answered\nAnn,1.0,2\nBen,0.0,1.0\n")
+    names, won, tried = read_counts(table, "correct", "answered", "worker")
+    assert (names, won.tolist(), tried.tolist()) == (("Ann", "Ben"), [1, 0], [2, 1])
+    for cell in ("1.5", ".0", "1.00", "-1.0"):
+        table.write_text(f"correct,answered\n{cell},2\n")
+        with pytest.raises(BadInput, match=f"correct in line 2 = {re.escape(cell)}: a whole number from 0"):
+            read_counts(table, "correct", "answered")
+
+
+def test_blanks_around_a_name_are_none_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "claims.csv").write_text("flight,source \nAA,one\nAA,two\n")
+    assert cli.main(["describe", str(tmp_path / "claims.csv"), "--entity", "flight ", "--value", "source "]) == 0
+    assert "1 entity" in capsys.readouterr().out
+
+
+def test_a_table_without_outliers_is_said_to_have_none() -> None:
+    arms = {"kind": "outliers/bernoulli", "k": 3, "means": {"list": [0.5, 0.5, 0.6, 0.5]}}
+    study = Study.of({"runs": 1, "problem": arms, "policy": [{"kind": "rr"}]})
+    assert description(study)[-1] == "none of them is an outlier"
+    assert study.question is not None
+    setting = study.configurations()[0].setting
+    assert "find that there are no outliers, as none of these arms is one:" in study.question.opening(setting)
+
+
+@pytest.mark.parametrize(
+    ("more", "line", "run_too"),
+    [
+        ('[[policy]]\nkind = "uniform"\n', "policy = uniform, ", True),
+        ('[[policy]]\nkind = "optmai"\nbeta = [0.8, 0.8]\n', "policy = optmai, ", True),
+        ("[sweep]\nbudget = [3, 50]\n", "problem.budget = 3: at least 4 for uniform", True),
+        ("[tune]\nmetrics = 1\n", "tune.metrics = 1: no such key; there are metric, within, ", True),
+        ("[train]\nmetrics = 1\n", "train.metrics = 1: no such key; there are kind, hidden, ", True),
+        ('[tune]\nmetric = "gain"\n', "tune.metric = gain: one of regret", False),
+    ],
+)
+def test_describe_refuses_what_run_or_tune_does(
+    more: str, line: str, run_too: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "study.toml"
+    budget = "" if "budget" in more else "budget = 50\n"
+    problem = f'runs = 1\n[problem]\nkind = "topk/bernoulli"\nn = 4\nK = 2\n{budget}'
+    path.write_text(f'{problem}[[policy]]\nkind = "uniform"\n{more}')
+    for argv in (["describe"], *([["run", "--out", str(tmp_path / "out")]] if run_too else [])):
+        assert cli.main([argv[0], str(path), *argv[1:]]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.splitlines()[-1].startswith(f"jaxbandit: {line}")
+    assert not (tmp_path / "out").exists()

@@ -209,3 +209,16 @@ def test_a_policy_that_is_tuned_is_shown_as_it_is_where_the_goal_is_reached() ->
     (first,), (there,) = needed._at(given, "entities", 10), needed._at(given, "entities", found.high or 0)
     assert (first.params["t"], first.params["q"]) != (there.params["t"], there.params["q"])
     assert (found.params["t"], found.params["q"]) == (there.params["t"], there.params["q"])
+
+
+def test_a_least_value_that_is_too_small_is_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody wrote a budget of 1: it is a 64th of the study's."""
+    path = tmp_path / "study.toml"
+    problem = '[problem]\nkind = "topk/bernoulli"\nn = 12\nK = 2\nbudget = 100\n'
+    path.write_text(f'{problem}[[policy]]\nkind = "uniform"\n')
+    plan = ["plan", str(path), "--metric", "regret", "--reach", "0.01"]
+    assert cli.main(plan) == 2
+    least = "at least 12 for uniform, a pull for each arm"
+    assert capsys.readouterr().err.endswith(f"--from = 1: {least}; left out, it comes from the study's values\n")
+    assert cli.main([*plan, "--from", "2"]) == 2
+    assert capsys.readouterr().err.endswith(f"--from = 2: {least}\n")

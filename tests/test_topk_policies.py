@@ -191,6 +191,10 @@ def test_an_index_policy_is_its_oracle() -> None:
         (lambda mean, pulls: mean + jnp.sqrt(3.0 - pulls), "tell, state.indices = NaN after one of the first "),
         (lambda mean, pulls: jnp.sum(mean), "index = an array of shape (): shape (4,), an index of each arm; "),
         (lambda mean, pulls: mean[1:], "index = an array of shape (3,): shape (4,), an index of each arm; "),
+        (lambda mean, pulls: None, "index = a NoneType: shape (4,), an index of each arm; "),
+        (lambda mean, pulls: [*mean], "index = a list: shape (4,), an index of each arm; "),
+        (lambda mean, pulls: mean if mean[0] > 0 else pulls, "index = line "),
+        (lambda mean, pulls: mean.nothing, "index = line "),
     ],
 )
 def test_an_index_is_a_number_for_each_arm(index: Any, line: str) -> None:

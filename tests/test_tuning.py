@@ -491,3 +491,15 @@ def test_what_is_there_of_one_metric_says_nothing_of_another(tmp_path: Path) -> 
         place = store.place({"policy": "a"})
         assert store.missing(place, runs) == [(0, runs)]
         store.write([place], 0, [{metric: np.arange(float(runs))}])
+
+
+def test_the_folder_of_a_tuning_is_no_folder_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = {
+        "problem": {"kind": "cleaning/synthetic", "entities": 100, "budget": 10},
+        "policy": [{"kind": "ee", "t": 2, "q": [0.5, 0.6]}],
+    }
+    jaxbandit.tune(study, tmp_path, metric="removed", within=5, relative=False, most_runs=500, progress=False)
+    assert cli.main(["compare", str(tmp_path)]) == 2
+    said = "a folder that `jaxbandit run` wrote; this one is of a tuning, which `jaxbandit show` opens"
+    assert capsys.readouterr().err == f"jaxbandit: path = {tmp_path}: {said}\n"
+    assert cli.main(["show", str(tmp_path)]) == 0

@@ -8,6 +8,7 @@ import tyro
 
 from jaxbandit.cli.arguments import Folder, Format
 from jaxbandit.cli.console import say
+from jaxbandit.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,9 @@ class Compare:
     """The policy that the others are compared with."""
     differences: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print the differences of all pairs however many there are."""
-    quantiles: Annotated[tuple[float, ...], tyro.conf.arg(metavar="Q ...", help_behavior_hint="(default: none)")] = ()
+    quantiles: Annotated[
+        tuple[float, ...] | None, tyro.conf.arg(metavar="Q ...", help_behavior_hint="(default: none)")
+    ] = None
     """Print these quantiles over runs instead, such as 0.05 0.5 0.95."""
     format: Format = "text"
     """The format of the tables."""
@@ -34,6 +37,8 @@ class Compare:
         from jaxbandit.study.results import open_results
         from jaxbandit.study.table import render
 
+        if self.quantiles == ():
+            raise BadInput("--quantiles", "missing", "some numbers between 0 and 1, such as 0.05 0.5 0.95")
         data = open_results(self.folder)
         metric = self.metric or data.attrs["metrics"].split()[0]
         if without := compare.lacking(data, metric):

@@ -43,6 +43,8 @@ class Describe:
     def _of_study(self) -> list[str]:
         from jaxbandit.study.describe import description
         from jaxbandit.study.spec import load
+        from jaxbandit.tuning.options import TuneOptions
+        from jaxbandit.tuning.train import TrainOptions
 
         entity, value = _named(self.entity), _named(self.value)
         for name, given in (("--entity", entity), ("--value", value), ("--table", self.table)):
@@ -50,6 +52,12 @@ class Describe:
                 shown = given if isinstance(given, str) else " ".join(given)
                 raise BadInput(name, shown, "for a table alone; a study file names its columns")
         study = load(self.file)
+        if study.runs:
+            study.configurations()  # what run would refuse
+        if study.tune:
+            TuneOptions.of(study)
+        if study.train:
+            TrainOptions.of(study)
         policies = ", ".join(study.policy_labels)
         return [
             *description(study),

@@ -1,5 +1,7 @@
 """``jaxbandit list``."""
 
+import shutil
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from jaxbandit.registry import Parameter
 
 _KINDS = ("problems", "policies", "metrics", "figures")
+_LONG = 160
+"""Characters from which on a line is not printed twice."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,21 @@ class List:
                 self.search or " ".join(self.what),
                 "a word or a name that some entry has; no entry has this one",
             )
-        print("\n".join(line for lines in found for line in lines))
+        print("\n".join(_printed(found, shutil.get_terminal_size((80, 24)).columns)))
+
+
+def _printed(entries: Sequence[list[str]], width: int) -> Iterator[str]:
+    """Yields the lines of all entries, wrapped; a long one that several have is there once."""
+    first: dict[str, str] = {}
+    for head, *lines in entries:
+        name = head.partition(":")[0]
+        for line in (head, *lines):
+            if len(line) > _LONG and first.setdefault(line, name) != name:
+                line = f"{line.partition(': ')[0]}: as for {first[line]}, above"
+            inner = " " * (len(line) - len(line.lstrip()) + 4)
+            yield from textwrap.wrap(
+                line, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False
+            )
 
 
 def _entries() -> Iterator[tuple[str, str, list[str]]]:

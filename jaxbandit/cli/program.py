@@ -88,7 +88,7 @@ def _complaint(verb: str, argv: Sequence[str], box: str) -> BadInput:
         return BadInput(found[1], found[2], "a whole number")
     if found := re.search(r"Error parsing (\S+): .*could not convert string to float: '(.*?)'", text):
         return BadInput(found[1], found[2], "a number")
-    if found := re.search(r"Error parsing (\S+): Could not find valid parse for arguments: \[(.*?)\] ", text):
+    if found := re.search(r"Error parsing (\S+): .*Could not find valid parse for arguments: \[(.*?)\] ", text):
         numbers = f"{found[1]} Q ..." in text
         return BadInput(found[1], found[2].replace("'", ""), "numbers" if numbers else usage)
     return BadInput("arguments", " ".join(argv), usage)

@@ -327,16 +327,22 @@ def _described(setting: Setting) -> list[str]:
     found = np.flatnonzero(np.asarray(setting.source.levels))
     means = np.asarray(setting.source.given.means) / UNITS
     rows = ", ".join(str(row) for row in found[:10]) + (", ..." if found.size > 10 else "")
+    judged = f"{found.size:,} of them {'is an outlier' if found.size == 1 else 'are outliers'}, counted from 0: {rows}"
     return [
         f"{setting.arms:,} arms with means from {means.min():.4g} to {means.max():.4g} of their scale, mean "
         f"{means.mean():.4g}, standard deviation {means.std():.4g}",
-        f"{found.size:,} of them {'is an outlier' if found.size == 1 else 'are outliers'}"
-        + (f", counted from 0: {rows}" if found.size else ""),
+        judged if found.size else "none of them is an outlier",
     ]
 
 
+def _opening(setting: Setting) -> str:
+    none = isinstance(setting.source, Labelled) and not np.asarray(setting.source.levels).any()
+    exactly = "find that there are no outliers, as none of these arms is one" if none else "find exactly the outliers"
+    return f"which rule, how many pulls? Runs that {exactly}:"
+
+
 _QUESTION = Question(
-    "correct", lambda setting: "which rule, how many pulls? Runs that find exactly the outliers:",
+    "correct", _opening,
     "to find exactly the outliers in {} of the runs", "a share of runs, above 0 and at most 1, such as 0.95", "pulls",
     "pulls", capped=True,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, quoted
 from jaxbandit.registry import Family, Parameter, Required, parse
 from jaxbandit.study.folder import checksum
 from jaxbandit.study.plugins import OWN
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from jaxbandit.study.spec import Study
 
 MAX_CONFIGURATIONS = 2**16
+KEYS = {
+    "tune": ("metric", "within", "relative", "confidence", "most_runs", "search", "candidates", "space"),
+    "train": ("kind", "hidden", "metric", "statistics", "generations", "population", "runs"),
+}
+"""The keys of the tables that ``tuning`` reads, by the table's name."""
 _log = logging.getLogger("jaxbandit")
 
 
@@ -53,12 +58,21 @@ def check(study: Study) -> None:
         for given in study.choices(policy):
             parse(f"policy.{policy['kind']}", kinds[policy["kind"]].parameters, given, alone=not study.tune)
     _check_checkpoints(study, parameters.get("budget"))
+    check_keys("tune", study.tune)
+    check_keys("train", study.train)
+
+
+def check_keys(table: str, given: Mapping[str, Any]) -> None:
+    """Checks that a table has no keys but those of ``KEYS``."""
+    for key, value in given.items():
+        if key not in KEYS[table]:
+            raise BadInput(f"{table}.{key}", value, f"no such key; there are {', '.join(KEYS[table])}")
 
 
 def _check_checkpoints(study: Study, budget: Parameter | None) -> None:
     given = study.checkpoints
     if not isinstance(given, list):
-        raise BadInput("checkpoints", given, "a list of budgets")
+        raise BadInput("checkpoints", quoted(given), "a list of budgets")
     if not given:
         return
     if budget is None or "budget" not in study.problem:

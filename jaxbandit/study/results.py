@@ -13,9 +13,18 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import faster
-from jaxbandit.study.folder import FINISHED
+from jaxbandit.study.folder import FINISHED, STUDY
 from jaxbandit.study.spec import Configuration, Study
-from jaxbandit.study.store import ALL_STORED, DONE, RESULTS, Coordinate, Place, Store, coordinate_chunk
+from jaxbandit.study.store import (
+    ALL_STORED,
+    DONE,
+    RESULTS,
+    Coordinate,
+    Place,
+    Store,
+    coordinate_chunk,
+    numbers_of_chunks,
+)
 from jaxbandit.study.summary import Always, Moments, Row, exactly, identity
 
 if TYPE_CHECKING:
@@ -212,6 +221,9 @@ def open_results(path: Path | str) -> "xr.Dataset":
     group = path if path.name == RESULTS else path / RESULTS
     if not (group / "zarr.json").exists():
         raise BadInput("path", str(path), f"a folder with {RESULTS}, written by a study")
+    if _is_of_tuning(group.parent):
+        opens = "this one is of a tuning, which `jaxbandit show` opens"
+        raise BadInput("path", str(path), f"a folder that `jaxbandit run` wrote; {opens}")
     try:
         data, lost = _read(group)
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
@@ -223,6 +235,13 @@ def open_results(path: Path | str) -> "xr.Dataset":
         gone = lost.relative_to(group).as_posix()
         raise BadInput("path", str(path), f"results that are all there; what wrote them computes {gone} again")
     return data
+
+
+def _is_of_tuning(folder: Path) -> bool:
+    """Returns whether a folder was begun by ``jaxbandit tune``, whose results have no coordinates."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        return "tune" in json.loads((folder / STUDY).read_bytes())["identity"]
+    return False
 
 
 def stored_runs(path: Path | str) -> tuple[int, int]:
@@ -239,7 +258,14 @@ def stored_runs(path: Path | str) -> tuple[int, int]:
     selected, known = json.loads(held["selected"]), held["labels"]
     places = itertools.product(*([known[name].index(identity(each)) for each in selected[name]] for name in known))
     with suppress(ValueError, RuntimeError):  # a chunk of what is not shown may be damaged
-        return max(int(done[place].sum()) for place in places), shown
+        length = int(held["length"])
+        return max(
+            sum(
+                int(done[(*place, slice(number * length, (number + 1) * length))].sum())
+                for number in numbers_of_chunks(Path(path) / RESULTS, DONE, place)
+            )
+            for place in places
+        ), shown
     return shown, shown
 
 
@@ -262,7 +288,10 @@ def _read(group: Path) -> "tuple[xr.Dataset, Path | None]":
         if name in data.variables:
             data[name].attrs.setdefault("long_name", label)
     indices = [[known[name].index(identity(label)) for label in selected[name]] for name in known]
-    whole = _all_done(group, data[DONE], indices)
+    # An array may have room for far more runs than are there.
+    whole = all(path.is_file() for path, _ in _chunks(group, data[DONE], indices)) and _all_done(
+        group, data[DONE], indices
+    )
     # Of a study that goes on, some runs and their chunks have never been there.
     expected = metrics if whole else [DONE] if (group.parent / FINISHED).exists() else []
     chunks = (path for name in expected for path, _ in _chunks(group, data[name], indices))

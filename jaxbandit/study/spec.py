@@ -390,6 +390,8 @@ def load(path: Path | str, counted: bool = True) -> Study:
         mapping = tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise BadInput("STUDY", str(path), f"a file that can be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise BadInput("STUDY", str(path), "a TOML file in UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise BadInput("STUDY", str(path), f"a TOML file ({' '.join(str(error).split())})") from None
     return Study.of(mapping, base=path.parent, counted=counted)

@@ -162,19 +162,22 @@ class Store:
         return self._spans[place]
 
     def _read_spans(self, place: Place) -> list[Span]:
-        array = self._arrays[DONE]
-        runs = array.shape[-1]
-        flags = np.zeros(runs, bool)
-        for first, stop in _pieces(0, runs, self._length):
-            path = self._file(DONE, place, first)
+        array, found = self._arrays[DONE], list[Span]()
+        for number in numbers_of_chunks(self.path, DONE, place):
+            first, path = number * self._length, self._file(DONE, place, number * self._length)
             try:
                 if path.is_dir():
                     raise IsADirectoryError(path)
-                flags[first:stop] = array[(*place, slice(first, stop))] if path.exists() else False
+                flags = array[(*place, slice(first, first + self._length))]
             except Exception as error:  # whatever a codec says of a damaged file
                 self._note(path, error)
-        edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0)).tolist()
-        return list(zip(edges[::2], edges[1::2], strict=True))
+                continue
+            edges = (first + np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0))).tolist()
+            for a, b in zip(edges[::2], edges[1::2], strict=True):
+                if found and found[-1][1] == a:
+                    a = found.pop()[0]
+                found.append((a, b))
+        return found
 
     def missing(self, place: Place, stop: int) -> list[Span]:
         """Returns the runs below ``stop`` that are not there."""
@@ -311,6 +314,12 @@ class Store:
 def coordinate_chunk(group: Path, name: str, dimensions: int) -> Path:
     """Returns the file that has all values of a coordinate."""
     return group.joinpath(name, "c", *["0"] * dimensions)
+
+
+def numbers_of_chunks(group: Path, name: str, place: Place) -> list[int]:
+    """Returns which chunks of runs a configuration has, in order. An array may have room for far more of them."""
+    folder = group.joinpath(name, "c", *map(str, place))
+    return sorted(int(path.name) for path in folder.glob("*") if path.name.isdecimal())
 
 
 def _remove(path: Path) -> None:

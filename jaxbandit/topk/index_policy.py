@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
-from jaxbandit.describe import brief
+from jaxbandit.contract import breach
+from jaxbandit.describe import brief, is_array, type_of
 from jaxbandit.errors import BadInput
 from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import largest
@@ -87,16 +88,21 @@ class IndexPolicy(ABC):
         """Adds the reward to the record of the arm, and finds the indices anew.
 
         Raises:
-            BadInput: unless there is one index for each arm.
+            BadInput: where ``index`` raises something, or there is not one index for each arm.
         """
         total, pulls = state.total.at[pull.arm].add(outcome.total), state.pulls.at[pull.arm].add(outcome.made)
         ended = state.ended.at[pull.arm].set(outcome.made == 0)
         known = jnp.maximum(pulls, 1)
-        index = self.index(view, total.astype(jnp.float32) / known.astype(jnp.float32), known)
-        if jnp.shape(index) != (view.arms,):
-            found = f"an array of shape {jnp.shape(index)}"
-            allowed = f"shape ({view.arms},), an index of each arm; see docs/own-index.md"
-            raise BadInput(f"policy {type(self).__name__}.index", found, allowed)
+        name = f"policy {type(self).__name__}.index"
+        try:
+            index = self.index(view, total.astype(jnp.float32) / known.astype(jnp.float32), known)
+        except BadInput:
+            raise
+        except Exception as error:  # of a method that its author wrote, as this one is not
+            raise breach(name, error) from error
+        if not is_array(index) or jnp.shape(index) != (view.arms,):
+            found = f"an array of shape {jnp.shape(index)}" if is_array(index) else type_of(index)
+            raise BadInput(name, found, f"shape ({view.arms},), an index of each arm; see docs/own-index.md")
         index = jnp.where(ended, -jnp.inf, jnp.where(pulls == 0, jnp.inf, index))
         return State(total, pulls, ended, index.astype(jnp.float32))
 

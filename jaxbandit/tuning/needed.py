@@ -109,7 +109,13 @@ def needed(
     if most_runs < 2 * _FIRST:
         raise BadInput("--most-runs", most_runs, f"at least {2 * _FIRST}, with which the ends of the range are tried")
     # Of policies, tuned to a value or not, those at the first value stand for all.
-    members = _at(study, parameter, first)
+    try:
+        members = _at(study, parameter, first)
+    except BadInput as error:
+        if error.field != f"problem.{parameter}":
+            raise
+        allowed = error.allowed if low is not None else f"{error.allowed}; left out, it comes from the study's values"
+        raise BadInput("--from", first, allowed) from None
     metric, labels = wanted.metric, [each.label for each in members]
     within_1 = metric.binary or all(metric.bounded(each.setting) for each in members)
     if within_1 and not 0 <= wanted.value <= 1:

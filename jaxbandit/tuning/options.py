@@ -19,14 +19,15 @@ Policies that know the truth, as ``known-sc``, are left out.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, quoted
 from jaxbandit.registry import Metric, Parameter, PolicyKind, flag, one_of, text, whole
 from jaxbandit.space import Choice, Domain, domain
+from jaxbandit.study.keys import check_keys
 from jaxbandit.study.spec import Study
 
 ALL = "all"
@@ -63,15 +64,13 @@ class Open:
         return {**self.given, **own}
 
 
-def metric_of(study: Study, table: str, given: Mapping[str, Any], keys: Sequence[str]) -> Metric:
+def metric_of(study: Study, table: str, given: Mapping[str, Any]) -> Metric:
     """Returns the metric that a study's table ``[tune]`` or ``[train]`` names, or the family's first.
 
     Raises:
-        BadInput: for a key that is none of ``keys``, for a study in parts, and for a metric that the family lacks.
+        BadInput: for a key that the table does not have, for a study in parts, and for a metric that the family lacks.
     """
-    for key, value in given.items():
-        if key not in keys:
-            raise BadInput(f"{table}.{key}", value, f"no such key; there are {', '.join(keys)}")
+    check_keys(table, given)
     if study.checkpoints or study.stop_when:
         raise BadInput(table, "with checkpoints or stop_when", "a study without them; sweep the budget")
     metrics = {metric.name: metric for metric in study.family.metrics}
@@ -102,8 +101,7 @@ class TuneOptions:
             BadInput: naming the key of the table that is wrong.
         """
         given = dict(study.tune)
-        keys = ("metric", "within", "relative", "confidence", "most_runs", "search", "candidates", "space")
-        metric = metric_of(study, "tune", given, keys)
+        metric = metric_of(study, "tune", given)
         relative = flag("tune.relative", given.get("relative", "within" not in given))
         within = _number("tune.within", given.get("within", 0.005), 0, 1 if relative else math.inf)
         if within == 0 and "most_runs" not in given:
@@ -137,7 +135,9 @@ def leaves_open(study: Study) -> bool:
 def _number(field: str, value: Any, low: float, high: float) -> float:
     sound = isinstance(value, int | float) and not isinstance(value, bool) and low <= value < high
     if not sound:
-        raise BadInput(field, value, f"a number from {low:g}" + (f", below {high:g}" if high < math.inf else ""))
+        raise BadInput(
+            field, quoted(value), f"a number from {low:g}" + (f", below {high:g}" if high < math.inf else "")
+        )
     return float(value)
 
 

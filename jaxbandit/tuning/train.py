@@ -76,8 +76,7 @@ class TrainOptions:
             BadInput: naming the key of the table that is wrong.
         """
         given, trainable = dict(study.train), study.family.trainable
-        keys = ("kind", "hidden", "metric", "statistics", "generations", "population", "runs")
-        metric = metric_of(study, "train", given, keys)
+        metric = metric_of(study, "train", given)
         if trainable is None:
             there = [name for name, family in FAMILIES.items() if family.trainable is not None]
             raise BadInput("problem.kind", study.problem["kind"], f"a problem of {', '.join(there)}")
