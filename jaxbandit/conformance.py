@@ -39,8 +39,8 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
 
     What is looked for: shapes and dtypes that change, a state that changes once the run is over, NaN in a state, an
     outcome or an answer, an index out of range in a problem of one's own, draws that are used twice. So are
-    numbers of other generators than ``jaxbandit.random``. The policy is run by ``ask`` and ``tell``, by ``advance`` where it has
-    it, and so is its fast implementation; what ``advance`` pulls is not seen.
+    numbers of other generators than ``jaxbandit.random``. The policy is run by ``ask`` and ``tell``, by ``advance``
+    where it has it, and so is its fast implementation; what ``advance`` pulls is not seen.
 
     Args:
         problem: one problem, as for ``simulate``.

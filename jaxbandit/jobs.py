@@ -24,9 +24,14 @@ _log = logging.getLogger("jaxbandit")
 _JOBS_AT_ONCE, _ANSWER_BYTES = 1 << 24, 1 << 30
 _CPU_MIB = 128
 """Of a CPU's device, for the states of all lanes."""
-_LEAST_LANES, _MOST_LANES, _LANES_A_CORE, _SHARE, _ONCE = 1 << 16, 1 << 20, 1 << 13, 8, 4
-"""Of an accelerator: four times the threads that a GPU's core holds, and a part of the memory for states; so many times
-that part for what stays in its place."""
+_LEAST_LANES, _MOST_LANES = 1 << 16, 1 << 20
+"""Of an accelerator, as far as its memory allows."""
+_LANES_A_CORE = 1 << 13
+"""Of an accelerator: four times the threads that a GPU's core holds."""
+_STATES_SHARE = 8
+"""The states of all lanes take at most one part in so many of an accelerator's memory, as a refill makes them anew."""
+_SCRATCH_SHARE = 4
+"""On a GPU, ``Execution.scratch`` counts as one part in so many of its bytes, as a refill leaves it in its place."""
 _VECTOR = 64
 WORTH_COMPILING = 5e8
 """Nanoseconds that a program's runs must gain to be compiled with full effort, for each second of that effort. It is
@@ -233,14 +238,14 @@ def _most_lanes(lane: Lane, execution: Execution, mesh: Mesh) -> int:
     each = max(_tiled(lane) if device.platform == "tpu" else bytes_of(lane), execution.step_bytes)
     if device.platform == "gpu":
         scratch = bytes_of([getattr(lane.state, name) for name in execution.scratch])
-        each -= scratch - scratch // _ONCE
+        each -= scratch - scratch // _SCRATCH_SHARE
     if device.platform == "cpu":
         room = (execution.cache_mib or _CPU_MIB) << 20
         # A program of one lane uses no vectors: with 400 arms, GOLD then takes eight times as long as in two.
         return min(execution.most_lanes, max(2, room // each))
     kind = accelerator(device)
     busy = min(_MOST_LANES, max(_LEAST_LANES, kind.cores * _LANES_A_CORE))
-    return 1 << (max(1, min(busy, kind.memory // _SHARE // each)).bit_length() - 1)
+    return 1 << (max(1, min(busy, kind.memory // _STATES_SHARE // each)).bit_length() - 1)
 
 
 def _tiled(lane: Lane) -> int:

@@ -236,8 +236,9 @@ def delta_variance(
         for x in (i, i**2, i**3, i**4, none, single, i * single, i**2 * single, none**2, none * single, single**2)
     )
     distinct = jnp.sum(f, axis=-1) - zero
-    # Of n, D, f1 and the sum of x (x - 1) over the entities' counts x: means, second moments summed over the entities,
-    # and covariances given n.
+    # Of four totals, n, D, f1 and the sum of x (x - 1) over the entities' counts x, in this order: their means, their
+    # second moments summed over the entities (``second``), and their covariances given n, which are those of Poisson
+    # counts (the rows below) less c c' / n, where c are the covariances with n (``with_n``).
     mean = jnp.stack([n, distinct, one, i2])
     second = jnp.stack(
         [

@@ -44,7 +44,8 @@ def _packed_race(word: Array, probability: Array, successes: Array, failures: Ar
     longest = jnp.minimum(trials, LONGEST_RACE)
     started = (jnp.minimum(successes, failures) > 0) & (longest > 0)
 
-    # Count what leaves more trials to one word, where the chance of the first end is no number too small.
+    # Of the two outcomes, count up the one whose limit leaves more trials to this word. The chance that none of them
+    # comes, with which the inversion begins, must not be too small a number for float32: else count the other one.
     if_failures, if_successes = jnp.minimum(longest, failures), jnp.minimum(longest, successes)
     counts_failures = jnp.where(
         if_failures > if_successes,

@@ -224,9 +224,10 @@ class _Search:
             self.means[value] = total.mean
             always = always or Always(4 * _FIRST, 0.05 / EVALUATIONS)
             low, high = always.interval(total)
-            if not low <= self.wanted.value <= high if total.variance else total.runs >= _SAME:
-                better = total.mean >= self.wanted.value
-                return total.mean <= self.wanted.value if metric.lower_is_better else better
+            wanted = self.wanted.value
+            left_out = wanted < low or high < wanted
+            if left_out if total.variance else total.runs >= _SAME:
+                return total.mean <= wanted if metric.lower_is_better else total.mean >= wanted
         return None
 
     def _values(self, batch: Batch, member: Configuration, start: int, stop: int) -> np.ndarray:

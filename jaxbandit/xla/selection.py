@@ -74,7 +74,8 @@ def cut_of(key: Array, count: Array, extent: Extent, width: Array, block: int) -
         return (bounds[1] - bounds[0]).astype(jnp.uint32) > 1
 
     def narrow(bounds: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        # As many as are wanted reach low; fewer reach high: so many. The two thirds between are counted at once.
+        # As many keys as are wanted, or more, are at least low; fewer, ``above`` of them, are at least high. A turn
+        # counts those that reach each of two points a third of the way in, in the two halves of one number.
         low, high, above = bounds
         third = ((high - low).astype(jnp.uint32) // jnp.uint32(3)).astype(jnp.int32)
         one, two = low + third, high - jnp.maximum(third, 1)

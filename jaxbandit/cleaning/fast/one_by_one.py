@@ -123,7 +123,11 @@ class _Run(NamedTuple):
     going: Array
 
     def tell(self, record: Array, drawn: Array, where: Array) -> "_Run":
-        """Counts an operation with the result ``drawn`` on an entity of a record in ``few``, in the lanes ``where``."""
+        """Counts an operation with the result ``drawn`` on an entity of a record in ``few``, in the lanes ``where``.
+
+        ``few[i]`` counts the entities with record i or one before it. So an entity that leaves record a for a later one
+        b takes 1 from the counts a to b - 1.
+        """
         rows = jnp.arange(self.few.shape[0], dtype=jnp.int32)[:, None]
         side = self.few.shape[0] // 2
         start = jnp.where(where, record, 2 * side)

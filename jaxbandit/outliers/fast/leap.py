@@ -7,10 +7,11 @@ r = max e_i / (m_i + e_i). So whatever the rewards were,
     theta_hat stays within (1 - r) theta_hat + r [min, max] of mean(x) + k std(x) over x in [0, 1]^n,
     |yhat_i - theta_hat| grows to at most (1 - r) |yhat_i - theta_hat| + r (1 + sqrt(1 + k^2)) / 2,
 
-as sigma is a seminorm; and a radius shrinks at most by the factor 1 - r, since delta' only falls. With x = r / (1 - r)
-= max e_i / m_i, a gap that is below a radius by some margin stays below it while x times what it can lose is below the
-margin. That is a certificate for a leap; where it gives none, one pull is made. The state after a leap is evaluated as
-after any pull, so that a leap changes no answer and no stopping time.
+as sigma is a seminorm; and a radius shrinks at most by the factor 1 - r, since delta' only falls. So let no arm get
+more than x m_i further pulls, x = r / (1 - r). Then radius - gap falls by at most x G, where G is known now
+(``Statistics.growth``): while it is above x G, no comparison changes, and these pulls may be drawn at once. That is a
+certificate for a leap; where it gives none, one pull is made. The state after a leap is evaluated as after any pull, so
+that a leap changes no answer and no stopping time.
 
 Evaluations are in float32, and trusted where they are clear. Otherwise the rule's own evaluation in float64 decides.
 """
@@ -52,9 +53,9 @@ class Statistics(NamedTuple):
     """Holds what a k-sigma rule in batches evaluates of its state, in float32.
 
     ``at``: the estimates; ``unsure``: below this distance float32 cannot be trusted; ``least``: the fewest pulls of an
-    arm; ``widest``: no arm's radius is above it; ``growth``: an active arm's overlap shrinks by at most ``growth`` x
-    as the means move; ``turn``: the part of ``growth`` that is the threshold's radius; ``spread``: the threshold moves
-    by at most ``spread`` times the root mean square of the moves of the means.
+    arm; ``widest``: no arm's radius is above it; ``growth``: G of the module, by which an active arm's overlap shrinks
+    for each unit of x; ``turn``: the part of it that is the threshold's radius; ``spread``: the threshold moves by at
+    most ``spread`` times the root mean square of the moves of the means.
     """
 
     at: Estimates

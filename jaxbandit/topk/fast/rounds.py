@@ -192,7 +192,12 @@ class Rounds:
 
     def _judged(self, view: View, state: State, width: Array, space: Array) -> tuple[State, Array]:
         """Judges the first ``width`` arms at the end of a round: some of them leave. ``space`` (int32, as ``order``) is
-        for their keys, whatever it holds, and is returned for those of the next round."""
+        for their keys, whatever it holds, and is returned for those of the next round.
+
+        Selections follow one another, each by a key and a count: the K' largest means, between which and the others
+        the gaps are measured; the arms that leave by their gaps, or that stay by their means; where ties are random,
+        which of the equal ones leave; and where arms are accepted by their means, which of those that leave fit.
+        """
         block, row, going = _block(view.arms), self._now(state), ~self.done(view, state)
         by_gap = going & (row.gaps == 1)
         read = [state.order, state.total, *([] if view.even else [state.held])]
