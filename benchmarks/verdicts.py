@@ -4,11 +4,15 @@ Candidates are sources of random numbers whose means are known, so the judge alo
 ahead of all others by exactly ``within``; *equal*: all means are the same; *apart*: the best is ahead by 1.25 times
 ``within``, so that a wrong choice is a wrong verdict; *heavy*: the same with Student's t of 3 degrees of freedom;
 *skewed*: the same with lognormal values; *paired*: the same where nine tenths of the variance are shared, as with
-common random numbers. A verdict "within" is right where the chosen candidate is at most ``within`` below the best,
-"best" where it is the best. In slippage any choice is within; so the table says too how often the best was chosen. KN
-(Kim and Nelson 2001) has a first stage of 20 runs, and is right where it chooses the best, or any of equal ones.
+common random numbers; *ladder*: each is half of ``within`` ahead of the next; *hill*: a parabola that falls by 5 times
+``within`` to its ends, as of a parameter about its best value. A verdict "within" is right where the chosen candidate
+is at most ``within`` below the best, "best" where it is the best. In slippage any choice is within; so the table says
+too how often the best was chosen. KN (Kim and Nelson 2001) has a first stage of 20 runs, and is right where it chooses
+the best, or any of equal ones.
 
     python -m benchmarks.verdicts --repetitions 400 --out benchmarks/results/verdicts.json
+
+``undecided`` is the share of repetitions without a verdict after ``MOST`` runs of a candidate.
 """
 
 import argparse
@@ -40,15 +44,23 @@ def _normal(rng: np.random.Generator, count: int, runs: int) -> np.ndarray:
     return rng.standard_normal((count, runs))
 
 
-SETTINGS: dict[str, tuple[float, Draw]] = {
-    "slippage": (1.0, _normal),
-    "equal": (0.0, _normal),
-    "apart": (1.25, _normal),
-    "heavy": (1.25, lambda rng, count, runs: rng.standard_t(3, (count, runs)) / math.sqrt(3)),
-    "skewed": (1.25, _skewed),
-    "paired": (1.25, _paired),
+def _ahead(by: float) -> Callable[[int], np.ndarray]:
+    """One is ahead of all others."""
+    return lambda count: np.where(np.arange(count) == count // 2, by, 0.0)
+
+
+SETTINGS: dict[str, tuple[Callable[[int], np.ndarray], Draw]] = {
+    "slippage": (_ahead(1.0), _normal),
+    "equal": (_ahead(0.0), _normal),
+    "apart": (_ahead(1.25), _normal),
+    "heavy": (_ahead(1.25), lambda rng, count, runs: rng.standard_t(3, (count, runs)) / math.sqrt(3)),
+    "skewed": (_ahead(1.25), _skewed),
+    "paired": (_ahead(1.25), _paired),
+    "ladder": (lambda count: 0.5 * np.arange(count), _normal),
+    "hill": (lambda count: -5 * np.linspace(-1, 1, count) ** 2, _normal),
 }
-"""By how many times ``within`` the best is ahead, and the noise."""
+"""The means of so many candidates, in units of ``within``, and the noise."""
+MOST = 200_000
 
 
 class Source:
@@ -71,7 +83,7 @@ def judged(source: Source, count: int) -> tuple[str, int, int]:
     """The verdict, the chosen candidate, and the runs of all together."""
     judge = Judge(count, WITHIN, confidence=CONFIDENCE)
     target, runs, verdict = LEAST, 0, "undecided"
-    while verdict == "undecided":
+    while verdict == "undecided" and target <= MOST:
         values, missing = source.upto(target), judge.missing(target)
         runs += sum(target - first for first in missing.values())
         verdict = judge.decide(target, {one: values[one, first:target] for one, first in missing.items()})
@@ -101,13 +113,13 @@ def kn(source: Source, count: int) -> tuple[int, int]:
 
 def measured(name: str, count: int, repetitions: int) -> dict[str, object]:
     """Rates and runs of one setting."""
-    ahead, draw = SETTINGS[name]
-    means = np.zeros(count)
-    means[count // 2] = ahead * WITHIN
-    right, bests, runs, right_kn, runs_kn = 0, 0, [], 0, []
+    levels, draw = SETTINGS[name]
+    means = levels(count) * WITHIN
+    right, bests, runs, right_kn, runs_kn, undecided = 0, 0, [], 0, [], 0
     for repetition in range(repetitions):
         source = Source(means, draw, [repetition, count])
         verdict, chosen, own = judged(source, count)
+        undecided += verdict == "undecided"
         bests += means[chosen] == means.max()
         right += means[chosen] == means.max() if verdict == "best" else means[chosen] >= means.max() - WITHIN
         picked, theirs = kn(source, count)
@@ -119,6 +131,7 @@ def measured(name: str, count: int, repetitions: int) -> dict[str, object]:
         "setting": name, "candidates": count, "repetitions": repetitions, "right": right / repetitions,
         "right_low": low, "right_high": high, "chose_best": bests / repetitions, "median_runs": float(np.median(runs)),
         "kn_right": right_kn / repetitions, "kn_median_runs": float(np.median(runs_kn)),
+        "undecided": undecided / repetitions,
     }  # fmt: skip
 
 
@@ -134,7 +147,7 @@ def main() -> None:
             rows.append(row := measured(name, count, given.repetitions))
             ours = f"right {row['right']:.3f}, the best {row['chose_best']:.3f}, {row['median_runs']:,.0f} runs"
             theirs = f"KN right {row['kn_right']:.3f}, {row['kn_median_runs']:,.0f} runs"
-            print(f"{name:8} k = {count:3}: {ours}; {theirs}", flush=True)
+            print(f"{name:8} k = {count:3}: {ours}, undecided {row['undecided']:.3f}; {theirs}", flush=True)
     if given.out:
         given.out.write_text(json.dumps(rows, indent=1) + "\n")
 
