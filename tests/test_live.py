@@ -155,6 +155,27 @@ def test_a_session_decides_as_the_simulator_does(family: str, name: str, tmp_pat
     assert session.play.over
 
 
+@pytest.mark.parametrize("budget", [2.4, 3.3, 6.0])
+def test_money_is_counted_in_whole_units(budget: float, tmp_path: Path) -> None:
+    """As floats, costs of 0.6 and 0.3 sum to a little more than the budget, and the last query would be too dear."""
+    given = study("extraction", "rand-leaf", tmp_path, budget=budget, cost_model="step")
+    session = Session.begin(given, "rand-leaf", tmp_path / "journal")
+    answer = agent(session)
+    for _ in range(9):  # what is taken back leaves nothing behind
+        asked = session.next()
+        session.record(asked["id"], answer(session.questions[asked["id"]].address))
+        session.undo()
+    assert session.spent == 0
+    assert session.status()["left"] == budget
+    run_out(session, answer)
+    chosen = session.case.chosen
+    expected = simulate(chosen.problem, chosen.policy, runs=1, seed=SEED, implementation="reference", progress=False)
+    found = session.play.answer()
+    for key in ("queries", "spent", "entities"):
+        np.testing.assert_array_equal(found[key], expected[key][0, 0])
+    assert session.status()["spent"] == int(found["spent"]) / session.asks.units
+
+
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
     return Session.begin(study("cleaning", "ee", tmp_path), "ee", tmp_path / "journal")

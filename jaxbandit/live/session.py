@@ -300,8 +300,7 @@ class Session(Standing):
 
     def _next(self, ahead: int) -> Iterator[Address]:
         """Questions that can be asked now, within the budget."""
-        ledger, asks, answers = self._ledger, self.asks, self.answers
-        left = self.budget - self.spent - sum(each.cost for each in ledger.open.values())
+        ledger, asks, answers, left = self._ledger, self.asks, self.answers, self._ledger.left
         for address in self.play.wanted():
             if address not in ledger.at and asks.cost(address) <= left and asks.ready(address, answers):
                 yield address
@@ -342,7 +341,7 @@ class Session(Standing):
         if number is not None:
             asked = self.questions[number]
             shown = self.asks.shown(asked.address, self.answers)
-            about = {"id": number, **about, **shown, "cost": self.asks.cost(asked.address)}
+            about = {"id": number, **about, **shown, "cost": asked.cost / self.asks.units}
             if (names := self.case.names) and "arm" in shown:
                 about["name"] = names[shown["arm"]]
             if (sources := self.case.sources) and "entity" in shown:

@@ -1,6 +1,7 @@
 """What a session tells of itself: its policy, its answers, what they cost, and what the rest should bring."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from jaxbandit.live.forecast import fitted, records_of
 from jaxbandit.live.ledger import AskedQuestion, Ledger
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Address, Questions
+from jaxbandit.parsers import as_printed
 
 
 class Standing:
@@ -55,7 +57,7 @@ class Standing:
     @property
     def spent(self) -> float:
         """Returns what all answers together have cost."""
-        return self._ledger.spent
+        return self._ledger.spent / self.asks.units
 
     @property
     def files(self) -> list[Path]:
@@ -95,7 +97,7 @@ class Standing:
         return advice(self.case, self.asks, self.play, self._whole_left())
 
     def _whole_left(self) -> int:
-        return int(max(self.budget - self.spent, 0))
+        return max(self._ledger.budget - self._ledger.spent, 0)
 
     def told(self) -> list[dict[str, Any]]:
         """Returns the answered questions in order: ``id``, what was asked, ``answer``, ``agent``, ``at``."""
@@ -117,5 +119,5 @@ class Standing:
         return fitted(records_of(self.asks, self.answers)) if isinstance(self.asks, CleaningQuestions) else None
 
     def _money(self) -> dict[str, float]:
-        spent = self.spent
-        return {"spent": spent, "left": max(self.budget - spent, 0)}
+        left = as_printed(self.budget) - Fraction(self._ledger.spent, self.asks.units)  # not a bit off, as of floats
+        return {"spent": self.spent, "left": max(float(left), 0.0)}
