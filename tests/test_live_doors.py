@@ -195,8 +195,30 @@ def test_a_signal_ends_the_server_at_once(session: Session) -> None:
         other = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         other.request("GET", "/status")
         assert other.getresponse().status == 200
+        answering = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        answering.request("POST", "/answers", '{"id": 1, "answer": "unknown"}')
+        assert answering.getresponse().status == 200
         server.send_signal(signal.SIGTERM)
         assert (server.wait(30), server.stderr.read()) == (143, "jaxbandit: terminated\n")
+    assert copied(session).status()["answers"] == 1
+
+
+def copied(session: Session) -> Session:
+    """A session from a copy of the journal's file alone."""
+    place = session.journal.place
+    shutil.copy(place, f"{place}.copy")
+    return Session.open(f"{place}.copy")
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["alone", "beside another process"])
+def test_a_command_leaves_all_in_the_one_file(session: Session, other: bool) -> None:
+    place = session.journal.place
+    if not other:
+        session.close()
+    assert program.run(["live", "next", "--journal", place]) == 0
+    assert program.run(["live", "record", "1", "unknown", "--journal", place]) == 0
+    assert program.run(["live", "record", "1", "A1", "--journal", place]) == 2  # it is closed after an error too
+    assert copied(session).status() == {**session.status(), "late": 1, "contradicted": {"terminal": 1}}
 
 
 def test_a_token_and_a_rate(session: Session) -> None:

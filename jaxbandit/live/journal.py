@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import re
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -173,7 +174,13 @@ class Journal:
             yield connection
 
     def close(self) -> None:
-        """Closes all connections to the journal's database."""
+        """Closes all connections to the journal's database. All that is acknowledged is then in the file itself, and
+        its write-ahead log empty, unless another process is at work on it."""
+        if self._engine.dialect.name == "sqlite" and self.there:
+            broken = sqlite3.Error, sa.exc.SQLAlchemyError, UnicodeDecodeError
+            with contextlib.suppress(*broken), contextlib.closing(self._engine.raw_connection()) as connection:
+                connection.driver_connection.execute("PRAGMA busy_timeout = 1000").close()
+                connection.driver_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
         self._engine.dispose()
 
     @contextlib.contextmanager

@@ -22,6 +22,7 @@ from jaxbandit.study.spec import Study, load
 
 LEASE = 3600.0
 """Seconds for which a question is an agent's."""
+_CLOSING = 2.0
 
 
 class Session(Standing):
@@ -295,8 +296,13 @@ class Session(Standing):
         } | ({"contradicted": dict(late)} if late else {})  # fmt: skip
 
     def close(self) -> None:
-        """Closes all connections to the journal's database."""
-        self.journal.close()
+        """Closes all connections to the journal's database, see ``Journal.close``."""
+        alone = self._lock.acquire(timeout=_CLOSING)
+        try:
+            self.journal.close()
+        finally:
+            if alone:
+                self._lock.release()
 
     def _next(self, ahead: int) -> Iterator[Address]:
         """Questions that can be asked now, within the budget."""
