@@ -27,6 +27,7 @@ from jaxbandit.live import Session
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.forecast import fitted, forecast
+from jaxbandit.live.journal import Journal
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import questions
 from jaxbandit.outliers.problem import Pull as OutlierPull
@@ -427,8 +428,8 @@ def test_another_version_does_not_go_on_in_silence(session: Session, monkeypatch
     for _ in range(4):
         session.record(session.next()["id"], "unknown")
     table = {**session.case.table, "policy": {**session.case.table["policy"], "t": 2, "q": 0}}
-    head = {**session.journal.head(), "study": json.dumps(table)}
-    monkeypatch.setattr("jaxbandit.live.journal.Journal.head", lambda self: head)
+    head = Journal.head
+    monkeypatch.setattr(Journal, "head", lambda self: {**head(self), "study": json.dumps(table)})
     with pytest.raises(BadInput, match=r"of a version that decides the same: question \d was asked by"):
         again(session)
 

@@ -139,6 +139,36 @@ def test_a_call_that_fails_leaves_its_neighbours_alone(session: Session, monkeyp
         assert database.execute("SELECT agent FROM jaxbandit_lease ORDER BY question").fetchall() == [("a",), ("b",)]
 
 
+@pytest.mark.parametrize("how", ["removed", "replaced", "replaced before the first answer", "cut"])
+def test_a_journal_that_was_taken_away_takes_no_answers(session: Session, how: str, tmp_path: Path) -> None:
+    """What is acknowledged would be lost in a file that nobody finds, or contradict the one that was put there."""
+    place = Path(session.journal.place)
+    session.close()
+    backup = place.read_bytes()
+    with TestClient(app(session), HERE) as client:
+        if how != "replaced before the first answer":
+            asked = client.post("/next", json={}).json()
+            assert client.post("/answers", json={"id": asked["id"], "answer": "unknown"}).json()["recorded"]
+        asked = client.post("/next", json={}).json()
+        if how == "cut":
+            with closing(sqlite3.connect(place)) as database, database:
+                database.execute("DELETE FROM jaxbandit_event WHERE number = (SELECT max(number) FROM jaxbandit_event)")
+        else:
+            place.unlink()
+        if how.startswith("replaced"):
+            place.write_bytes(backup)
+        reply = client.post("/answers", json={"id": asked["id"], "answer": "unknown"})
+        assert reply.status_code == 503
+        why = "event 3 is lost in it" if how == "cut" else "it was removed or replaced meanwhile"
+        assert reply.json()["error"].startswith(f"--journal = {place}: the ")
+        assert why in reply.json()["error"]
+        assert client.post("/next", json={}).status_code == 503
+    session.close()
+    assert place.exists() == (how != "removed")
+    if how.startswith("replaced"):
+        assert place.read_bytes() == backup
+
+
 @pytest.fixture
 def port(session: Session) -> Iterator[int]:
     """Of a server with that session."""
