@@ -507,6 +507,45 @@ def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: py
         agents.command("sleep 5", 0.1)({})
 
 
+def answering(session: Session, script: Path, *more: str) -> "subprocess.Popen[str]":
+    """A process of ``jaxbandit live answer`` whose command is a script."""
+    command = [sys.executable, "-m", "jaxbandit", "live", "answer", "--journal", session.journal.place, *more]
+    return subprocess.Popen([*command, "--command", f"sh {script}"], stderr=subprocess.PIPE, text=True)
+
+
+def waited_for(path: Path) -> str:
+    """What a file has once there is something in it."""
+    end = time.monotonic() + 60
+    while not (path.exists() and path.read_text()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return path.read_text()
+
+
+def test_processes_that_answer_are_agents_of_their_own(tmp_path: Path) -> None:
+    """None is given a question that another one is at work on. Who is ended, or killed, does not keep its own."""
+    problem = {"kind": "topk/bernoulli", "n": 4, "K": 1, "budget": 8}
+    session = Session.begin({"problem": problem, "policy": [{"kind": "uniform"}]}, "uniform", tmp_path / "journal")
+    script, log = tmp_path / "agent.sh", tmp_path / "log"
+    script.write_text(f"cat >> {log}; echo >> {log}; sleep 60")
+    for end, most in ((signal.SIGTERM, 0), (signal.SIGKILL, 70)):
+        with answering(session, script, "--timeout", "10") as process:
+            waited_for(log)
+            process.send_signal(end)
+        log.unlink()
+        with session.journal.writing(0, "") as writing:
+            left = [lease.until - time.time() for lease in writing.leases().values()]
+            assert len(left) == (end is signal.SIGKILL)
+            assert all(each <= most for each in left)
+            writing.release(1)
+    script.write_text(f"cat >> {log}; echo >> {log}; sleep 0.5; echo 1")
+    with answering(session, script), answering(session, script):
+        pass
+    asked = [json.loads(line) for line in log.read_text().splitlines()]
+    assert sorted(each["id"] for each in asked) == list(range(1, 9))
+    session.status()  # reads what the processes wrote
+    assert len({row["agent"] for row in session.told()}) == 2
+
+
 class _Service(BaseHTTPRequestHandler):
     failures = 1
 

@@ -17,7 +17,8 @@ continues: Callable[[], str | None] | None = None
 """Gives the command that goes on with what was begun, None where there is nothing to go on with."""
 
 leaving: list[Callable[[], None]] = []
-"""Called before an interruption ends the process: what closes or stops something, and takes a second or two at most."""
+"""Called before an interruption ends the process, the last one first: what closes or stops something, which takes a
+second or two at most."""
 
 _ending = threading.Lock()
 """Taken by the end that comes first, an interruption's or the program's own; the other then never happens."""
@@ -55,9 +56,10 @@ def _leave(reader: int) -> None:
         if continues is not None and (command := continues()):
             line += f"; `{command}` continues where it stopped"
         bar = "\n" if os.isatty(stderr) else ""  # one may be on this line, and the terminal's own ^C
-        os.write(stderr, f"{bar}{line}\n".encode(sys.getfilesystemencoding(), "surrogateescape"))
-        for close in leaving:
+        with contextlib.suppress(OSError):  # nobody may read it any more
+            os.write(stderr, f"{bar}{line}\n".encode(sys.getfilesystemencoding(), "surrogateescape"))
+        while leaving:
             with contextlib.suppress(Exception):
-                close()
+                leaving.pop()()
     finally:
         os._exit(128 + number)

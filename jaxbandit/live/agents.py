@@ -34,6 +34,7 @@ def work(
     told: Callable[[dict[str, Any]], None],
     ahead: int = 0,
     waits: Callable[[int], None] = lambda _: None,
+    lease: float = LEASE,
 ) -> None:
     """Answers questions until there are no more, or ``ask`` gives none.
 
@@ -44,9 +45,10 @@ def work(
         told: is given what ``Session.record`` returns, or {"refused": a line} where an answer is not allowed.
         ahead: see ``Session.next``.
         waits: is given how many questions are with other agents, once whenever it has to wait for these.
+        lease: see ``Session.next``.
     """
     waiting = False
-    while not (question := session.next(agent, ahead=ahead)).get("over"):
+    while not (question := session.next(agent, lease=lease, ahead=ahead)).get("over"):
         if "id" not in question:
             if not waiting:
                 waits(question["open"])

@@ -159,6 +159,12 @@ class Session(Standing):
         with self._writing():
             return self._about(self._found(question))
 
+    def hand_back(self, agent: str) -> None:
+        """Ends the leases of an agent, so that its open questions go out to others."""
+        with self._writing() as writing:
+            for number in [number for number, lease in writing.leases().items() if lease.agent == agent]:
+                writing.release(number)
+
     def record(self, question: int | str, answer: str, agent: str = "", cost: float | None = None) -> dict[str, Any]:
         """Records an answer; the same one again changes nothing.
 
@@ -333,28 +339,6 @@ class Session(Standing):
         claimed, column = self.asks.candidates(entity), self.asks.column(entity)
         before = self._write_back.write(writing.connection, self.asks.name(entity), column, left[0], claimed)
         return {"written": {"column": column, "value": left[0], "before": before}}
-
-    def _found(self, question: int | str) -> int:
-        """Returns the number of a question that there is."""
-        number = inputs.place(question)
-        if number not in self.questions:
-            last = f"1 to {len(self.questions)}" if self.questions else "`jaxbandit live next` asks the first one"
-            raise BadInput("ID", question, f"a question of this session: {last}")
-        return number
-
-    def _about(self, number: int | None) -> dict[str, Any]:
-        about: dict[str, Any] = {"family": self.asks.family}
-        if number is not None:
-            asked = self.questions[number]
-            shown = self.asks.shown(asked.address, self.answers)
-            about = {"id": number, **about, **shown, "cost": asked.cost / self.asks.units}
-            if (names := self.case.names) and "arm" in shown:
-                about["name"] = names[shown["arm"]]
-            if (sources := self.case.sources) and "entity" in shown:
-                about["sources"] = {
-                    value: found for value in shown["values"] if (found := sources.get((shown["entity"], value)))
-                }
-        return about | self._money()
 
     @contextmanager
     def together(self) -> Iterator[Writing]:

@@ -5,8 +5,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from jaxbandit.errors import BadInput
 from jaxbandit.laws import Beta
-from jaxbandit.live import forecast, forecast_arms, forecast_extraction
+from jaxbandit.live import forecast, forecast_arms, forecast_extraction, inputs
 from jaxbandit.live.advice import advice
 from jaxbandit.live.arms import ArmQuestions
 from jaxbandit.live.case import Case
@@ -117,6 +118,28 @@ class Standing:
     def _fitted(self) -> Beta | None:
         """Returns the sc-pdf that fits the answers, where the family has one."""
         return fitted(records_of(self.asks, self.answers)) if isinstance(self.asks, CleaningQuestions) else None
+
+    def _found(self, question: int | str) -> int:
+        """Returns the number of a question that there is."""
+        number = inputs.place(question)
+        if number not in self.questions:
+            last = f"1 to {len(self.questions)}" if self.questions else "`jaxbandit live next` asks the first one"
+            raise BadInput("ID", question, f"a question of this session: {last}")
+        return number
+
+    def _about(self, number: int | None) -> dict[str, Any]:
+        about: dict[str, Any] = {"family": self.asks.family}
+        if number is not None:
+            asked = self.questions[number]
+            shown = self.asks.shown(asked.address, self.answers)
+            about = {"id": number, **about, **shown, "cost": asked.cost / self.asks.units}
+            if (names := self.case.names) and "arm" in shown:
+                about["name"] = names[shown["arm"]]
+            if (sources := self.case.sources) and "entity" in shown:
+                about["sources"] = {
+                    value: found for value in shown["values"] if (found := sources.get((shown["entity"], value)))
+                }
+        return about | self._money()
 
     def _money(self) -> dict[str, float]:
         left = as_printed(self.budget) - Fraction(self._ledger.spent, self.asks.units)  # not a bit off, as of floats
