@@ -815,6 +815,9 @@ def test_values_are_written_back_to_a_file(tmp_path: Path) -> None:
         database.execute("CREATE TABLE claims (number INTEGER, flight TEXT, gate TEXT)")
         database.executemany("INSERT INTO claims VALUES (?, ?, ?)", CLAIMS)
     written_back(tmp_path, place, place)
+    (tmp_path / "link.db").symlink_to(place)
+    for other in (f"{tmp_path}/../{tmp_path.name}/claims.db", str(tmp_path / "link.db")):
+        assert Session.open(other).status()["answers"] > 0
     session = Session.open(place)
     with closing(sqlite3.connect(place)) as database, database:
         database.execute("UPDATE claims SET gate = 'Z9'")

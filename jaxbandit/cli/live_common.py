@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,13 +72,13 @@ def opened(place: str) -> Any:
 def written(field: str, path: Path, text: str, session: Any) -> None:
     """Writes a text to a file that an option names, and complains of that option. Files of the session are none to
     write to: its journal, and the tables that it was begun with."""
+    from jaxbandit.live.case import same_file
     from jaxbandit.study import folder
 
     if path.is_dir():
         raise BadInput(field, str(path), "a file, and this is a folder")
     for own in session.files:
-        same = os.path.exists(path) and os.path.exists(own) and os.path.samefile(path, own)
-        if same or os.path.realpath(path) == os.path.realpath(own):
+        if same_file(path, own):
             raise BadInput(field, str(path), "another file than the journal and the tables of the session")
     try:
         folder.write(path, text.encode())
