@@ -500,7 +500,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
 RECORD, ANSWER, BEGIN = (
     ("record", "journal"),
-    ("answer", "journal"),
+    ("answer", "journal", "--agent", "terminal"),  # whose question it is
     ("begin", "new.db", "study.toml", "--policy", "random"),
 )
 SHEET, CHANGE, SERVE = ("sheet", "journal", "new.csv"), ("change", "journal", "--policy", "ee"), ("serve", "journal")

@@ -507,6 +507,35 @@ def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: py
         agents.command("sleep 5", 0.1)({})
 
 
+def test_a_sheet_of_another_session_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As one that went out before an older journal was put back: its numbers are there, with other questions."""
+    problem = {"kind": "topk/bernoulli", "n": 3, "K": 1, "budget": 9}
+    session = Session.begin({"problem": problem, "policy": [{"kind": "uniform"}]}, "uniform", tmp_path / "journal")
+    rows = list(csv.DictReader(io.StringIO(agents.sheet(session, 3, "sheet"))))
+    back = tmp_path / "back.csv"
+    arms = [row["question"] for row in rows]
+    for row, arm in zip(rows, [arms[0], arms[2], arms[1]], strict=True):
+        row |= {"question": arm, "answer": "1"}
+    rows.append({**rows[0], "id": "99"})
+    for some in (rows[:3], rows):
+        with back.open("w", newline="") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(some)
+        assert program.run(["live", "sheet", str(back), "--back", "--journal", str(tmp_path / "journal")]) == 2
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == (4 if some != rows else 1)
+        if some != rows:
+            assert lines[0] == (
+                f"jaxbandit: question in line 3 = {arms[2]}: {arms[1]}, as question 2 of this session asks; "
+                "its answer is not recorded"
+            )
+            assert lines[2].startswith("jaxbandit: 1 answer recorded; 1 spent")
+        else:
+            assert lines[0].startswith("jaxbandit: ID in line 5 = 99: a question of this session: 1 to 3")
+    assert [row["id"] for row in Session.open(tmp_path / "journal").told()] == [1]
+
+
 def answering(session: Session, script: Path, *more: str) -> "subprocess.Popen[str]":
     """A process of ``jaxbandit live answer`` whose command is a script."""
     command = [sys.executable, "-m", "jaxbandit", "live", "answer", "--journal", session.journal.place, *more]
@@ -547,9 +576,10 @@ def test_processes_that_answer_are_agents_of_their_own(tmp_path: Path) -> None:
 
 
 class _Service(BaseHTTPRequestHandler):
-    failures = 1
+    failures, keys = 1, list[str]()
 
     def do_POST(self) -> None:
+        _Service.keys.append(self.headers["Idempotency-Key"])
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if _Service.failures:
             _Service.failures -= 1
@@ -563,27 +593,35 @@ class _Service(BaseHTTPRequestHandler):
         """No log."""
 
 
-def test_a_service_is_asked_again(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_is_asked_again(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can tell that by the key, which no question of another session has."""
     monkeypatch.setattr("jaxbandit.live.agents.time.sleep", lambda _: None)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
+    _Service.keys.clear()
     try:
         agents.work(session, agents.service(url, 5), "service", lambda _: None)
+        first = list(_Service.keys)
+        _Service.keys.clear()
+        other = Session.begin(tmp_path / "study.toml", "random", tmp_path / "other")
+        agents.work(other, agents.service(url, 5), "service", lambda _: None)
     finally:
         server.shutdown()
         server.server_close()
+    assert first[0] == first[1]  # asked again
+    assert len({*first, *_Service.keys}) == len(first) - 1 + len(_Service.keys)
     assert session.status()["over"]
     assert session.status()["removed"] == 12
     with pytest.raises(BadInput, match="a service that answers; 4 tries failed"):
-        agents.service(url, 5)({"id": 1})
+        agents.service(url, 5)({"id": 1, "key": "k"})
 
     def cut(*_: Any, **__: Any) -> None:
         raise http.client.IncompleteRead(b"")
 
     monkeypatch.setattr("jaxbandit.live.agents.urllib.request.urlopen", cut)
     with pytest.raises(BadInput, match="a service that answers; 4 tries failed"):
-        agents.service(url, 5)({"id": 1})
+        agents.service(url, 5)({"id": 1, "key": "k"})
 
 
 class _Reconciliation(BaseHTTPRequestHandler):

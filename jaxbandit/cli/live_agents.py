@@ -125,8 +125,13 @@ class Sheet:
         session = opened(self.journal)
         if self.back:
             found = agents.read_sheet(session, self.file, self.agent)
-            recorded = counted(sum(each["recorded"] for each in found), "answer", "answers")
+            refused = [each["refused"] for each in found if "refused" in each]
+            for line in refused:
+                say(line)
+            recorded = counted(sum(each.get("recorded", False) for each in found), "answer", "answers")
             say(f"{recorded} recorded; {money(session.status())}")
+            if refused:
+                raise BadInput("FILE.csv", str(self.file), "a sheet whose rows are all questions of this session")
         elif not self.file.absolute().parent.is_dir():  # before any question is given away
             raise BadInput("FILE.csv", str(self.file), "a file in a folder that exists")
         elif self.file.exists():

@@ -101,7 +101,8 @@ def command(line: str, timeout: float) -> Ask:
 
 def service(url: str, timeout: float) -> Ask:
     """Returns an agent that is a service: the question is posted to ``url`` as JSON, and the reply is {"answer": ...}.
-    Where it does not answer, it is asked again after 1, 2 and 4 seconds.
+    Its header ``Idempotency-Key`` is the question's ``key``. Where it does not answer, it is asked again after 1, 2 and
+    4 seconds.
 
     Raises:
         BadInput: for a URL that is none, and where the service has not answered.
@@ -110,7 +111,7 @@ def service(url: str, timeout: float) -> Ask:
     inputs.timeout("timeout", timeout)
 
     def ask(question: dict[str, Any]) -> str:
-        headers = {"Content-Type": "application/json", "Idempotency-Key": str(question["id"])}
+        headers = {"Content-Type": "application/json", "Idempotency-Key": question["key"]}
         request = urllib.request.Request(url, json.dumps(question).encode(), headers)
 
         def once() -> str:
@@ -158,25 +159,36 @@ def sheet(session: Session, count: int, agent: str, lease: float = LEASE) -> str
         asked = session.next(f"{agent} {number}", lease=lease, ahead=count)
         if "id" not in asked:
             break
-        what = asked.get("entity", asked.get("arm", asked.get("query")))
-        what = what if isinstance(what, str) else json.dumps(what, ensure_ascii=False)
-        what += f" ({asked['name']})" if "name" in asked else ""
-        table.writerow([asked["id"], *map(harmless, (what, " | ".join(asked["allowed"]), asked["how"])), ""])
+        table.writerow([asked["id"], *map(harmless, (_what(asked), " | ".join(asked["allowed"]), asked["how"])), ""])
     return text.getvalue()
+
+
+def _what(asked: Mapping[str, Any]) -> str:
+    """Returns what a question is about, in one cell."""
+    what = asked.get("entity", asked.get("arm", asked.get("query")))
+    what = what if isinstance(what, str) else json.dumps(what, ensure_ascii=False)
+    return f"{what} ({asked['name']})" if "name" in asked else what
 
 
 def read_sheet(session: Session, path: Path, agent: str) -> list[dict[str, Any]]:
     """Records the answers of a sheet, row by row; rows without one are passed over.
 
     Returns:
-        What ``Session.record`` returned of each.
+        What ``Session.record`` returned of each; {"refused": a line} of a row that asks something else than the
+        question of its number, as of another session.
 
     Raises:
         BadInput: for a file that is no such sheet, and an answer that is not allowed: those before it are recorded.
     """
     found = []
-    for line, (number, answer) in columns(path, {"id": ("id",), "answer": ("answer",)}):
+    for line, (number, what, answer) in columns(path, {name: (name,) for name in ("id", "question", "answer")}):
         if answer:
+            asked = session.questions.get(inputs.place(number))
+            own = _what(session.asked(number)) if asked is not None and asked.state in ("open", "answered") else what
+            if what.split() not in (own.split(), harmless(own).split()):
+                allowed = f"{own}, as question {number} of this session asks; its answer is not recorded"
+                found.append({"refused": str(BadInput(f"question in line {line}", what, allowed))})
+                continue
             answer = answer[1:] if answer[:1] == "'" and harmless(answer[1:]) == answer else answer
             try:
                 found.append(session.record(number, answer, agent))

@@ -121,7 +121,8 @@ class Session(Standing):
                 in vain.
 
         Returns:
-            JSON-ready: ``id``, ``family``, what is asked of (``entity`` and ``values``, with the ``sources`` of
+            JSON-ready: ``id``, ``key`` (a text that no question of another session has), ``family``,
+            what is asked of (``entity`` and ``values``, with the ``sources`` of
             each in a table, ``arm`` with its ``name`` if the table has one, or ``query``),
             ``allowed`` answers, ``how``, ``why``, ``cost``, ``spent`` and ``left``, and ``until`` when it is the
             agent's (seconds of the Unix epoch). Without an ``id`` where there is none: ``over`` is then whether the

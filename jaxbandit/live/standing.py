@@ -132,7 +132,8 @@ class Standing:
         if number is not None:
             asked = self.questions[number]
             shown = self.asks.shown(asked.address, self.answers)
-            about = {"id": number, **about, **shown, "cost": asked.cost / self.asks.units}
+            key = self._ledger.events[asked.asked - 1].chain
+            about = {"id": number, "key": key, **about, **shown, "cost": asked.cost / self.asks.units}
             if (names := self.case.names) and "arm" in shown:
                 about["name"] = names[shown["arm"]]
             if (sources := self.case.sources) and "entity" in shown:
