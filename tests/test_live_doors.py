@@ -1,6 +1,7 @@
 """The doors of a live session: HTTP, commands, services, sheets, PostgreSQL; and what SIGKILL leaves."""
 
 import asyncio
+import contextlib
 import csv
 import functools
 import http.client
@@ -19,6 +20,7 @@ import tempfile
 import threading
 import time
 import types
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -505,6 +507,44 @@ def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: py
         agents.command("exit 3", 5)({})
     with pytest.raises(BadInput, match=r"a command that answers within 0\.1 s"):
         agents.command("sleep 5", 0.1)({})
+
+
+def test_a_command_is_bounded_and_ends_whole(tmp_path: Path) -> None:
+    """It is not read without end, and what it began ends with it."""
+    began = time.monotonic()
+    with pytest.raises(BadInput, match=r"\A--command = yes: a command that prints at most 1 MiB\Z"):
+        agents.command("yes", 60)({})
+    with pytest.raises(BadInput, match=r"a command that prints at most 1 MiB\Z"):
+        agents.command("yes >&2", 60)({})
+    log = tmp_path / "log"
+    with pytest.raises(BadInput, match=r"a command that answers within 0\.3 s"):
+        agents.command(f"(sleep 1.2; echo late > {log}) & sleep 50; true", 0.3)({})
+    assert agents.command("cat", 60)({"text": "x" * 200_000}).startswith('{"text": "xxx')
+    assert agents.command("echo 1", 60)({"text": "x" * 200_000}) == "1"
+    time.sleep(1.5)
+    assert not log.exists()
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("head", [True, False], ids=["headers", "body"])
+def test_a_reply_that_drips_is_late(head: bool) -> None:
+    def drip() -> None:
+        with door, door.accept()[0] as connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + (b"" if head else b"Content-Length: 99\r\n\r\n"))
+            for _ in range(50):
+                time.sleep(0.1)
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"X: y\r\n" if head else b" ")
+
+    door = socket.create_server(("127.0.0.1", 0))
+    request = urllib.request.Request(f"http://127.0.0.1:{door.getsockname()[1]}/")
+    thread = threading.Thread(target=drip, daemon=True)
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"no whole reply within 0\.5 s"):
+        agents.fetched(request, 0.5)
+    assert time.monotonic() - began < 3
 
 
 def test_a_sheet_of_another_session_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

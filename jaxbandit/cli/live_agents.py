@@ -56,7 +56,7 @@ class Answer:
 
     def __call__(self) -> None:
         """Asks until there are no more questions, or the person leaves."""
-        from jaxbandit.live import agents, inputs
+        from jaxbandit.live import agents, inputs, shell
         from jaxbandit.live.reconcile import Reconciliation
         from jaxbandit.live.session import LEASE
 
@@ -73,6 +73,7 @@ class Answer:
         ask = person
         if self.command:
             ask = agents.command(self.command, self.timeout)
+            interruption.leaving.append(shell.stop)
         if self.url:
             ask = agents.service(self.url, self.timeout)
         if self.reconcile:

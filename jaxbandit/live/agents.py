@@ -3,7 +3,8 @@
 import csv
 import io
 import json
-import subprocess
+import queue
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jaxbandit.errors import BadInput
-from jaxbandit.live import inputs
+from jaxbandit.live import inputs, shell
 from jaxbandit.live.arms import ArmQuestions
 from jaxbandit.live.extraction import ExtractionQuestions
 from jaxbandit.live.session import LEASE, Session
@@ -72,27 +73,18 @@ def command(line: str, timeout: float) -> Ask:
     answer.
 
     Raises:
-        BadInput: where the command fails, takes longer than ``timeout`` seconds, or prints nothing or no UTF-8.
+        BadInput: where the command fails, takes longer than ``timeout`` seconds, or prints nothing, too much or no
+            UTF-8.
     """
     inputs.timeout("timeout", timeout)
 
     def ask(question: dict[str, Any]) -> str:
+        status, out, errors = shell.run(line, json.dumps(question).encode(), timeout)
+        if status or not out.strip():
+            why = (errors.decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
+            raise BadInput("--command", line, f"a command that prints an answer (status {status}: {why})")
         try:
-            done = subprocess.run(
-                line,
-                shell=True,
-                input=json.dumps(question).encode(),
-                capture_output=True,
-                timeout=timeout,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise BadInput("--command", line, f"a command that answers within {timeout:g} s") from None
-        if done.returncode or not done.stdout.strip():
-            why = (done.stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
-            raise BadInput("--command", line, f"a command that prints an answer (status {done.returncode}: {why})")
-        try:
-            return done.stdout.splitlines()[0].decode()
+            return out.splitlines()[0].decode()
         except UnicodeDecodeError:
             raise BadInput("--command", line, "a command that prints an answer in UTF-8") from None
 
@@ -115,13 +107,42 @@ def service(url: str, timeout: float) -> Ask:
         request = urllib.request.Request(url, json.dumps(question).encode(), headers)
 
         def once() -> str:
-            with urllib.request.urlopen(request, timeout=timeout) as reply:
-                answer = inputs.parsed(reply.read(MOST_REPLY))["answer"]
+            answer = inputs.parsed(fetched(request, timeout))["answer"]
             return answer if isinstance(answer, str) else json.dumps(answer)
 
         return patiently("--url", url, 'the reply is not {"answer": ...}', once)
 
     return ask
+
+
+def fetched(request: urllib.request.Request, timeout: float) -> bytes:
+    """Returns the reply of a service, or its first ``MOST_REPLY`` bytes.
+
+    Raises:
+        OSError: where not all of it has come within ``timeout`` seconds, or it fails otherwise.
+    """
+    found: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+    end = time.monotonic() + timeout
+
+    def fetch() -> None:
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as reply:
+                body = b""
+                while len(body) < MOST_REPLY and time.monotonic() < end and (part := reply.read1(MOST_REPLY)):
+                    body += part
+                found.put(body[:MOST_REPLY])
+        except Exception as error:
+            found.put(error)
+
+    # The timeout of a socket is of each read alone, and a service may send a byte now and then.
+    threading.Thread(target=fetch, daemon=True).start()
+    try:
+        got = found.get(timeout=max(end - time.monotonic(), 0))
+    except queue.Empty:
+        raise TimeoutError(f"no whole reply within {timeout:g} s") from None
+    if isinstance(got, Exception):
+        raise got
+    return got
 
 
 def patiently(field: str, url: str, other: str, call: Callable[[], Found], tries: int = _TRIES) -> Found:
