@@ -35,9 +35,10 @@ from starlette.testclient import TestClient
 from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
 from jaxbandit.live import Session, agents, show
+from jaxbandit.live.desk import Desk
 from jaxbandit.live.journal import Journal, Lease, Writing
 from jaxbandit.live.reconcile import Offers, Reconciliation
-from jaxbandit.live.server import _Desk, app, serve
+from jaxbandit.live.server import app, serve
 from tests.live_kills import killed
 from tests.test_live import claims, study
 
@@ -96,7 +97,7 @@ def test_http(session: Session) -> None:
         assert client.post("/undo", headers={"Sec-Fetch-Site": "cross-site"}).json()["error"] == (
             "Sec-Fetch-Site = cross-site: a request of this server's own page, or of a program"
         )
-        for origin, code in (("http://evil.example", 403), ("null", 403), ("http://localhost", 200)):
+        for origin, code in (("http://evil.example", 403), ("null", 403), ("http://[", 403), ("http://localhost", 200)):
             headers = {"Origin": origin, "Host": "localhost"}
             assert client.get("/status", headers=headers).status_code == code
         assert client.post("/undo").json()["id"] == 1
@@ -115,7 +116,7 @@ def test_http(session: Session) -> None:
 
 def test_a_call_that_fails_leaves_its_neighbours_alone(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are in one transaction, and what the failed one had done is not in it."""
-    desk, taken = _Desk(session), Writing.lease
+    desk, taken = Desk(session), Writing.lease
 
     def failing(self: Writing, question: int, agent: str, seconds: float) -> Lease:
         given = taken(self, question, agent, seconds)
@@ -186,7 +187,7 @@ def port(session: Session) -> Iterator[int]:
 
 def test_agents_wait_in_line_for_a_question(session: Session, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer wakes the first of them that is still there. An agent whose time is over learns that there is none."""
-    monkeypatch.setattr("jaxbandit.live.server._LOOK", 60)
+    monkeypatch.setattr("jaxbandit.live.desk._LOOK", 60)
 
     def post(path: str, **content: Any) -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -251,6 +252,15 @@ def test_a_command_leaves_all_in_the_one_file(session: Session, other: bool) -> 
     assert program.run(["live", "record", "1", "unknown", "--journal", place]) == 0
     assert program.run(["live", "record", "1", "A1", "--journal", place]) == 2  # it is closed after an error too
     assert copied(session).status() == {**session.status(), "late": 1, "contradicted": {"terminal": 1}}
+
+
+def test_a_body_that_is_cut_off_is_no_error(session: Session, port: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Of the server, which had a traceback in its log for each."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"POST /answers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
+        time.sleep(0.3)
+    time.sleep(0.5)
+    assert not [record for record in caplog.records if record.name.startswith("uvicorn")]
 
 
 def test_a_token_and_a_rate(session: Session) -> None:
@@ -426,6 +436,20 @@ def test_arms_without_names_are_exported_by_number(tmp_path: Path, capsys: pytes
     assert agents.as_csv(agents.arms(session)).splitlines()[1:] == ["0,0,0,,1", "1,0,0,,0", "2,0,0,,0"]
     assert program.run(["live", "export", "--journal", session.journal.place]) == 0
     assert capsys.readouterr().err == "jaxbandit: 1 of 3 arms is chosen so far; --out FILE.csv writes the table\n"
+
+
+def test_an_agent_whose_question_was_answered_meanwhile_goes_on(session: Session) -> None:
+    lines: list[dict[str, Any]] = []
+
+    def ask(asked: dict[str, Any]) -> str:
+        if asked["id"] == 1:
+            session.record(1, asked["values"][0])
+        return "unknown"
+
+    agents.work(session, ask, "slow", lines.append)
+    assert lines[0] == {"late": f"ID = 1: a question that is open; this one has the answer {session.answer_of(1)[1]}"}
+    assert session.over
+    assert session.status()["answers"] > 5
 
 
 def test_an_agent_that_waits_for_another_one_says_so_once(session: Session) -> None:
