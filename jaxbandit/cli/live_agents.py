@@ -82,6 +82,8 @@ class Answer:
             ask = service.ask
 
         def told(found: dict[str, Any]) -> None:
+            if "late" in found:
+                say(found["late"])
             if "refused" in found:
                 if ask is not person:
                     allowed = f"an agent that gives answers of those that a question allows ({found['refused']})"

@@ -43,7 +43,8 @@ def work(
         session: whose questions.
         ask: the agent.
         agent: its name.
-        told: is given what ``Session.record`` returns, or {"refused": a line} where an answer is not allowed.
+        told: is given what ``Session.record`` returns, or {"refused": a line} where an answer is not allowed,
+            or {"late": a line} where somebody else has answered otherwise, or the question was taken back.
         ahead: see ``Session.next``.
         waits: is given how many questions are with other agents, once whenever it has to wait for these.
         lease: see ``Session.next``.
@@ -63,9 +64,9 @@ def work(
         try:
             told(session.record(question["id"], answer, agent))
         except BadInput as error:
-            if error.field != "ANSWER":
+            if error.field not in ("ANSWER", "ID"):
                 raise
-            told({"refused": str(error)})
+            told({"refused" if error.field == "ANSWER" else "late": str(error)})
 
 
 def command(line: str, timeout: float) -> Ask:
