@@ -402,6 +402,17 @@ def test_a_damaged_head_is_refused(session: Session, damage: str, first: bool) -
             again(session)
 
 
+def test_a_journal_whose_tables_have_no_names_is_refused(session: Session) -> None:
+    """SQLite complains of them with their names, which are no UTF-8."""
+    session.close()
+    place = Path(session.journal.place)
+    place.write_bytes(
+        place.read_bytes().replace(b"CREATE TABLE", b"CREATE TAB\xff\xfe").replace(b"jaxbandit_", b"jaxb\xffndit_")
+    )
+    with pytest.raises(BadInput, match=r"--journal = .*: a database that answers \(it is damaged\)"):
+        Session.open(place)
+
+
 def test_a_journal_is_where_its_name_says(tmp_path: Path) -> None:
     """Names that a URL would read otherwise; and a file that is empty is looked at, and no more."""
     place = tmp_path / "a?b=c%20d#e"
@@ -548,6 +559,8 @@ BYTE = os.fsdecode(b"\xff")  # as an argument that is no UTF-8 is read
     *(((*BEGIN, "--set", f"{name}=topk/bernoulli"), f"--set {name} = topk/bernoulli: a parameter of cleaning/table: ")
       for name in ("kind", "study", "policy", "place", "cls", "self")),
     ((*BEGIN, "--set", "write_back=claims"), "--set write_back = claims: a parameter of the problem"),
+    (("next", "x" * 300), "--journal = xxxxx"),
+    (("begin", "x" * 300, "study.toml", "--policy", "random"), "--journal = xxxxx"),
     (("begin", "://", "study.toml", "--policy", "random"), "--journal = ://: a file, or postgresql://user@host/database"),
     (("begin", "postgresql://u:secret@h:port/z", "study.toml", "--policy", "random"),
      "--journal = postgresql://u:***@h:port/z: a file, or postgresql://user@host/database"),

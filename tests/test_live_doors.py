@@ -917,6 +917,9 @@ def test_values_are_written_back_to_a_file(tmp_path: Path) -> None:
         database.execute("CREATE TABLE claims (number INTEGER, flight TEXT, gate TEXT)")
         database.executemany("INSERT INTO claims VALUES (?, ?, ?)", CLAIMS)
     written_back(tmp_path, place, place)
+    with Journal.at(place).reading() as connection:  # 3 is EXTRA: this database is not in WAL mode
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 3
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
     (tmp_path / "link.db").symlink_to(place)
     for other in (f"{tmp_path}/../{tmp_path.name}/claims.db", str(tmp_path / "link.db")):
         assert Session.open(other).status()["answers"] > 0

@@ -155,7 +155,7 @@ class Journal:
     @property
     def there(self) -> bool:
         """Returns whether there is something at the place: a database, or a file that is not empty."""
-        return "://" in self.place or (Path(self.place).exists() and Path(self.place).stat().st_size > 0)
+        return "://" in self.place or (os.path.exists(self.place) and os.path.getsize(self.place) > 0)
 
     @contextlib.contextmanager
     def writing(self, after: int, chain: str) -> Iterator["Writing"]:
@@ -197,7 +197,7 @@ class Journal:
         """Returns what tells the file at the place from others; None where there is none, and for a server's."""
         try:
             found = os.stat(self._engine.url.database) if self._engine.dialect.name == "sqlite" else None
-        except OSError:
+        except (OSError, ValueError):  # the latter for a NUL in its name
             return None
         return found and (found.st_dev, found.st_ino)
 
@@ -213,6 +213,8 @@ class Journal:
         except sa.exc.DBAPIError as error:
             why = str(error.orig).strip().splitlines() or [type(error).__name__]
             raise BadInput("--journal", self.place, f"a database that answers ({why[0]})") from None
+        except UnicodeDecodeError:  # SQLite quotes what it cannot read
+            raise BadInput("--journal", self.place, "a database that answers (it is damaged)") from None
 
 
 class Writing:
@@ -329,4 +331,5 @@ def _durable(connection: Any, _: Any) -> None:
     connection.isolation_level = None
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
         connection.execute("PRAGMA journal_mode = WAL").close()
-    connection.execute("PRAGMA synchronous = FULL").close()
+    # Beside what FULL does, the end of a rollback journal is on disk, for databases that keep one.
+    connection.execute("PRAGMA synchronous = EXTRA").close()
