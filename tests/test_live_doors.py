@@ -391,7 +391,8 @@ def test_a_status_shows_the_most_pulled_of_many_arms(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arms = {str(row): {"pulls": 2 if row < 15 else 3 + row, "mean": 0.5} for row in range(20)}
-    monkeypatch.setattr(Session, "open", lambda place: types.SimpleNamespace(status=lambda: {"arms": arms}))
+    stub = types.SimpleNamespace(status=lambda: {"arms": arms}, close=lambda: None)
+    monkeypatch.setattr(Session, "open", lambda place: stub)
     assert program.run(["live", "status", "--journal", "journal"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("arms           0: 0.5 in 2, ")
