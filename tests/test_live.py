@@ -27,6 +27,7 @@ from jaxbandit.live import Session
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.forecast import fitted, forecast
+from jaxbandit.live.journal import Journal
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import questions
 from jaxbandit.outliers.problem import Pull as OutlierPull
@@ -153,6 +154,27 @@ def test_a_session_decides_as_the_simulator_does(family: str, name: str, tmp_pat
     assert (session.play.trace(session.play.steps), session.play.steps) == (digest, steps)
     assert steps > 0
     assert session.play.over
+
+
+@pytest.mark.parametrize("budget", [2.4, 3.3, 6.0])
+def test_money_is_counted_in_whole_units(budget: float, tmp_path: Path) -> None:
+    """As floats, costs of 0.6 and 0.3 sum to a little more than the budget, and the last query would be too dear."""
+    given = study("extraction", "rand-leaf", tmp_path, budget=budget, cost_model="step")
+    session = Session.begin(given, "rand-leaf", tmp_path / "journal")
+    answer = agent(session)
+    for _ in range(9):  # what is taken back leaves nothing behind
+        asked = session.next()
+        session.record(asked["id"], answer(session.questions[asked["id"]].address))
+        session.undo()
+    assert session.spent == 0
+    assert session.status()["left"] == budget
+    run_out(session, answer)
+    chosen = session.case.chosen
+    expected = simulate(chosen.problem, chosen.policy, runs=1, seed=SEED, implementation="reference", progress=False)
+    found = session.play.answer()
+    for key in ("queries", "spent", "entities"):
+        np.testing.assert_array_equal(found[key], expected[key][0, 0])
+    assert session.status()["spent"] == int(found["spent"]) / session.asks.units
 
 
 @pytest.fixture
@@ -341,7 +363,9 @@ def test_undo(session: Session) -> None:
                 each.record(number, "unknown")
     fresh = session.next()
     assert fresh["id"] > withdrawn
-    assert {**fresh, "id": 0, "until": 0} == {**wrong, "id": 0, "until": 0}
+    own = {"id": 0, "key": "", "until": 0}
+    assert fresh["key"] != wrong["key"]
+    assert {**fresh, **own} == {**wrong, **own}
 
 
 def test_a_damaged_journal_is_refused(session: Session) -> None:
@@ -380,6 +404,17 @@ def test_a_damaged_head_is_refused(session: Session, damage: str, first: bool) -
             again(session)
 
 
+def test_a_journal_whose_tables_have_no_names_is_refused(session: Session) -> None:
+    """SQLite complains of them with their names, which are no UTF-8."""
+    session.close()
+    place = Path(session.journal.place)
+    place.write_bytes(
+        place.read_bytes().replace(b"CREATE TABLE", b"CREATE TAB\xff\xfe").replace(b"jaxbandit_", b"jaxb\xffndit_")
+    )
+    with pytest.raises(BadInput, match=r"--journal = .*: a database that answers \(it is damaged\)"):
+        Session.open(place)
+
+
 def test_a_journal_is_where_its_name_says(tmp_path: Path) -> None:
     """Names that a URL would read otherwise; and a file that is empty is looked at, and no more."""
     place = tmp_path / "a?b=c%20d#e"
@@ -406,8 +441,8 @@ def test_another_version_does_not_go_on_in_silence(session: Session, monkeypatch
     for _ in range(4):
         session.record(session.next()["id"], "unknown")
     table = {**session.case.table, "policy": {**session.case.table["policy"], "t": 2, "q": 0}}
-    head = {**session.journal.head(), "study": json.dumps(table)}
-    monkeypatch.setattr("jaxbandit.live.journal.Journal.head", lambda self: head)
+    head = Journal.head
+    monkeypatch.setattr(Journal, "head", lambda self: {**head(self), "study": json.dumps(table)})
     with pytest.raises(BadInput, match=r"of a version that decides the same: question \d was asked by"):
         again(session)
 
@@ -478,7 +513,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
 RECORD, ANSWER, BEGIN = (
     ("record", "journal"),
-    ("answer", "journal"),
+    ("answer", "journal", "--agent", "terminal"),  # whose question it is
     ("begin", "new.db", "study.toml", "--policy", "random"),
 )
 SHEET, CHANGE, SERVE = ("sheet", "journal", "new.csv"), ("change", "journal", "--policy", "ee"), ("serve", "journal")
@@ -526,6 +561,8 @@ BYTE = os.fsdecode(b"\xff")  # as an argument that is no UTF-8 is read
     *(((*BEGIN, "--set", f"{name}=topk/bernoulli"), f"--set {name} = topk/bernoulli: a parameter of cleaning/table: ")
       for name in ("kind", "study", "policy", "place", "cls", "self")),
     ((*BEGIN, "--set", "write_back=claims"), "--set write_back = claims: a parameter of the problem"),
+    (("next", "x" * 300), "--journal = xxxxx"),
+    (("begin", "x" * 300, "study.toml", "--policy", "random"), "--journal = xxxxx"),
     (("begin", "://", "study.toml", "--policy", "random"), "--journal = ://: a file, or postgresql://user@host/database"),
     (("begin", "postgresql://u:secret@h:port/z", "study.toml", "--policy", "random"),
      "--journal = postgresql://u:***@h:port/z: a file, or postgresql://user@host/database"),

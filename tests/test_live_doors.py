@@ -1,6 +1,7 @@
 """The doors of a live session: HTTP, commands, services, sheets, PostgreSQL; and what SIGKILL leaves."""
 
 import asyncio
+import contextlib
 import csv
 import functools
 import http.client
@@ -19,6 +20,7 @@ import tempfile
 import threading
 import time
 import types
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,9 +35,10 @@ from starlette.testclient import TestClient
 from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
 from jaxbandit.live import Session, agents, show
+from jaxbandit.live.desk import Desk
 from jaxbandit.live.journal import Journal, Lease, Writing
 from jaxbandit.live.reconcile import Offers, Reconciliation
-from jaxbandit.live.server import _Desk, app, serve
+from jaxbandit.live.server import app, serve
 from tests.live_kills import killed
 from tests.test_live import claims, study
 
@@ -94,7 +97,7 @@ def test_http(session: Session) -> None:
         assert client.post("/undo", headers={"Sec-Fetch-Site": "cross-site"}).json()["error"] == (
             "Sec-Fetch-Site = cross-site: a request of this server's own page, or of a program"
         )
-        for origin, code in (("http://evil.example", 403), ("null", 403), ("http://localhost", 200)):
+        for origin, code in (("http://evil.example", 403), ("null", 403), ("http://[", 403), ("http://localhost", 200)):
             headers = {"Origin": origin, "Host": "localhost"}
             assert client.get("/status", headers=headers).status_code == code
         assert client.post("/undo").json()["id"] == 1
@@ -113,7 +116,7 @@ def test_http(session: Session) -> None:
 
 def test_a_call_that_fails_leaves_its_neighbours_alone(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are in one transaction, and what the failed one had done is not in it."""
-    desk, taken = _Desk(session), Writing.lease
+    desk, taken = Desk(session), Writing.lease
 
     def failing(self: Writing, question: int, agent: str, seconds: float) -> Lease:
         given = taken(self, question, agent, seconds)
@@ -139,6 +142,36 @@ def test_a_call_that_fails_leaves_its_neighbours_alone(session: Session, monkeyp
         assert database.execute("SELECT agent FROM jaxbandit_lease ORDER BY question").fetchall() == [("a",), ("b",)]
 
 
+@pytest.mark.parametrize("how", ["removed", "replaced", "replaced before the first answer", "cut"])
+def test_a_journal_that_was_taken_away_takes_no_answers(session: Session, how: str, tmp_path: Path) -> None:
+    """What is acknowledged would be lost in a file that nobody finds, or contradict the one that was put there."""
+    place = Path(session.journal.place)
+    session.close()
+    backup = place.read_bytes()
+    with TestClient(app(session), HERE) as client:
+        if how != "replaced before the first answer":
+            asked = client.post("/next", json={}).json()
+            assert client.post("/answers", json={"id": asked["id"], "answer": "unknown"}).json()["recorded"]
+        asked = client.post("/next", json={}).json()
+        if how == "cut":
+            with closing(sqlite3.connect(place)) as database, database:
+                database.execute("DELETE FROM jaxbandit_event WHERE number = (SELECT max(number) FROM jaxbandit_event)")
+        else:
+            place.unlink()
+        if how.startswith("replaced"):
+            place.write_bytes(backup)
+        reply = client.post("/answers", json={"id": asked["id"], "answer": "unknown"})
+        assert reply.status_code == 503
+        why = "event 3 is lost in it" if how == "cut" else "it was removed or replaced meanwhile"
+        assert reply.json()["error"].startswith(f"--journal = {place}: the ")
+        assert why in reply.json()["error"]
+        assert client.post("/next", json={}).status_code == 503
+    session.close()
+    assert place.exists() == (how != "removed")
+    if how.startswith("replaced"):
+        assert place.read_bytes() == backup
+
+
 @pytest.fixture
 def port(session: Session) -> Iterator[int]:
     """Of a server with that session."""
@@ -154,7 +187,7 @@ def port(session: Session) -> Iterator[int]:
 
 def test_agents_wait_in_line_for_a_question(session: Session, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer wakes the first of them that is still there. An agent whose time is over learns that there is none."""
-    monkeypatch.setattr("jaxbandit.live.server._LOOK", 60)
+    monkeypatch.setattr("jaxbandit.live.desk._LOOK", 60)
 
     def post(path: str, **content: Any) -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -195,8 +228,39 @@ def test_a_signal_ends_the_server_at_once(session: Session) -> None:
         other = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         other.request("GET", "/status")
         assert other.getresponse().status == 200
+        answering = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        answering.request("POST", "/answers", '{"id": 1, "answer": "unknown"}')
+        assert answering.getresponse().status == 200
         server.send_signal(signal.SIGTERM)
         assert (server.wait(30), server.stderr.read()) == (143, "jaxbandit: terminated\n")
+    assert copied(session).status()["answers"] == 1
+
+
+def copied(session: Session) -> Session:
+    """A session from a copy of the journal's file alone."""
+    place = session.journal.place
+    shutil.copy(place, f"{place}.copy")
+    return Session.open(f"{place}.copy")
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["alone", "beside another process"])
+def test_a_command_leaves_all_in_the_one_file(session: Session, other: bool) -> None:
+    place = session.journal.place
+    if not other:
+        session.close()
+    assert program.run(["live", "next", "--journal", place]) == 0
+    assert program.run(["live", "record", "1", "unknown", "--journal", place]) == 0
+    assert program.run(["live", "record", "1", "A1", "--journal", place]) == 2  # it is closed after an error too
+    assert copied(session).status() == {**session.status(), "late": 1, "contradicted": {"terminal": 1}}
+
+
+def test_a_body_that_is_cut_off_is_no_error(session: Session, port: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Of the server, which had a traceback in its log for each."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"POST /answers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
+        time.sleep(0.3)
+    time.sleep(0.5)
+    assert not [record for record in caplog.records if record.name.startswith("uvicorn")]
 
 
 def test_a_token_and_a_rate(session: Session) -> None:
@@ -327,7 +391,8 @@ def test_a_status_shows_the_most_pulled_of_many_arms(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arms = {str(row): {"pulls": 2 if row < 15 else 3 + row, "mean": 0.5} for row in range(20)}
-    monkeypatch.setattr(Session, "open", lambda place: types.SimpleNamespace(status=lambda: {"arms": arms}))
+    stub = types.SimpleNamespace(status=lambda: {"arms": arms}, close=lambda: None)
+    monkeypatch.setattr(Session, "open", lambda place: stub)
     assert program.run(["live", "status", "--journal", "journal"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("arms           0: 0.5 in 2, ")
@@ -372,6 +437,20 @@ def test_arms_without_names_are_exported_by_number(tmp_path: Path, capsys: pytes
     assert agents.as_csv(agents.arms(session)).splitlines()[1:] == ["0,0,0,,1", "1,0,0,,0", "2,0,0,,0"]
     assert program.run(["live", "export", "--journal", session.journal.place]) == 0
     assert capsys.readouterr().err == "jaxbandit: 1 of 3 arms is chosen so far; --out FILE.csv writes the table\n"
+
+
+def test_an_agent_whose_question_was_answered_meanwhile_goes_on(session: Session) -> None:
+    lines: list[dict[str, Any]] = []
+
+    def ask(asked: dict[str, Any]) -> str:
+        if asked["id"] == 1:
+            session.record(1, asked["values"][0])
+        return "unknown"
+
+    agents.work(session, ask, "slow", lines.append)
+    assert lines[0] == {"late": f"ID = 1: a question that is open; this one has the answer {session.answer_of(1)[1]}"}
+    assert session.over
+    assert session.status()["answers"] > 5
 
 
 def test_an_agent_that_waits_for_another_one_says_so_once(session: Session) -> None:
@@ -455,10 +534,117 @@ def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: py
         agents.command("sleep 5", 0.1)({})
 
 
+def test_a_command_is_bounded_and_ends_whole(tmp_path: Path) -> None:
+    """It is not read without end, and what it began ends with it."""
+    began = time.monotonic()
+    with pytest.raises(BadInput, match=r"\A--command = yes: a command that prints at most 1 MiB\Z"):
+        agents.command("yes", 60)({})
+    with pytest.raises(BadInput, match=r"a command that prints at most 1 MiB\Z"):
+        agents.command("yes >&2", 60)({})
+    log = tmp_path / "log"
+    with pytest.raises(BadInput, match=r"a command that answers within 0\.3 s"):
+        agents.command(f"(sleep 1.2; echo late > {log}) & sleep 50; true", 0.3)({})
+    assert agents.command("cat", 60)({"text": "x" * 200_000}).startswith('{"text": "xxx')
+    assert agents.command("echo 1", 60)({"text": "x" * 200_000}) == "1"
+    time.sleep(1.5)
+    assert not log.exists()
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("head", [True, False], ids=["headers", "body"])
+def test_a_reply_that_drips_is_late(head: bool) -> None:
+    def drip() -> None:
+        with door, door.accept()[0] as connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + (b"" if head else b"Content-Length: 99\r\n\r\n"))
+            for _ in range(50):
+                time.sleep(0.1)
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"X: y\r\n" if head else b" ")
+
+    door = socket.create_server(("127.0.0.1", 0))
+    request = urllib.request.Request(f"http://127.0.0.1:{door.getsockname()[1]}/")
+    thread = threading.Thread(target=drip, daemon=True)
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"no whole reply within 0\.5 s"):
+        agents.fetched(request, 0.5)
+    assert time.monotonic() - began < 3
+
+
+def test_a_sheet_of_another_session_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As one that went out before an older journal was put back: its numbers are there, with other questions."""
+    problem = {"kind": "topk/bernoulli", "n": 3, "K": 1, "budget": 9}
+    session = Session.begin({"problem": problem, "policy": [{"kind": "uniform"}]}, "uniform", tmp_path / "journal")
+    rows = list(csv.DictReader(io.StringIO(agents.sheet(session, 3, "sheet"))))
+    back = tmp_path / "back.csv"
+    arms = [row["question"] for row in rows]
+    for row, arm in zip(rows, [arms[0], arms[2], arms[1]], strict=True):
+        row |= {"question": arm, "answer": "1"}
+    rows.append({**rows[0], "id": "99"})
+    for some in (rows[:3], rows):
+        with back.open("w", newline="") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(some)
+        assert program.run(["live", "sheet", str(back), "--back", "--journal", str(tmp_path / "journal")]) == 2
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == (4 if some != rows else 1)
+        if some != rows:
+            assert lines[0] == (
+                f"jaxbandit: question in line 3 = {arms[2]}: {arms[1]}, as question 2 of this session asks; "
+                "its answer is not recorded"
+            )
+            assert lines[2].startswith("jaxbandit: 1 answer recorded; 1 spent")
+        else:
+            assert lines[0].startswith("jaxbandit: ID in line 5 = 99: a question of this session: 1 to 3")
+    assert [row["id"] for row in Session.open(tmp_path / "journal").told()] == [1]
+
+
+def answering(session: Session, script: Path, *more: str) -> "subprocess.Popen[str]":
+    """A process of ``jaxbandit live answer`` whose command is a script."""
+    command = [sys.executable, "-m", "jaxbandit", "live", "answer", "--journal", session.journal.place, *more]
+    return subprocess.Popen([*command, "--command", f"sh {script}"], stderr=subprocess.PIPE, text=True)
+
+
+def waited_for(path: Path) -> str:
+    """What a file has once there is something in it."""
+    end = time.monotonic() + 60
+    while not (path.exists() and path.read_text()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return path.read_text()
+
+
+def test_processes_that_answer_are_agents_of_their_own(tmp_path: Path) -> None:
+    """None is given a question that another one is at work on. Who is ended, or killed, does not keep its own."""
+    problem = {"kind": "topk/bernoulli", "n": 4, "K": 1, "budget": 8}
+    session = Session.begin({"problem": problem, "policy": [{"kind": "uniform"}]}, "uniform", tmp_path / "journal")
+    script, log = tmp_path / "agent.sh", tmp_path / "log"
+    script.write_text(f"cat >> {log}; echo >> {log}; sleep 60")
+    for end, most in ((signal.SIGTERM, 0), (signal.SIGKILL, 70)):
+        with answering(session, script, "--timeout", "10") as process:
+            waited_for(log)
+            process.send_signal(end)
+        log.unlink()
+        with session.journal.writing(0, "") as writing:
+            left = [lease.until - time.time() for lease in writing.leases().values()]
+            assert len(left) == (end is signal.SIGKILL)
+            assert all(each <= most for each in left)
+            writing.release(1)
+    script.write_text(f"cat >> {log}; echo >> {log}; sleep 0.5; echo 1")
+    with answering(session, script), answering(session, script):
+        pass
+    asked = [json.loads(line) for line in log.read_text().splitlines()]
+    assert sorted(each["id"] for each in asked) == list(range(1, 9))
+    session.status()  # reads what the processes wrote
+    assert len({row["agent"] for row in session.told()}) == 2
+
+
 class _Service(BaseHTTPRequestHandler):
-    failures = 1
+    failures, keys = 1, list[str]()
 
     def do_POST(self) -> None:
+        _Service.keys.append(self.headers["Idempotency-Key"])
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if _Service.failures:
             _Service.failures -= 1
@@ -472,27 +658,35 @@ class _Service(BaseHTTPRequestHandler):
         """No log."""
 
 
-def test_a_service_is_asked_again(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_is_asked_again(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can tell that by the key, which no question of another session has."""
     monkeypatch.setattr("jaxbandit.live.agents.time.sleep", lambda _: None)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
+    _Service.keys.clear()
     try:
         agents.work(session, agents.service(url, 5), "service", lambda _: None)
+        first = list(_Service.keys)
+        _Service.keys.clear()
+        other = Session.begin(tmp_path / "study.toml", "random", tmp_path / "other")
+        agents.work(other, agents.service(url, 5), "service", lambda _: None)
     finally:
         server.shutdown()
         server.server_close()
+    assert first[0] == first[1]  # asked again
+    assert len({*first, *_Service.keys}) == len(first) - 1 + len(_Service.keys)
     assert session.status()["over"]
     assert session.status()["removed"] == 12
     with pytest.raises(BadInput, match="a service that answers; 4 tries failed"):
-        agents.service(url, 5)({"id": 1})
+        agents.service(url, 5)({"id": 1, "key": "k"})
 
     def cut(*_: Any, **__: Any) -> None:
         raise http.client.IncompleteRead(b"")
 
     monkeypatch.setattr("jaxbandit.live.agents.urllib.request.urlopen", cut)
     with pytest.raises(BadInput, match="a service that answers; 4 tries failed"):
-        agents.service(url, 5)({"id": 1})
+        agents.service(url, 5)({"id": 1, "key": "k"})
 
 
 class _Reconciliation(BaseHTTPRequestHandler):
@@ -724,6 +918,12 @@ def test_values_are_written_back_to_a_file(tmp_path: Path) -> None:
         database.execute("CREATE TABLE claims (number INTEGER, flight TEXT, gate TEXT)")
         database.executemany("INSERT INTO claims VALUES (?, ?, ?)", CLAIMS)
     written_back(tmp_path, place, place)
+    with Journal.at(place).reading() as connection:  # 3 is EXTRA: this database is not in WAL mode
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 3
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
+    (tmp_path / "link.db").symlink_to(place)
+    for other in (f"{tmp_path}/../{tmp_path.name}/claims.db", str(tmp_path / "link.db")):
+        assert Session.open(other).status()["answers"] > 0
     session = Session.open(place)
     with closing(sqlite3.connect(place)) as database, database:
         database.execute("UPDATE claims SET gate = 'Z9'")

@@ -6,6 +6,7 @@ threads still compile with: one interruption in four ended in a crash. So a thre
 ends the process without that shutdown. Nothing is lost by it, as what is stored survives a kill at any moment.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -14,6 +15,10 @@ from collections.abc import Callable
 
 continues: Callable[[], str | None] | None = None
 """Gives the command that goes on with what was begun, None where there is nothing to go on with."""
+
+leaving: list[Callable[[], None]] = []
+"""Called before an interruption ends the process, the last one first: what closes or stops something, which takes a
+second or two at most."""
 
 _ending = threading.Lock()
 """Taken by the end that comes first, an interruption's or the program's own; the other then never happens."""
@@ -51,6 +56,10 @@ def _leave(reader: int) -> None:
         if continues is not None and (command := continues()):
             line += f"; `{command}` continues where it stopped"
         bar = "\n" if os.isatty(stderr) else ""  # one may be on this line, and the terminal's own ^C
-        os.write(stderr, f"{bar}{line}\n".encode(sys.getfilesystemencoding(), "surrogateescape"))
+        with contextlib.suppress(OSError):  # nobody may read it any more
+            os.write(stderr, f"{bar}{line}\n".encode(sys.getfilesystemencoding(), "surrogateescape"))
+        while leaving:
+            with contextlib.suppress(Exception):
+                leaving.pop()()
     finally:
         os._exit(128 + number)

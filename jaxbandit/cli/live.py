@@ -17,6 +17,7 @@ from jaxbandit.cli.live_common import (
     JournalPlace,
     Json,
     Settings,
+    kept,
     money,
     opened,
     printed,
@@ -51,7 +52,7 @@ class Begin:
         given = settings(self.set)
         if "write_back" in given:
             raise BadInput("--set write_back", given["write_back"], "a parameter of the problem; a table: --write-back")
-        session = Session.begin(self.study, self.policy, self.journal, write_back=self.write_back, **given)
+        session = kept(Session.begin(self.study, self.policy, self.journal, write_back=self.write_back, **given))
         shown = session.journal.place
         say(f"a session of {session.case.label} with a budget of {session.budget:g}; `jaxbandit live next --journal "
             f"{shown}` asks the first question")  # fmt: skip

@@ -1,5 +1,7 @@
 """Verbs of ``jaxbandit live`` by which agents answer: a person, a command, a service, a sheet, or over HTTP."""
 
+import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -8,12 +10,14 @@ from typing import Annotated, Any
 
 import tyro
 
+from jaxbandit.cli import interruption
 from jaxbandit.cli.arguments import Plugins
 from jaxbandit.cli.console import printable, say
 from jaxbandit.cli.live_common import AGENT, JournalPlace, elsewhere, money, offered, opened, question, written
 from jaxbandit.errors import BadInput
 from jaxbandit.words import counted
 
+_SLACK, _MOST_CALLS = 60.0, 8  # of a service: each of two requests is made up to four times
 _ENTITIES = "left out here: such a service knows entities, and this is no session of cleaning"
 
 Candidates = Annotated[str, tyro.conf.arg(metavar="URL", help_behavior_hint="(default: none)")]
@@ -27,7 +31,10 @@ class Answer:
 
     journal: JournalPlace
     """Where the session's journal is: a file, or postgresql://user@host/database."""
-    agent: str = AGENT
+    agent: Annotated[
+        str | None,
+        tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: terminal; of a program, one of its own)"),
+    ] = None
     """The name of the agent that answers."""
     command: Annotated[str, tyro.conf.arg(help_behavior_hint="(default: none)")] = ""
     """A shell command that reads a question as JSON and prints an answer."""
@@ -49,8 +56,9 @@ class Answer:
 
     def __call__(self) -> None:
         """Asks until there are no more questions, or the person leaves."""
-        from jaxbandit.live import agents, inputs
+        from jaxbandit.live import agents, inputs, shell
         from jaxbandit.live.reconcile import Reconciliation
+        from jaxbandit.live.session import LEASE
 
         inputs.timeout("timeout", self.timeout)
         given = {
@@ -65,6 +73,7 @@ class Answer:
         ask = person
         if self.command:
             ask = agents.command(self.command, self.timeout)
+            interruption.leaving.append(shell.stop)
         if self.url:
             ask = agents.service(self.url, self.timeout)
         if self.reconcile:
@@ -73,6 +82,8 @@ class Answer:
             ask = service.ask
 
         def told(found: dict[str, Any]) -> None:
+            if "late" in found:
+                say(found["late"])
             if "refused" in found:
                 if ask is not person:
                     allowed = f"an agent that gives answers of those that a question allows ({found['refused']})"
@@ -82,7 +93,13 @@ class Answer:
         def waits(many: int) -> None:
             say(f"{elsewhere(many)}: waiting until they are answered, or the time that they were given for is over")
 
-        agents.work(session, ask, self.agent, told, self.ahead, waits)
+        agent, lease = self.agent, LEASE
+        if ask is not person:
+            lease = _SLACK + self.timeout * (1 if self.command else _MOST_CALLS)
+        if agent is None and ask is not person:  # several of them would be given the same question
+            agent = f"{socket.gethostname()}, process {os.getpid()}"
+            interruption.leaving.append(partial(session.hand_back, agent))
+        agents.work(session, ask, AGENT if agent is None else agent, told, self.ahead, waits, lease)
         say(money(session.status()))
 
 
@@ -111,8 +128,13 @@ class Sheet:
         session = opened(self.journal)
         if self.back:
             found = agents.read_sheet(session, self.file, self.agent)
-            recorded = counted(sum(each["recorded"] for each in found), "answer", "answers")
+            refused = [each["refused"] for each in found if "refused" in each]
+            for line in refused:
+                say(line)
+            recorded = counted(sum(each.get("recorded", False) for each in found), "answer", "answers")
             say(f"{recorded} recorded; {money(session.status())}")
+            if refused:
+                raise BadInput("FILE.csv", str(self.file), "a sheet whose rows are all questions of this session")
         elif not self.file.absolute().parent.is_dir():  # before any question is given away
             raise BadInput("FILE.csv", str(self.file), "a file in a folder that exists")
         elif self.file.exists():
@@ -158,8 +180,6 @@ class Serve:
 
     def __call__(self) -> None:
         """Serves the session until the program is interrupted."""
-        import os
-
         from jaxbandit.live.server import serve
 
         token, session = os.environ.get("JAXBANDIT_TOKEN", ""), opened(self.journal)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from jaxbandit.cli import interruption
 from jaxbandit.cli.console import printable
 from jaxbandit.errors import BadInput
 from jaxbandit.words import counted
@@ -41,8 +41,9 @@ def settings(given: tuple[str, ...]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def by_option(verb: Any) -> Iterator[None]:
-    """Names a verb's option in an error of a library function, which knows only its own arguments."""
+def running(verb: Any) -> Iterator[None]:
+    """Closes the sessions that a verb opens. Names its option in an error of a library function, which knows only its
+    own arguments."""
     try:
         yield
     except BadInput as error:
@@ -50,25 +51,34 @@ def by_option(verb: Any) -> Iterator[None]:
         if not hasattr(verb, option):
             raise
         raise BadInput("FILE.csv" if option == "file" else f"--{option}", error.value, error.allowed) from None
+    finally:
+        while interruption.leaving:
+            interruption.leaving.pop()()
+
+
+def kept(session: Any) -> Any:
+    """Returns a session that is closed when the verb or the process ends, so that its file alone is all of it."""
+    interruption.leaving.append(session.close)
+    return session
 
 
 def opened(place: str) -> Any:
     """Opens the live session whose journal is at ``place``."""
     from jaxbandit.live import Session
 
-    return Session.open(place)
+    return kept(Session.open(place))
 
 
 def written(field: str, path: Path, text: str, session: Any) -> None:
     """Writes a text to a file that an option names, and complains of that option. Files of the session are none to
     write to: its journal, and the tables that it was begun with."""
+    from jaxbandit.live.case import same_file
     from jaxbandit.study import folder
 
     if path.is_dir():
         raise BadInput(field, str(path), "a file, and this is a folder")
     for own in session.files:
-        same = os.path.exists(path) and os.path.exists(own) and os.path.samefile(path, own)
-        if same or os.path.realpath(path) == os.path.realpath(own):
+        if same_file(path, own):
             raise BadInput(field, str(path), "another file than the journal and the tables of the session")
     try:
         folder.write(path, text.encode())

@@ -25,7 +25,7 @@ from jaxbandit.cli.doctor import Doctor
 from jaxbandit.cli.fit import Fit
 from jaxbandit.cli.listing import List
 from jaxbandit.cli.live import VERBS as LIVE
-from jaxbandit.cli.live_common import by_option
+from jaxbandit.cli.live_common import running
 from jaxbandit.cli.plan import Plan
 from jaxbandit.cli.reproduce import Reproduce
 from jaxbandit.cli.run import Run
@@ -142,7 +142,7 @@ def run(argv: Sequence[str]) -> int:
             from jaxbandit.study import plugins
 
             plugins.load(plugin)
-        with by_option(verb) if type(verb) in LIVE.values() else contextlib.nullcontext():
+        with running(verb) if type(verb) in LIVE.values() else contextlib.nullcontext():
             verb()
         sys.stdout.flush()
     except SystemExit as stop:  # --help

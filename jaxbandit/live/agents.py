@@ -3,7 +3,8 @@
 import csv
 import io
 import json
-import subprocess
+import queue
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jaxbandit.errors import BadInput
-from jaxbandit.live import inputs
+from jaxbandit.live import inputs, shell
 from jaxbandit.live.arms import ArmQuestions
 from jaxbandit.live.extraction import ExtractionQuestions
 from jaxbandit.live.session import LEASE, Session
@@ -34,6 +35,7 @@ def work(
     told: Callable[[dict[str, Any]], None],
     ahead: int = 0,
     waits: Callable[[int], None] = lambda _: None,
+    lease: float = LEASE,
 ) -> None:
     """Answers questions until there are no more, or ``ask`` gives none.
 
@@ -41,12 +43,14 @@ def work(
         session: whose questions.
         ask: the agent.
         agent: its name.
-        told: is given what ``Session.record`` returns, or {"refused": a line} where an answer is not allowed.
+        told: is given what ``Session.record`` returns, or {"refused": a line} where an answer is not allowed,
+            or {"late": a line} where somebody else has answered otherwise, or the question was taken back.
         ahead: see ``Session.next``.
         waits: is given how many questions are with other agents, once whenever it has to wait for these.
+        lease: see ``Session.next``.
     """
     waiting = False
-    while not (question := session.next(agent, ahead=ahead)).get("over"):
+    while not (question := session.next(agent, lease=lease, ahead=ahead)).get("over"):
         if "id" not in question:
             if not waiting:
                 waits(question["open"])
@@ -60,9 +64,9 @@ def work(
         try:
             told(session.record(question["id"], answer, agent))
         except BadInput as error:
-            if error.field != "ANSWER":
+            if error.field not in ("ANSWER", "ID"):
                 raise
-            told({"refused": str(error)})
+            told({"refused" if error.field == "ANSWER" else "late": str(error)})
 
 
 def command(line: str, timeout: float) -> Ask:
@@ -70,27 +74,18 @@ def command(line: str, timeout: float) -> Ask:
     answer.
 
     Raises:
-        BadInput: where the command fails, takes longer than ``timeout`` seconds, or prints nothing or no UTF-8.
+        BadInput: where the command fails, takes longer than ``timeout`` seconds, or prints nothing, too much or no
+            UTF-8.
     """
     inputs.timeout("timeout", timeout)
 
     def ask(question: dict[str, Any]) -> str:
+        status, out, errors = shell.run(line, json.dumps(question).encode(), timeout)
+        if status or not out.strip():
+            why = (errors.decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
+            raise BadInput("--command", line, f"a command that prints an answer (status {status}: {why})")
         try:
-            done = subprocess.run(
-                line,
-                shell=True,
-                input=json.dumps(question).encode(),
-                capture_output=True,
-                timeout=timeout,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise BadInput("--command", line, f"a command that answers within {timeout:g} s") from None
-        if done.returncode or not done.stdout.strip():
-            why = (done.stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
-            raise BadInput("--command", line, f"a command that prints an answer (status {done.returncode}: {why})")
-        try:
-            return done.stdout.splitlines()[0].decode()
+            return out.splitlines()[0].decode()
         except UnicodeDecodeError:
             raise BadInput("--command", line, "a command that prints an answer in UTF-8") from None
 
@@ -99,7 +94,8 @@ def command(line: str, timeout: float) -> Ask:
 
 def service(url: str, timeout: float) -> Ask:
     """Returns an agent that is a service: the question is posted to ``url`` as JSON, and the reply is {"answer": ...}.
-    Where it does not answer, it is asked again after 1, 2 and 4 seconds.
+    Its header ``Idempotency-Key`` is the question's ``key``. Where it does not answer, it is asked again after 1, 2 and
+    4 seconds.
 
     Raises:
         BadInput: for a URL that is none, and where the service has not answered.
@@ -108,17 +104,46 @@ def service(url: str, timeout: float) -> Ask:
     inputs.timeout("timeout", timeout)
 
     def ask(question: dict[str, Any]) -> str:
-        headers = {"Content-Type": "application/json", "Idempotency-Key": str(question["id"])}
+        headers = {"Content-Type": "application/json", "Idempotency-Key": question["key"]}
         request = urllib.request.Request(url, json.dumps(question).encode(), headers)
 
         def once() -> str:
-            with urllib.request.urlopen(request, timeout=timeout) as reply:
-                answer = inputs.parsed(reply.read(MOST_REPLY))["answer"]
+            answer = inputs.parsed(fetched(request, timeout))["answer"]
             return answer if isinstance(answer, str) else json.dumps(answer)
 
         return patiently("--url", url, 'the reply is not {"answer": ...}', once)
 
     return ask
+
+
+def fetched(request: urllib.request.Request, timeout: float) -> bytes:
+    """Returns the reply of a service, or its first ``MOST_REPLY`` bytes.
+
+    Raises:
+        OSError: where not all of it has come within ``timeout`` seconds, or it fails otherwise.
+    """
+    found: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+    end = time.monotonic() + timeout
+
+    def fetch() -> None:
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as reply:
+                body = b""
+                while len(body) < MOST_REPLY and time.monotonic() < end and (part := reply.read1(MOST_REPLY)):
+                    body += part
+                found.put(body[:MOST_REPLY])
+        except Exception as error:
+            found.put(error)
+
+    # The timeout of a socket is of each read alone, and a service may send a byte now and then.
+    threading.Thread(target=fetch, daemon=True).start()
+    try:
+        got = found.get(timeout=max(end - time.monotonic(), 0))
+    except queue.Empty:
+        raise TimeoutError(f"no whole reply within {timeout:g} s") from None
+    if isinstance(got, Exception):
+        raise got
+    return got
 
 
 def patiently(field: str, url: str, other: str, call: Callable[[], Found], tries: int = _TRIES) -> Found:
@@ -156,25 +181,36 @@ def sheet(session: Session, count: int, agent: str, lease: float = LEASE) -> str
         asked = session.next(f"{agent} {number}", lease=lease, ahead=count)
         if "id" not in asked:
             break
-        what = asked.get("entity", asked.get("arm", asked.get("query")))
-        what = what if isinstance(what, str) else json.dumps(what, ensure_ascii=False)
-        what += f" ({asked['name']})" if "name" in asked else ""
-        table.writerow([asked["id"], *map(harmless, (what, " | ".join(asked["allowed"]), asked["how"])), ""])
+        table.writerow([asked["id"], *map(harmless, (_what(asked), " | ".join(asked["allowed"]), asked["how"])), ""])
     return text.getvalue()
+
+
+def _what(asked: Mapping[str, Any]) -> str:
+    """Returns what a question is about, in one cell."""
+    what = asked.get("entity", asked.get("arm", asked.get("query")))
+    what = what if isinstance(what, str) else json.dumps(what, ensure_ascii=False)
+    return f"{what} ({asked['name']})" if "name" in asked else what
 
 
 def read_sheet(session: Session, path: Path, agent: str) -> list[dict[str, Any]]:
     """Records the answers of a sheet, row by row; rows without one are passed over.
 
     Returns:
-        What ``Session.record`` returned of each.
+        What ``Session.record`` returned of each; {"refused": a line} of a row that asks something else than the
+        question of its number, as of another session.
 
     Raises:
         BadInput: for a file that is no such sheet, and an answer that is not allowed: those before it are recorded.
     """
     found = []
-    for line, (number, answer) in columns(path, {"id": ("id",), "answer": ("answer",)}):
+    for line, (number, what, answer) in columns(path, {name: (name,) for name in ("id", "question", "answer")}):
         if answer:
+            asked = session.questions.get(inputs.place(number))
+            own = _what(session.asked(number)) if asked is not None and asked.state in ("open", "answered") else what
+            if what.split() not in (own.split(), harmless(own).split()):
+                allowed = f"{own}, as question {number} of this session asks; its answer is not recorded"
+                found.append({"refused": str(BadInput(f"question in line {line}", what, allowed))})
+                continue
             answer = answer[1:] if answer[:1] == "'" and harmless(answer[1:]) == answer else answer
             try:
                 found.append(session.record(number, answer, agent))

@@ -27,6 +27,7 @@ class ArmQuestions:
     user's, from 0. The answer is the reward. ``verdict`` names what the policy says of some arms."""
 
     verdict: str
+    units = 1
 
     def __init__(self, rewards: Rewards, rows: np.ndarray) -> None:
         self._rewards, self.rows = rewards, rows
@@ -74,7 +75,7 @@ class ArmQuestions:
         """Returns whether two rewards are equal, as a policy sees each difference."""
         return bool(one == other)
 
-    def cost(self, address: Address) -> float:
+    def cost(self, address: Address) -> int:
         """Returns the cost of a pull, which is always 1."""
         return 1
 

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import sqlite3
 import tempfile
 import zlib
@@ -164,7 +165,7 @@ class Case:
         except (ValueError, TypeError, KeyError, AttributeError, zlib.error):
             raise BadInput("--journal", place, "an undamaged journal; its study or its files were changed") from None
         for path, content in files.values():
-            may = own and Path(own).absolute() == Path(path).absolute()
+            may = own and same_file(own, path)
             if not may and Path(path).exists() and _read("problem.path", path) != content:
                 raise BadInput(
                     "problem.path",
@@ -172,6 +173,12 @@ class Case:
                     "the file as it was when the session began, or none at all: the journal has its content",
                 )
         return cls(table, files, head["label"], _built(table, files))
+
+
+def same_file(one: str | Path, other: str | Path) -> bool:
+    """Returns whether two paths lead to the same file, whether or not there is one."""
+    there = os.path.exists(one) and os.path.exists(other)
+    return os.path.realpath(one) == os.path.realpath(other) or (there and os.path.samefile(one, other))
 
 
 def _settable(kind: str, parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:

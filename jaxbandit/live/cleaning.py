@@ -23,7 +23,7 @@ class CleaningQuestions:
     An operation that succeeds rules out one false value. When one value is left, it is the entity's.
     """
 
-    family = "cleaning"
+    family, units = "cleaning", 1
 
     def __init__(self, setting: Setting, problem: Cleaning, policy: Any, key: Stream) -> None:
         self.setting, self._table = setting, setting.table
@@ -134,7 +134,7 @@ class CleaningQuestions:
         unknown = self.unknown(address[0])
         return (one == unknown) == (other == unknown)
 
-    def cost(self, address: Address) -> float:
+    def cost(self, address: Address) -> int:
         """Returns the cost of an operation, which is always 1."""
         return 1
 

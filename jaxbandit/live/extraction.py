@@ -31,7 +31,7 @@ class ExtractionQuestions:
             self._costs = np.asarray(problem.shorter)
         else:
             self._costs = np.broadcast_to(np.asarray(problem.cost)[:, None], problem.shorter.shape)
-        self._view = problem.view(key, problem.draw(key))
+        self._view, self.units = problem.view(key, problem.draw(key)), problem.units
         self._names = [self._domain.name(node) for node in range(len(self._domain.values))]
         self._leaves = {self._names[node]: node for node in np.unique(self._domain.leaf).tolist()}
 
@@ -124,11 +124,11 @@ class ExtractionQuestions:
         """Returns whether two answers have the same entities in the same order."""
         return bool(one == other)
 
-    def cost(self, address: Address) -> float:
-        """Returns the cost of the query by its configuration, in the user's unit."""
+    def cost(self, address: Address) -> int:
+        """Returns the cost of the query by its configuration, in the problem's units."""
         node, configuration, _, exclude = address
         specificity = self._domain.poset.specificity[node]  # type: ignore[index]
-        return float(self._costs[configuration, len(exclude), specificity]) / self._view.units
+        return int(self._costs[configuration, len(exclude), specificity])
 
     def ready(self, address: Address, answers: Answers) -> bool:
         """Returns true: what a query shows is always known."""
@@ -136,7 +136,7 @@ class ExtractionQuestions:
 
     def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Returns how many entities were bought, with how many queries, and for what."""
-        spent = sum(map(self.cost, answers))
+        spent = sum(map(self.cost, answers)) / self.units
         return {"entities": len(self.numbers(answers)), "cost": spent, "queries": len(answers)}
 
 

@@ -9,7 +9,9 @@ own.
 import contextlib
 import hashlib
 import json
+import os
 import re
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -48,7 +50,7 @@ _LEASE = sa.Table(
 )  # fmt: skip
 
 # Made once: to put a statement together costs more than to run it.
-_NEWS = sa.select(_EVENT).where(_EVENT.c.number > sa.bindparam("last")).order_by(_EVENT.c.number)
+_NEWS = sa.select(_EVENT).where(_EVENT.c.number >= sa.bindparam("last")).order_by(_EVENT.c.number)
 _HASH = sa.select(_HEAD.c.value).where(_HEAD.c.key == "hash")
 _LEASES, _LEASED = sa.select(_LEASE), sa.insert(_LEASE)
 _RELEASED, _ADDED = sa.delete(_LEASE).where(_LEASE.c.question == sa.bindparam("released")), sa.insert(_EVENT)
@@ -82,6 +84,8 @@ class Journal:
 
     place: str
     _engine: Any
+    _hash: str | None = None  # of the head
+    _file: tuple[int, int] | None = None
 
     @classmethod
     def at(cls, place: str) -> "Journal":
@@ -124,6 +128,7 @@ class Journal:
             whole = {"format": FORMAT, **head}
             whole["hash"] = _hashed(whole)
             connection.execute(sa.insert(_HEAD), [{"key": key, "value": value} for key, value in whole.items()])
+        self._hash, self._file = whole["hash"], self._file_now()
 
     def head(self) -> dict[str, str]:
         """Returns the texts with which the journal was begun.
@@ -137,18 +142,20 @@ class Journal:
             if not sa.inspect(connection).has_table(_HEAD.name):
                 raise BadInput("--journal", self.place, "a journal that `jaxbandit live begin` made")
             found = {row.key: row.value for row in connection.execute(sa.select(_HEAD))}
+            self._file = self._file_now()
         if found.get("format") != FORMAT:
             raise BadInput("--journal", self.place, f"a journal of format {FORMAT}; this one has {found.get('format')}")
         own = found.pop("hash", None)  # the first ones had none
         if set(_PARTS) - set(found) or own not in (None, _hashed(found)):
             allowed = f"an undamaged journal; its head was changed or lost: {', '.join(_PARTS)}"
             raise BadInput("--journal", self.place, allowed)
+        self._hash = own or ""
         return found
 
     @property
     def there(self) -> bool:
         """Returns whether there is something at the place: a database, or a file that is not empty."""
-        return "://" in self.place or (Path(self.place).exists() and Path(self.place).stat().st_size > 0)
+        return "://" in self.place or (os.path.exists(self.place) and os.path.getsize(self.place) > 0)
 
     @contextlib.contextmanager
     def writing(self, after: int, chain: str) -> Iterator["Writing"]:
@@ -156,15 +163,19 @@ class Journal:
         event that the caller knows.
 
         Raises:
-            BadInput: for a database that does not answer, and events whose hashes are not right.
+            BadInput: for a database that does not answer, for events whose hashes are not right, and where the journal
+                is not the one that was opened.
         """
+        self._check_file()  # or a connection would make a new one
         with self._talking(), self._engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(_HEAD).where(_HEAD.c.key == "format").with_for_update())
-            chain = chain if after else connection.execute(_HASH).scalar() or ""
+            if not after and (chain := connection.execute(_HASH).scalar() or "") != self._hash:
+                raise BadInput("--journal", self.place, "the journal that was opened; another one is there now")
             writing = Writing(self.place, connection, after, chain)
             yield writing
             writing.flush()
+            self._check_file()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Any]:
@@ -173,8 +184,27 @@ class Journal:
             yield connection
 
     def close(self) -> None:
-        """Closes all connections to the journal's database."""
+        """Closes all connections to the journal's database. All that is acknowledged is then in the file itself, and
+        its write-ahead log empty, unless another process is at work on it."""
+        if (now := self._file_now()) is not None and now == self._file:
+            broken = sqlite3.Error, sa.exc.SQLAlchemyError, UnicodeDecodeError
+            with contextlib.suppress(*broken), contextlib.closing(self._engine.raw_connection()) as connection:
+                connection.driver_connection.execute("PRAGMA busy_timeout = 1000").close()
+                connection.driver_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
         self._engine.dispose()
+
+    def _file_now(self) -> tuple[int, int] | None:
+        """Returns what tells the file at the place from others; None where there is none, and for a server's."""
+        try:
+            found = os.stat(self._engine.url.database) if self._engine.dialect.name == "sqlite" else None
+        except (OSError, ValueError):  # the latter for a NUL in its name
+            return None
+        return found and (found.st_dev, found.st_ino)
+
+    def _check_file(self) -> None:
+        if self._file_now() != self._file:
+            allowed = "the file that was opened; it was removed or replaced meanwhile, and nothing more goes into it"
+            raise BadInput("--journal", self.place, allowed)
 
     @contextlib.contextmanager
     def _talking(self) -> Iterator[None]:
@@ -183,6 +213,8 @@ class Journal:
         except sa.exc.DBAPIError as error:
             why = str(error.orig).strip().splitlines() or [type(error).__name__]
             raise BadInput("--journal", self.place, f"a database that answers ({why[0]})") from None
+        except UnicodeDecodeError:  # SQLite quotes what it cannot read
+            raise BadInput("--journal", self.place, "a database that answers (it is damaged)") from None
 
 
 class Writing:
@@ -201,13 +233,16 @@ class Writing:
         return self._connection
 
     def news(self) -> list[Event]:
-        """Returns the events that others have added since the last one that is known.
+        """Returns the events that others have added since the last one that is known, which is to be there still.
 
         Raises:
             BadInput: where a hash is not right.
         """
         found = []
-        for row in self._connection.execute(_NEWS, {"last": self._last}).all():
+        rows = self._connection.execute(_NEWS, {"last": self._last}).all()
+        if self._last and (not rows or (rows[0].number, rows[0].chain) != (self._last, self._chain)):
+            raise BadInput("--journal", self._place, f"the journal that was opened; event {self._last} is lost in it")
+        for row in rows[1:] if self._last else rows:
             own = _chained(self._chain, row.number, row.at, row.kind, row.question, row.content)
             if row.number != self._last + 1 or row.chain != own:
                 raise BadInput(
@@ -296,4 +331,5 @@ def _durable(connection: Any, _: Any) -> None:
     connection.isolation_level = None
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
         connection.execute("PRAGMA journal_mode = WAL").close()
-    connection.execute("PRAGMA synchronous = FULL").close()
+    # Beside what FULL does, the end of a rollback journal is on disk, for databases that keep one.
+    connection.execute("PRAGMA synchronous = EXTRA").close()

@@ -17,7 +17,7 @@ from jaxbandit.random.stream import stream
 class AskedQuestion:
     """Holds what became of a question. ``asked``: the number of its event. ``step`` and ``trace``: where the policy
     stood then. ``state``: open, answered, undone or withdrawn. ``done``: the number of its answer's event; ``cost``: of
-    the answer."""
+    the answer, in the problem's units."""
 
     address: Address
     asked: int
@@ -27,7 +27,7 @@ class AskedQuestion:
     state: str = "open"
     answer: Any = None
     done: int = 0
-    cost: float = 0.0
+    cost: int = 0
 
 
 class Ledger:
@@ -40,7 +40,8 @@ class Ledger:
         events: all that were taken.
         questions: by number; ``open``: those that are open.
         at: by address, the number of the question that is open or answered there.
-        spent: what the answers cost.
+        budget, spent: what the answers may cost and have cost, in the problem's units: whole numbers, as sums of
+            fractions are a little off, and the last question would then be thought too dear.
         changed: the number of the event that changed the policy last; 0 before there is one.
     """
 
@@ -58,7 +59,7 @@ class Ledger:
         self.questions: dict[int, AskedQuestion] = {}
         self.open: dict[int, AskedQuestion] = {}
         self.at: dict[Address, int] = {}
-        self.spent, self.changed = 0.0, 0
+        self.spent, self.changed = 0, 0
         self._follow(self._first)
 
     def back(self, many: int) -> None:
@@ -85,14 +86,20 @@ class Ledger:
 
     def changes(self) -> list[dict[str, Any]]:
         """Returns the changes of the policy: ``policy``, ``was``, and what was ``spent`` by then."""
-        found, spent = [], 0.0
+        found, spent = [], 0
         for event in self.events:
             asked = self.questions.get(event.question or 0)
             if event.kind == "answered" and asked is not None and asked.done == event.number:
                 spent += asked.cost
             if event.kind == "changed":
-                found.append({"policy": event.content["label"], "was": event.content["was"], "spent": spent})
+                content, paid = event.content, spent / self.asks.units
+                found.append({"policy": content["label"], "was": content["was"], "spent": paid})
         return found
+
+    @property
+    def left(self) -> int:
+        """Returns what further questions may cost, in the problem's units, once the open ones are answered."""
+        return self.budget - self.spent - sum(each.cost for each in self.open.values())
 
     def stale(self, number: int) -> bool:
         """Returns whether an open question was asked for a policy that another one has replaced, which does not need it
@@ -105,6 +112,7 @@ class Ledger:
         chosen, key = case.chosen, stream(case.table["seed"], 0)
         self.case = case
         self.asks = questions(chosen.setting, chosen.problem, chosen.policy, key)
+        self.budget = int(chosen.problem.budget)  # type: ignore[attr-defined]
         self.play = Play(chosen.problem, chosen.policy, key, self.asks, self._answers())
         for address in self.at:
             self.play.asked(address)

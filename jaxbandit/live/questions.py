@@ -21,9 +21,15 @@ Answers = Mapping[Address, Any]
 
 
 class Questions(Protocol):
-    """Says how a family's pulls are asked for. All that a question shows is JSON-ready."""
+    """Says how a family's pulls are asked for. All that a question shows is JSON-ready.
+
+    Attributes:
+        family: its name.
+        units: how many of the problem's units make 1 of the user's money.
+    """
 
     family: str
+    units: int
 
     def due(self, pull: Tree, answers: Answers) -> list[Address]:
         """Returns the questions that a pull cannot do without, whatever is answered to the others of them; some may
@@ -54,8 +60,8 @@ class Questions(Protocol):
     def same_to_policy(self, address: Address, one: Any, other: Any) -> bool:
         """Returns whether a policy would do the same after both answers."""
 
-    def cost(self, address: Address) -> float:
-        """Returns what an answer costs, in the user's unit."""
+    def cost(self, address: Address) -> int:
+        """Returns what an answer costs, in the problem's units."""
 
     def ready(self, address: Address, answers: Answers) -> bool:
         """Returns whether a question can be asked: what it shows is known."""

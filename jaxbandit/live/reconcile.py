@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from jaxbandit.errors import BadInput
 from jaxbandit.live import inputs
-from jaxbandit.live.agents import MOST_REPLY, Found, patiently
+from jaxbandit.live.agents import Found, fetched, patiently
 
 VERSION = "0.2"
 MOST_CANDIDATES = 5
@@ -104,8 +104,7 @@ class Reconciliation:
         body = None if form is None else urllib.parse.urlencode(form).encode()
 
         def once() -> Found:
-            with urllib.request.urlopen(self.url, body, timeout=self.timeout) as reply:
-                return read(inputs.parsed(reply.read(MOST_REPLY)))
+            return read(inputs.parsed(fetched(urllib.request.Request(self.url, body), self.timeout)))
 
         return patiently(self.option, self.url, f"the reply is none of version {VERSION}", once, self.tries)
 

@@ -7,7 +7,6 @@ import re
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -17,17 +16,17 @@ from urllib.parse import urlsplit
 
 from jaxbandit.errors import BadInput
 from jaxbandit.live import inputs
+from jaxbandit.live.desk import Desk, Line
 from jaxbandit.live.session import LEASE, Session
 from jaxbandit.parsers import real
 
 try:
     import uvicorn
-    from sqlalchemy.exc import DBAPIError
     from starlette.applications import Starlette
     from starlette.datastructures import Headers
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
-    from starlette.requests import Request
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import HTMLResponse, JSONResponse, Response
     from starlette.routing import Route
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -42,7 +41,6 @@ MOST_RATE = 2000
 """Requests a second from one address."""
 MOST_WAIT = 60.0
 """The most seconds that a request waits for a question."""
-_AT_ONCE, _LOOK = 256, 1.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _WILDCARDS = ("0.0.0.0", "::", "0", "")
 HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -53,109 +51,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 }  # fmt: skip
 
-Call = Callable[[], dict[str, Any]]
 Beside = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-class _Desk:
-    """Takes the calls that wait into one transaction after another, so that one write to the disk serves them all."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._waiting: list[tuple[Call, asyncio.AbstractEventLoop, asyncio.Future[Any]]] = []
-        self._there = threading.Condition()
-        self._closed = False
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    async def call(self, what: Call) -> dict[str, Any]:
-        """Returns what a call of the session gives, once it is on disk."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[dict[str, Any]] = loop.create_future()
-        with self._there:
-            self._waiting.append((what, loop, future))
-            self._there.notify()
-        return await future
-
-    def close(self) -> None:
-        """Ends once all that waits is done."""
-        with self._there:
-            self._closed = True
-            self._there.notify()
-        self._thread.join(10)
-
-    def _serve(self) -> None:
-        while True:
-            with self._there:
-                while not self._waiting and not self._closed:
-                    self._there.wait()
-                if not self._waiting:
-                    return
-                some, self._waiting = self._waiting[:_AT_ONCE], self._waiting[_AT_ONCE:]
-            results: list[Any] = []
-            try:
-                with self._session.together():
-                    for what, _, _ in some:
-                        try:
-                            results.append(what())
-                        except DBAPIError:  # the transaction may be over
-                            raise
-                        except Exception as error:  # of this call alone, which left nothing
-                            results.append(error)
-            except Exception as error:  # none of them is on disk
-                results = [error] * len(some)
-            for (_, loop, future), result in zip(some, results, strict=True):
-                loop.call_soon_threadsafe(_settle, future, result)
-
-
-class _Line:
-    """Agents that wait for a question. An answer wakes the first of them, and who gets a question wakes the next one,
-    so that an answer does not wake all of them.
-
-    Each asks every ``_LOOK`` seconds too: for leases that ended, and for answers that another process recorded.
-    """
-
-    def __init__(self, desk: _Desk) -> None:
-        self._desk = desk
-        self._waiting: deque[asyncio.Event] = deque()
-
-    def wake(self) -> None:
-        """Wakes the first agent that waits, which then asks for a question."""
-        if self._waiting:
-            self._waiting.popleft().set()
-
-    async def next(self, ask: Call, wait: float, gone: Callable[[], Awaitable[bool]]) -> dict[str, Any]:
-        """Returns what ``ask`` gives: once it is a question or the end, or after ``wait`` seconds. An agent that is
-        ``gone`` is given no question."""
-        end = time.monotonic() + wait
-        found = await self._desk.call(ask)
-        while not (done := "id" in found or found["over"]) and (left := end - time.monotonic()) > 0:
-            await self._stand(min(left, _LOOK))
-            if await gone():
-                break
-            found = await self._desk.call(ask)
-        if done or wait:
-            self.wake()
-        return found
-
-    async def _stand(self, seconds: float) -> None:
-        """Waits in the line until it is this one's turn or the time is over."""
-        turn = asyncio.Event()
-        self._waiting.append(turn)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await turn.wait()
-        if not turn.is_set():
-            self._waiting.remove(turn)
-
-
-def _settle(future: "asyncio.Future[Any]", result: Any) -> None:
-    if future.cancelled():
-        return
-    if isinstance(result, Exception):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
 
 
 class _Rates:
@@ -200,8 +96,8 @@ class _Routes:
     ahead: int
     offers: Beside | None
     rate: int
-    desk: _Desk
-    line: _Line
+    desk: Desk
+    line: Line
     rates: _Rates
 
     async def page(self, request: Request) -> Response:
@@ -270,22 +166,24 @@ class _Routes:
         site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
         if (site or "none") not in ("none", "same-origin"):
             return _refused(403, f"Sec-Fetch-Site = {site}: a request of this server's own page, or of a program")
-        if not site and origin and urlsplit(origin).netloc != request.headers.get("host"):  # of an older browser
+        if not site and origin and _host_of(origin) != request.headers.get("host"):  # of an older browser
             return _refused(403, f"Origin = {origin}: a request of this server's own page, or of a program")
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
         if self.token and not hmac.compare_digest(given.encode(), self.token.encode()):
             return _refused(401, "Authorization = missing or wrong: the token that the server was started with")
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > MOST_BODY:
-                return _refused(413, f"body = more than {MOST_BODY} bytes: a question's answer")
         try:
+            async for part in request.stream():
+                body += part
+                if len(body) > MOST_BODY:
+                    return _refused(413, f"body = more than {MOST_BODY} bytes: a question's answer")
             content = _object(body)
             for other in [key for key in content if key not in keys][:1]:
                 allowed = f"no such key; there are {', '.join(keys)}" if keys else "a body without keys"
                 raise BadInput(other, content[other], allowed)
             return JSONResponse(await handle(content), headers=_HEADERS)
+        except ClientDisconnect:  # nobody reads this
+            return _refused(400, "body = cut off: a whole one")
         except BadInput as error:
             if error.field == "--journal":
                 return _refused(503, str(error))
@@ -313,8 +211,8 @@ def app(
     """
     inputs.lease("lease", lease)
     inputs.ahead("ahead", ahead)
-    desk = _Desk(session)
-    routes = _Routes(session, token, lease, ahead, offers, rate, desk, _Line(desk), _Rates(rate))
+    desk = Desk(session)
+    routes = _Routes(session, token, lease, ahead, offers, rate, desk, Line(desk), _Rates(rate))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
@@ -373,6 +271,12 @@ def serve(
         thread.join()
     finally:
         server.should_exit = True
+
+
+def _host_of(origin: str) -> str:
+    with suppress(ValueError):  # such as http://[
+        return urlsplit(origin).netloc
+    return ""
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from jaxbandit.study.spec import Study, load
 
 LEASE = 3600.0
 """Seconds for which a question is an agent's."""
+_CLOSING = 2.0
 
 
 class Session(Standing):
@@ -120,7 +121,8 @@ class Session(Standing):
                 in vain.
 
         Returns:
-            JSON-ready: ``id``, ``family``, what is asked of (``entity`` and ``values``, with the ``sources`` of
+            JSON-ready: ``id``, ``key`` (a text that no question of another session has), ``family``,
+            what is asked of (``entity`` and ``values``, with the ``sources`` of
             each in a table, ``arm`` with its ``name`` if the table has one, or ``query``),
             ``allowed`` answers, ``how``, ``why``, ``cost``, ``spent`` and ``left``, and ``until`` when it is the
             agent's (seconds of the Unix epoch). Without an ``id`` where there is none: ``over`` is then whether the
@@ -157,6 +159,12 @@ class Session(Standing):
         """
         with self._writing():
             return self._about(self._found(question))
+
+    def hand_back(self, agent: str) -> None:
+        """Ends the leases of an agent, so that its open questions go out to others."""
+        with self._writing() as writing:
+            for number in [number for number, lease in writing.leases().items() if lease.agent == agent]:
+                writing.release(number)
 
     def record(self, question: int | str, answer: str, agent: str = "", cost: float | None = None) -> dict[str, Any]:
         """Records an answer; the same one again changes nothing.
@@ -295,13 +303,17 @@ class Session(Standing):
         } | ({"contradicted": dict(late)} if late else {})  # fmt: skip
 
     def close(self) -> None:
-        """Closes all connections to the journal's database."""
-        self.journal.close()
+        """Closes all connections to the journal's database, see ``Journal.close``."""
+        alone = self._lock.acquire(timeout=_CLOSING)
+        try:
+            self.journal.close()
+        finally:
+            if alone:
+                self._lock.release()
 
     def _next(self, ahead: int) -> Iterator[Address]:
         """Questions that can be asked now, within the budget."""
-        ledger, asks, answers = self._ledger, self.asks, self.answers
-        left = self.budget - self.spent - sum(each.cost for each in ledger.open.values())
+        ledger, asks, answers, left = self._ledger, self.asks, self.answers, self._ledger.left
         for address in self.play.wanted():
             if address not in ledger.at and asks.cost(address) <= left and asks.ready(address, answers):
                 yield address
@@ -328,28 +340,6 @@ class Session(Standing):
         claimed, column = self.asks.candidates(entity), self.asks.column(entity)
         before = self._write_back.write(writing.connection, self.asks.name(entity), column, left[0], claimed)
         return {"written": {"column": column, "value": left[0], "before": before}}
-
-    def _found(self, question: int | str) -> int:
-        """Returns the number of a question that there is."""
-        number = inputs.place(question)
-        if number not in self.questions:
-            last = f"1 to {len(self.questions)}" if self.questions else "`jaxbandit live next` asks the first one"
-            raise BadInput("ID", question, f"a question of this session: {last}")
-        return number
-
-    def _about(self, number: int | None) -> dict[str, Any]:
-        about: dict[str, Any] = {"family": self.asks.family}
-        if number is not None:
-            asked = self.questions[number]
-            shown = self.asks.shown(asked.address, self.answers)
-            about = {"id": number, **about, **shown, "cost": self.asks.cost(asked.address)}
-            if (names := self.case.names) and "arm" in shown:
-                about["name"] = names[shown["arm"]]
-            if (sources := self.case.sources) and "entity" in shown:
-                about["sources"] = {
-                    value: found for value in shown["values"] if (found := sources.get((shown["entity"], value)))
-                }
-        return about | self._money()
 
     @contextmanager
     def together(self) -> Iterator[Writing]:

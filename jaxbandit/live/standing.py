@@ -1,11 +1,13 @@
 """What a session tells of itself: its policy, its answers, what they cost, and what the rest should bring."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from jaxbandit.errors import BadInput
 from jaxbandit.laws import Beta
-from jaxbandit.live import forecast, forecast_arms, forecast_extraction
+from jaxbandit.live import forecast, forecast_arms, forecast_extraction, inputs
 from jaxbandit.live.advice import advice
 from jaxbandit.live.arms import ArmQuestions
 from jaxbandit.live.case import Case
@@ -15,6 +17,7 @@ from jaxbandit.live.forecast import fitted, records_of
 from jaxbandit.live.ledger import AskedQuestion, Ledger
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Address, Questions
+from jaxbandit.parsers import as_printed
 
 
 class Standing:
@@ -55,7 +58,7 @@ class Standing:
     @property
     def spent(self) -> float:
         """Returns what all answers together have cost."""
-        return self._ledger.spent
+        return self._ledger.spent / self.asks.units
 
     @property
     def files(self) -> list[Path]:
@@ -95,7 +98,7 @@ class Standing:
         return advice(self.case, self.asks, self.play, self._whole_left())
 
     def _whole_left(self) -> int:
-        return int(max(self.budget - self.spent, 0))
+        return max(self._ledger.budget - self._ledger.spent, 0)
 
     def told(self) -> list[dict[str, Any]]:
         """Returns the answered questions in order: ``id``, what was asked, ``answer``, ``agent``, ``at``."""
@@ -116,6 +119,29 @@ class Standing:
         """Returns the sc-pdf that fits the answers, where the family has one."""
         return fitted(records_of(self.asks, self.answers)) if isinstance(self.asks, CleaningQuestions) else None
 
+    def _found(self, question: int | str) -> int:
+        """Returns the number of a question that there is."""
+        number = inputs.place(question)
+        if number not in self.questions:
+            last = f"1 to {len(self.questions)}" if self.questions else "`jaxbandit live next` asks the first one"
+            raise BadInput("ID", question, f"a question of this session: {last}")
+        return number
+
+    def _about(self, number: int | None) -> dict[str, Any]:
+        about: dict[str, Any] = {"family": self.asks.family}
+        if number is not None:
+            asked = self.questions[number]
+            shown = self.asks.shown(asked.address, self.answers)
+            key = self._ledger.events[asked.asked - 1].chain
+            about = {"id": number, "key": key, **about, **shown, "cost": asked.cost / self.asks.units}
+            if (names := self.case.names) and "arm" in shown:
+                about["name"] = names[shown["arm"]]
+            if (sources := self.case.sources) and "entity" in shown:
+                about["sources"] = {
+                    value: found for value in shown["values"] if (found := sources.get((shown["entity"], value)))
+                }
+        return about | self._money()
+
     def _money(self) -> dict[str, float]:
-        spent = self.spent
-        return {"spent": spent, "left": max(self.budget - spent, 0)}
+        left = as_printed(self.budget) - Fraction(self._ledger.spent, self.asks.units)  # not a bit off, as of floats
+        return {"spent": self.spent, "left": max(float(left), 0.0)}
