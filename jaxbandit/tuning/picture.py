@@ -79,11 +79,20 @@ def _placed(axes: Any, axis: Domain, values: list[Any], which: str = "x") -> lis
     return [float(words.index(show(value))) for value in values]
 
 
+class _Ticks(LogLocator):
+    """Ticks at 1, 2, 5, 10 ... over two decades; over more, at powers of ten alone, or their numbers would meet."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        """Returns the places of the ticks between two numbers."""
+        self.set_params(subs=(1, 2, 5) if vmax <= 100 * vmin else (1,))
+        return super().tick_values(vmin, vmax)
+
+
 def _logarithmic(axes: Any, which: str) -> None:
-    """Makes an axis logarithmic, with plain numbers at 1, 2, 5, 10 ..."""
+    """Makes an axis logarithmic, with plain numbers."""
     getattr(axes, f"set_{which}scale")("log")
     axis = getattr(axes, f"{which}axis")
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_locator(_Ticks())
     axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axis.set_minor_locator(NullLocator())
 
