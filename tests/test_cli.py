@@ -39,6 +39,7 @@ budget = [5, {budget}]
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(families.FAMILIES, "toy", toy.FAMILY)
+    families.register(toy.FAMILY)  # with its source, as in a process of its own
     monkeypatch.setattr(papers, "FIGURES", toy.FIGURES)
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")  # so that main leaves this process as it is
 
