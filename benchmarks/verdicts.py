@@ -139,16 +139,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=400)
     parser.add_argument("--candidates", type=int, nargs="+", default=[2, 10, 100])
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS), metavar="SETTING")
+    parser.add_argument("--out", type=Path, help="a file, whose other rows are kept")
     given = parser.parse_args()
-    rows = []
-    for name in SETTINGS:
+    rows: list[dict[str, object]] = []
+    for name in given.only:
         for count in given.candidates:
             rows.append(row := measured(name, count, given.repetitions))
             ours = f"right {row['right']:.3f}, the best {row['chose_best']:.3f}, {row['median_runs']:,.0f} runs"
             theirs = f"KN right {row['kn_right']:.3f}, {row['kn_median_runs']:,.0f} runs"
             print(f"{name:8} k = {count:3}: {ours}, undecided {row['undecided']:.3f}; {theirs}", flush=True)
     if given.out:
+        held = json.loads(given.out.read_text()) if given.out.exists() else []
+        new = {(row["setting"], row["candidates"]) for row in rows}
+        rows = [row for row in held if (row["setting"], row["candidates"]) not in new] + rows
         given.out.write_text(json.dumps(rows, indent=1) + "\n")
 
 
