@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Metric, Question
 from jaxbandit.study.compare import leading
+from jaxbandit.study.differences import MANY
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Row, identity, show
 from jaxbandit.study.table import estimate
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 3
 """The policies that are named at each budget."""
-_MANY = 100
-"""Runs from which on values that never varied are taken for certain."""
 _ALL_OF_IT = 0.99
 """A policy that spends a smaller share of its budget ends by itself."""
 
@@ -231,7 +230,7 @@ class _Answer:
         confidence of 95 %. Few values that never varied tell nothing of how rarely they do."""
         row = cell.rows[self.question.metric]
         mean, end, runs = cell.mean(self.question.metric), row["ci_low" if self.sign > 0 else "ci_high"], row["runs"]
-        if end is None or (end == mean and 0 < runs < _MANY):
+        if end is None or (end == mean and 0 < runs < MANY):
             return False
         wider = student(1 - 0.05 / max(2, cells), runs) / student(0.975, runs) if runs > 1 else 1.0
         return self.sign * (mean + (end - mean) * wider - target) >= 0

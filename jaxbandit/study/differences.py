@@ -8,8 +8,8 @@ import numpy as np
 from jaxbandit.study.summary import Always
 from jaxbandit.wilson import share_interval, student
 
-_MANY = 100
-"""Runs from which on what values have no bounds may be judged by how far apart they were."""
+MANY = 100
+"""Runs from which on values that never varied tell something, though they have no bounds."""
 
 
 def half_width(values: np.ndarray, level: float, planned: int | None, most: float) -> float | None:
@@ -51,7 +51,7 @@ def largest(values: np.ndarray, share: bool) -> float:
     as their values were, shape (2, runs); 0, for not known, where these are few."""
     if share:
         return 1.0
-    return float(np.ptp(values)) if values.shape[1] >= _MANY else 0.0
+    return float(np.ptp(values)) if values.shape[1] >= MANY else 0.0
 
 
-__all__ = ["half_width", "largest"]
+__all__ = ["MANY", "half_width", "largest"]
