@@ -112,6 +112,7 @@ class Ledger:
         chosen, key = case.chosen, stream(case.table["seed"], 0)
         self.case = case
         self.asks = questions(chosen.setting, chosen.problem, chosen.policy, key)
+        # The problems of all families that are asked live have a budget, in whole units; not every ``Problem`` has.
         self.budget = int(chosen.problem.budget)  # type: ignore[attr-defined]
         self.play = Play(chosen.problem, chosen.policy, key, self.asks, self._answers())
         for address in self.at:

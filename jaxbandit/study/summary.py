@@ -185,9 +185,9 @@ class Always:
 def _rare(mean: float, variance: float, runs: int) -> float:
     """Returns Wilson's upper end for values from 0 to 1, as if each were 0 or one size, which mean and variance give.
 
-    For zeros and ones it is Wilson's own, and where all values are near one size it is that size. Of 100 runs of which
-    5 % lose 0.1 each, Student's upper end is below the mean loss in 12 % of studies; the larger one of the two was in
-    none of 4,000.
+    For zeros and ones it is Wilson's own, and where all values are near one size it is that size. Where few
+    of some 100 runs lose anything, Student's upper end is below the mean loss in more than a tenth of studies; the
+    larger one of the two hardly ever is (``tests/test_study.py``).
     """
     size = min(1.0, mean + variance / mean) if mean > 0 else 1.0
     return size * share_interval(min(1.0, mean / size), runs)[1]
