@@ -29,7 +29,7 @@ _BLOCKS = 16
 
 
 def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
-    """``function`` of arrays of one shape, to one array of that shape, computed once however often it is used.
+    """``function`` of trees of arrays of one shape, to one array of that shape, computed once however often it is used.
 
     The computation becomes a branch, always taken, of a condition that XLA cannot decide; under ``vmap`` that of the
     batch. Else the CPU backend repeats it in each kernel that uses its result: it drops ``lax.optimization_barrier``
@@ -40,7 +40,7 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
     plain = jax.custom_batching.custom_vmap(lambda *operands: _in_a_branch(function, *operands))
 
     @plain.def_vmap
-    def batch(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
+    def batch(size: int, batched: list[Any], *operands: Any) -> tuple[Array, bool]:
         return _in_a_branch(function, *whole(size, batched, list(operands))), True
 
     return plain

@@ -16,11 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.grammar import Execution, accelerated
-from jaxbandit.outliers.fast.check import Start, checked, features
+from jaxbandit.outliers.fast.check import ENDS, UNCLEAR, Features, OnePull, Start, checked, features
 from jaxbandit.outliers.fast.leap import active, cyclic, evaluate, low_bits, outliers
 from jaxbandit.outliers.fast.log_terms import LogTerms, tabulated
 from jaxbandit.outliers.intervals import width_of_threshold
@@ -47,6 +48,8 @@ class State(NamedTuple):
 
 
 _GOES, _RESTS, _UNCLEAR = range(3)
+"""What a lane does in a batch: it goes on; it rests until the next word; or it has ended the batch by a pull after
+which float32 does not tell what to do."""
 _WORD = 32
 _WORDS = 8
 """A batch is at most so many words of pulls, a bit each."""
@@ -54,22 +57,22 @@ _WORDS = 8
 
 class _Progress(NamedTuple):
     """Holds a batch while it is made. ``mode``: one of the three above; ``left``: pulls that may still be made;
-    ``visits``: visits since ``cursor``; ``m``, ``ones``: pulls and rewards of the arm that is visited. In this word,
-    ``made`` pulls, a bit each: ``hits`` are those with a reward of 1, ``ends`` those that ended a visit. ``sums``: see
-    ``check.features``; ``best``: what the arm ``best`` adds to them."""
+    ``visits``: visits since ``cursor``; ``pulls``, ``ones``: the record of the arm that is visited. This word has
+    ``made`` pulls, a bit each: ``hits`` are those with a reward of 1, ``ends`` those that ended a visit (uint32).
+    ``sums``: see ``check.Features``; ``best``: what the arm ``best`` adds to them."""
 
     seen: Seen
     cursor: Array
     counter: Counter
     left: Array
     visits: Array
-    m: Array
+    pulls: Array
     ones: Array
     hits: Array
     ends: Array
     made: Array
-    sums: tuple[Array, ...]
-    best: tuple[Array, ...]
+    sums: Features
+    best: Features
     mode: Array
 
 
@@ -146,14 +149,13 @@ class WRRInBatches:
         left = jnp.where(trusted, jnp.minimum(view.budget - seen.total, span), 1)
         left = jnp.where(~self.done(view, state) & (seen.total > 0), left, 0)
         parts = features(interval.name, pulls, seen.ones, middle, log_term)
-        sums = tuple(jnp.sum(x) for x in parts)
-        best = tuple(x[state.best] for x in parts)
+        sums, best = jax.tree.map(jnp.sum, parts), jax.tree.map(lambda x: x[state.best], parts)
         even = jnp.all(seen.ones == 0) | jnp.all(seen.ones == pulls)
         step = (last - log_term) / span.astype(jnp.float32)
         doubt = jnp.square(span.astype(jnp.float32) / total.astype(jnp.float32)) / (2 * log_term)
         doubt = jnp.where(trusted, doubt, jnp.float32(1e9))
-        scale = width_of_threshold(n, k, interval.delta.hi, jnp)
-        start = Start(k, scale, middle, log_term, step, doubt, even, total, state.best)
+        width = width_of_threshold(n, k, interval.delta.hi, jnp)
+        start = Start(k, width, middle, log_term, step, doubt, even, total, state.best)
         zero, none = jnp.int32(0), jnp.uint32(0)
         batch = _Progress(
             seen._replace(pulls=pulls), state.cursor, state.counter, left, zero, zero, zero, none, none, zero,
@@ -191,9 +193,9 @@ class _Batch:
         """Makes the words up to the next record, and adds them to the record."""
         policy = self.policy
         arm, seen = policy.arm_of(batch.cursor), batch.seen
-        m, ones = (gathered(x, arm) for x in (seen.pulls, seen.ones))
+        pulls, ones = (gathered(x, arm) for x in (seen.pulls, seen.ones))
         mode = jnp.where(batch.mode == _UNCLEAR, _UNCLEAR, jnp.where(batch.left > 0, _GOES, _RESTS))
-        batch = batch._replace(visits=jnp.int32(0), m=m, ones=ones, mode=mode)
+        batch = batch._replace(visits=jnp.int32(0), pulls=pulls, ones=ones, mode=mode)
         blank = jnp.zeros((policy.words, 3), jnp.uint32)
         batch, record = lax.fori_loop(0, policy.words, self._word, (batch, blank))
         place = cyclic(policy.n, arm)
@@ -222,29 +224,30 @@ class _Batch:
         turn = batch.cursor + visits
         here = jnp.where(turn >= n, due[1], due[0])
         arm, later = policy.arm_of(turn), policy.arm_of(turn + 1)
-        paid = self.sample(Pull(arm, batch.m))
+        reward = self.sample(Pull(arm, batch.pulls))
         check = checked(interval.name, interval.sides, n)
-        code = check(
-            *start, batch.seen.total, here, arm, batch.m, batch.ones, paid, *batch.sums, *batch.best, batch.made
-        )
+        pull = OnePull(batch.seen.total, here, arm, batch.pulls, batch.ones, reward)
+        code = check(start, pull, batch.sums, batch.best, batch.made)
         goes = batch.mode == _GOES
-        over = goes & ((code & 2) > 0)
-        m, ones = batch.m + 1, batch.ones + paid
+        over = goes & (code == ENDS)
+        pulls, ones = batch.pulls + 1, batch.ones + reward
         old, new = (
-            features(interval.name, *x, start.middle, start.log_term) for x in ((batch.m, batch.ones), (m, ones))
+            features(interval.name, *record, start.middle, start.log_term)
+            for record in ((batch.pulls, batch.ones), (pulls, ones))
         )
+        sums = jax.tree.map(lambda total, before, after: total + (after - before), batch.sums, old, new)
         bit = jnp.uint32(1) << number.astype(jnp.uint32)
         made = batch.made + goes.astype(jnp.int32)
         last = (made >= batch.left) | (over & (visits + 1 >= n))
-        mode = jnp.where((code & 4) > 0, _UNCLEAR, jnp.where(last, _RESTS, _GOES))
+        mode = jnp.where(code == UNCLEAR, _UNCLEAR, jnp.where(last, _RESTS, _GOES))
         return batch._replace(
-            m=jnp.where(over, gathered(batch.seen.pulls, later), m),
+            pulls=jnp.where(over, gathered(batch.seen.pulls, later), pulls),
             ones=jnp.where(over, gathered(batch.seen.ones, later), ones),
-            hits=jnp.where(goes & (paid > 0), batch.hits | bit, batch.hits),
+            hits=jnp.where(goes & (reward > 0), batch.hits | bit, batch.hits),
             ends=jnp.where(over, batch.ends | bit, batch.ends),
             made=made,
-            sums=tuple(jnp.where(goes, s + (b - a), s) for s, a, b in zip(batch.sums, old, new, strict=True)),
-            best=tuple(jnp.where(goes & (arm == start.best), b, x) for x, b in zip(batch.best, new, strict=True)),
+            sums=select(goes, sums, batch.sums),
+            best=select(goes & (arm == start.best), new, batch.best),
             mode=jnp.where(goes, mode, batch.mode),
         )
 
@@ -255,10 +258,13 @@ def _set_bits(bits: Array) -> Array:
 
 @computed_once
 def _upto(record: Array, place: Array) -> Array:
-    """Returns how many pulls were made up to the end of visit number ``place``, times 2^16, plus their rewards.
+    """Returns how many pulls were made up to the end of visit number ``place``, times 2^16, plus their rewards: int32,
+    as ``place``.
 
-    ``record``: words of the ends of visits, of rewards, and how many pulls they have, shape (..., words, 3).
+    ``record``: for each word the bits of pulls that ended a visit, those of pulls with a reward, and how many pulls the
+    word has: shape (..., words, 3).
     """
+    # The word in which the visit ends, and how many visits, pulls and rewards the words before it have.
     own = [jnp.zeros_like(place)] * 6
     visits, before, paid = (jnp.zeros_like(place[..., :1]) for _ in range(3))
     for number in range(record.shape[-2]):
@@ -267,6 +273,8 @@ def _upto(record: Array, place: Array) -> Array:
         own = [jnp.where(place >= visits, x, last) for x, last in zip(some, own, strict=True)]
         visits, before, paid = visits + _set_bits(ends), before + made, paid + _set_bits(hits)
     ends, hits, made, visits, before, paid = own
+    # By bisection, as many bits as have at most ``rank`` ends: the next bit is the end. A visit that goes on beyond the
+    # word has all of its pulls.
     rank, pulls = place - visits, jnp.zeros_like(place)
     for size in (16, 8, 4, 2, 1):
         longer = pulls + size
