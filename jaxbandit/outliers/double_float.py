@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jaxbandit.describe import brief
 from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
-    from jaxtyping import Float32, Float64
+    from jaxtyping import Bool, Float32, Float64, Int32
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,3 +65,20 @@ class DoubleFloat:
     def wide(self) -> Float64[Array, "*numbers"]:
         """Returns the number as float64, exact to 48 bits, for use within ``in_float64``."""
         return jnp.asarray(self.hi).astype(jnp.float64) + jnp.asarray(self.lo).astype(jnp.float64)
+
+
+def highest_in_float64(x: Float64[Array, " n"], among: Bool[Array, " n"]) -> Int32[Array, ""]:
+    """Returns where in ``x`` the largest number stands, of those that ``among`` says to compare: the first place of
+    equal numbers, and the last place of all where there is nothing to compare.
+
+    It is for use within ``in_float64``, where ``jnp.argmax`` fails (docs/outliers.md).
+    """
+
+    def larger(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+        mine = (one[0] > other[0]) | ((one[0] == other[0]) & (one[1] < other[1]))
+        return jnp.where(mine, one[0], other[0]), jnp.where(mine, one[1], other[1])
+
+    places = jnp.arange(x.shape[0], dtype=jnp.int32)
+    none = jnp.float64(-jnp.inf), jnp.int32(x.shape[0] - 1)
+    place: Array = lax.reduce((jnp.where(among, x, -jnp.inf), places), none, larger, (0,))[1]
+    return place

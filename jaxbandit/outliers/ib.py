@@ -19,7 +19,7 @@ from jax import Array, lax
 
 from jaxbandit.describe import brief
 from jaxbandit.outliers import given
-from jaxbandit.outliers.double_float import DoubleFloat, in_float64
+from jaxbandit.outliers.double_float import DoubleFloat, highest_in_float64, in_float64
 from jaxbandit.outliers.intervals import Interval
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer, means_of
@@ -91,33 +91,26 @@ class IB:
     @in_float64
     def move(self, seen: Seen, left: Bool[Array, " arms"], unit: float) -> Move:
         """Returns what to do next when each arm was pulled. Searches that are over without a further pull are done."""
-        n, pulls = seen.pulls.shape[0], jnp.maximum(seen.pulls, 1)
-        arms = jnp.arange(n, dtype=jnp.int32)
-        y = means_of(pulls, seen.ones, jnp.float64) * unit
-        radii = self.scale.wide() * jnp.sqrt(self.log_term(n, seen.total) / pulls.astype(jnp.float64))
-        upper, outliers = y + radii, self.interval.outliers(seen, unit)
-
-        def larger(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-            mine = (one[0] > other[0]) | ((one[0] == other[0]) & (one[1] < other[1]))
-            return jnp.where(mine, one[0], other[0]), jnp.where(mine, one[1], other[1])
-
-        def highest(x: Array, among: Array) -> Array:
-            """Returns the first arm with the largest number (``argmax`` fails in float64 here: docs/outliers.md)."""
-            nobody = jnp.float64(-jnp.inf), jnp.int32(n - 1)
-            place: Array = lax.reduce((jnp.where(among, x, -jnp.inf), arms), nobody, larger, (0,))[1]
-            return place
+        pulls = jnp.maximum(seen.pulls, 1)
+        arms = jnp.arange(pulls.shape[0], dtype=jnp.int32)
+        means = means_of(pulls, seen.ones, jnp.float64) * unit
+        log_term = self.log_term(pulls.shape[0], seen.total)
+        radii = self.scale.wide() * jnp.sqrt(log_term / pulls.astype(jnp.float64))
+        upper, outliers = means + radii, self.interval.outliers(seen, unit)
 
         def search(carry: tuple[Move, Array]) -> tuple[Move, Array]:
+            """Returns what CLUCB says of the arms that are left, and whether the next search begins at once."""
             left = carry[0].left
-            best = highest(y, left)
+            best = highest_in_float64(means, left)
             others = left & (arms != best)
-            rival = highest(upper, others)
-            found = ~jnp.any(others) | (upper[rival] <= y[best] - radii[best])  # the best arm is known
-            first = (pulls[best] < pulls[rival]) | ((pulls[best] == pulls[rival]) & (best < rival))
-            kept = jnp.where(found & outliers[best], others, left)
-            again = found & outliers[best] & jnp.any(others)
-            arm, other = jnp.where(first, best, rival), jnp.where(first, rival, best)
-            return Move(kept, arm, other, found & ~again), again
+            rival = highest_in_float64(upper, others)
+            # The search is over where the lower bound of the best arm is not below the upper bound of the rival.
+            over = ~jnp.any(others) | (upper[rival] <= means[best] - radii[best])
+            removes = over & outliers[best]
+            again = removes & jnp.any(others)
+            best_is_next = (pulls[best] < pulls[rival]) | ((pulls[best] == pulls[rival]) & (best < rival))
+            arm, other = jnp.where(best_is_next, best, rival), jnp.where(best_is_next, rival, best)
+            return Move(jnp.where(removes, others, left), arm, other, over & ~again), again
 
         start = Move(left, jnp.int32(0), jnp.int32(1), jnp.bool_(False)), jnp.bool_(True)
         return lax.while_loop(lambda carry: carry[1], search, start)[0]
