@@ -11,7 +11,10 @@ of all. Else the block in doubt is evaluated again.
 
 Hoeffding's bounds fall along lines as the exploration rate grows. KL's are found by a search, which costs much more.
 But their logarithms are convex in the rate, so that each stays above its tangent. So an arm keeps a tangent (``Line``),
-and arms are compared by lines first. Bounds are computed where lines leave a doubt, and of the arms that are lowest.
+and arms are compared by lines first. Bounds are computed of the arms whose lines are lowest, and where lines leave a
+doubt.
+
+Bounds and lines are float32. They are compared as int32 *keys* (``_ordered``), which are in the same order.
 """
 
 import functools
@@ -35,17 +38,17 @@ NONE = 2**31 - 1
 EMPTY = 2**30 - 1
 """The side mean in a slot that has no arm."""
 _FAR = 0x7F000000
-"""The key of a bound that is above all others: the bits of 2^127."""
+"""A key above those of all bounds: the bits of 2^127."""
 _NOWHERE = 5.0
-"""A start of lines that stay above the logarithms of all bounds."""
+"""The start of a line that stays above the logarithms of all bounds."""
 ROW = 64
 """There is room for so many blocks or a multiple of it, as shorter loops are slow (docs/xla-cpu.md)."""
 _SLACK = {"hoeffding": 1e-6, "kl": 1e-5}
-"""By which share of its size a floor is lowered: more than rounding can change it."""
+"""By which share of its size a line is lowered: by more than rounding can change it."""
 
 
 class Line(NamedTuple):
-    """Holds what the logarithm of a KL bound stays above: ``start`` less ``fall`` times the exploration rate
+    """Holds a line that the logarithm of a KL bound stays above: ``start`` less ``fall`` times the exploration rate
     (float32)."""
 
     start: Array
@@ -74,12 +77,14 @@ class Slots(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """Holds the last evaluation of each block, shape (blocks,). ``arm``, ``side_mean``, ``width``: of its first arm, or
-    of the one that is first by lines; ``floor``, ``slope`` (float32): the bounds of the other arms, made
-    linear by ``_straight``, are at least ``floor`` less ``slope`` times the exploration rate (arms of an equal bound
-    and greater numbers left out); ``since``: the round of the evaluation, 0 if by lines; ``least``: the least side mean
-    in the block; ``next_to``: of the arms with that side mean, the one that crosses the cut first, with a minus sign
-    above the cut."""
+    """Holds the last evaluation of each block, shape (blocks,).
+
+    ``arm``: its first arm, or the one that is first by lines (int32); ``side_mean``, ``width``: those of this arm, as
+    in ``Slots``. ``floor``, ``slope`` (float32): the bounds of the other arms, made linear by ``_straight``, are at
+    least ``floor`` less ``slope`` times the exploration rate; this leaves out the arms with the first arm's side mean
+    and width, as they have its bound and greater numbers. ``since``: the round of the evaluation, 0 if by lines
+    (int32). ``least``: the least side mean in the block; ``next_to``: of the arms with that side mean, the one that
+    crosses the cut first, with a minus sign above the cut (int32)."""
 
     arm: Array
     side_mean: Array
@@ -92,9 +97,10 @@ class Blocks(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Compares the blocks of both sides. ``first``, ``bound``: the arm with the lowest bound of the top and of the
-    others, and these bounds; ``doubt``: a block that must be evaluated before this is sure, or ``NONE``; ``swap``:
-    whether the arms next to the cut, ``last`` above it and ``early`` below it, must swap sides."""
+    """Holds a comparison of all blocks. ``first``: the arm with the lowest bound of the top, and that of the others
+    (int32); ``bound``: their bounds (float32); ``doubt``: a block that must be evaluated before these arms are sure, or
+    ``NONE`` (int32); ``swap``: whether the arms next to the cut must swap sides (bool), which are ``last`` above it and
+    ``early`` below it (int32)."""
 
     first: list[Array]
     bound: list[Array]
@@ -178,44 +184,49 @@ def evaluated(
     divergence: str, size: int, slots: Columns[Slots], lines: Lines, rate: Array, block: Array, sign: Array,
     exact: Array, key: Array, since: Array,
 ) -> tuple[Blocks, Line | None]:  # fmt: skip
-    """Evaluates a block of ``size`` slots. KL's arms are in the order of ``key`` where ``exact`` (bool), else by lines.
-    ``sign``: -1 for a block of the top."""
+    """Evaluates a block of ``size`` slots; returns its row of ``Blocks``, and with KL the line of its first arm.
+
+    KL's arms are compared by ``key`` where ``exact`` (bool), else by their lines. ``sign``: -1 for a block of the top,
+    else 1; ``since``: what to note as the round of the evaluation.
+    """
     own = slots.part(block * size, size)
     if lines is None:
         value, fall = _ordered(lower_bound(divergence, own.side_mean, own.width, rate)), own.width
         key = value
     else:
-        line = lines.part(block * size, size)
-        value, fall = _ordered(line.value(rate)), line.fall
+        own_lines = lines.part(block * size, size)
+        value, fall = _ordered(own_lines.value(rate)), own_lines.fall
         key = jnp.where(exact, key, value)
     first = _least(jnp.where(key == _least(key), own.arm, NONE))
     lead = slots.row(slots.entry("place", first))
     equal = (own.side_mean == lead.side_mean) & (own.width == lead.width)
-    its = None
+    first_line = None
     if lines is not None:
-        # Of equal arms, the lines may differ.
+        # Lines of equal arms may differ, so the arm with the lowest line need not have the lowest number of them.
         first = _least(jnp.where(equal, own.arm, NONE))
         line = lines.row(slots.entry("place", first))
-        its = _lowered(divergence, line.start - line.fall * rate, line.fall, rate)
+        first_line = _lowered(divergence, line.value(rate), line.fall, rate)
+    # All arms are above the lowest value among them now, and none falls faster than the one that falls fastest.
     floor = _float(_least(jnp.where(equal, _FAR, value)))
     # Floats that are not negative are ordered as their bits are.
     slope = lax.bitcast_convert_type(-_least(-lax.bitcast_convert_type(fall, jnp.int32)), jnp.float32)
-    cut = _least(own.side_mean)
-    next_to = _least(jnp.where(own.side_mean == cut, sign * own.arm, NONE))
+    least = _least(own.side_mean)
+    next_to = _least(jnp.where(own.side_mean == least, sign * own.arm, NONE))
     floor = _lowered(divergence, floor, slope, rate).start
-    return Blocks(first, lead.side_mean, lead.width, floor, slope, since, cut, next_to), its
+    return Blocks(first, lead.side_mean, lead.width, floor, slope, since, least, next_to), first_line
 
 
 def _lowered(divergence: str, value: Array, fall: Array, rate: Array) -> Line:
-    """Returns the line of a value now, lower by more than rounding can change it."""
+    """Returns the line that has a ``value`` at the present rate and falls by ``fall``, lowered by more than rounding
+    can change it."""
     return Line(value + fall * rate - _SLACK[divergence] * (2 + jnp.abs(value) + fall * rate), fall)
 
 
 def compared(
     divergence: str, blocks: Blocks, lines: Line | None, tops: Array, rate: Array, round_: Array
 ) -> tuple[Line | None, Sides]:
-    """Compares all blocks in a round; the first ``tops`` of them are of the top. Returns their lines, which may be
-    renewed, too."""
+    """Compares all blocks in a round; the first ``tops`` of them are of the top. Returns the lines of their first
+    arms, which it may renew, and the comparison."""
     number = jnp.arange(blocks.arm.shape[0], dtype=jnp.int32)
     top = number < tops
 
@@ -231,8 +242,10 @@ def compared(
     above, below = (_straight(divergence, bound) for bound in bounds)
     doubt = (blocks.floor - blocks.slope * rate <= jnp.where(top, above, below)) & (blocks.since != round_)
     # Next to the cut are the last arm with the least mean of the top, and the first with the largest of the others.
-    (out, into), (last, early) = first(blocks.least, blocks.next_to)
-    swap = (out + into < UNITS) | ((out + into == UNITS) & (early < -last))
+    # The side mean of the latter is 1 less its mean, so the two are in the wrong order where the sum is below 1.
+    (above_cut, below_cut), (last, early) = first(blocks.least, blocks.next_to)
+    both = above_cut + below_cut
+    swap = (both < UNITS) | ((both == UNITS) & (early < -last))
     return lines, Sides(arms, bounds, _least(jnp.where(doubt, number, NONE)), swap, -last, early)
 
 
@@ -245,11 +258,13 @@ def _first_keys(
     if lines is None:
         return None, _ordered(lower_bound(divergence, means, widths, rate))
     value = lines.value(rate)
+    # Of each side, the block whose first arm has the lowest line, and the bound of this arm.
     lead = first(_ordered(value), jnp.arange(top.shape[0], dtype=jnp.int32))[1]
     mean, width = (jnp.stack([at(x, own) for own in lead]) for x in (means, widths))
     bound = lower_bound(divergence, mean, width, rate)
-    sides = mean, width, _ordered(bound), _straight(divergence, bound)
-    mean, width, key, near = (jnp.where(top, x[0], x[1]) for x in sides)
+    of_sides = mean, width, _ordered(bound), _straight(divergence, bound)
+    # The same by blocks, each of which has what its side has.
+    mean, width, key, near = (jnp.where(top, x[0], x[1]) for x in of_sides)
     equal = (means == mean) & (widths == width)
     clear = _least((equal | (value > near)).astype(jnp.int32)) > 0
 
@@ -278,6 +293,7 @@ def _float(ordered: Array) -> Array:
 
 
 def _turned(bits: Array) -> Array:
+    """Returns int32 bits of floats as keys, or the keys as bits: of negative floats, all bits but the sign turn."""
     return jnp.where(bits < 0, bits ^ jnp.int32(0x7FFFFFFF), bits)
 
 

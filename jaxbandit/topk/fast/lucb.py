@@ -42,6 +42,7 @@ from jaxbandit.xla.fence import each, walk
 from jaxbandit.xla.prefix import best, places
 
 _PULL, _EVALUATE, _SWAP = range(3)
+"""What a turn does."""
 
 _ABREAST = 64
 """Turns in a step of lanes side by side, where all of them are made."""
@@ -51,15 +52,18 @@ _BLOCK, _BLOCKS = 64, 128
 
 _Sample = Callable[[Single], Outcome]
 _Pair = tuple[list[Array], list[Array], Array]
-"""Number, total and pulls of the weak and the strong arm, and how many pulls were made."""
+"""The weak and the strong arm, each with its number, its total and its pulls; and how many pulls gave a reward."""
 
 
 class State(NamedTuple):
-    """Holds a run of LUCB between turns. ``lines``, ``block_lines``: with KL, below the logarithms of the bounds of
-    arms and of blocks' first arms. ``turn``: what is next, to pull the arms in the slots ``weak`` and ``strong``, to
+    """Holds a run of LUCB between turns.
+
+    ``slots``, ``blocks``: see ``blocks.py``; ``lines``, ``block_lines``: with KL, the lines of the arms by slots and of
+    the blocks' first arms, else None. ``turn``: what is next, to pull the arms in the slots ``weak`` and ``strong``, to
     evaluate their blocks, or to have them swap sides. ``round``: its number from 1, or 0 before; ``rate``, ``after``:
-    its exploration rate and that of the next round; ``spent``: pulls asked for. Bools: the bounds are close enough
-    (``stopped``), the last pulls gave no rewards (``dry``), no pull of a round did (``stuck``)."""
+    its exploration rate and that of the next round (float32); ``spent``: the pulls asked for. Bools: whether the bounds
+    are close enough to stop (``stopped``), whether the last pulls gave no rewards (``dry``), and whether no pull of a
+    round did (``stuck``). All else is int32."""
 
     slots: Columns[Slots]
     blocks: Columns[Blocks]
@@ -77,7 +81,8 @@ class State(NamedTuple):
     stuck: Array
 
     def small(self) -> dict[str, Any]:
-        """Returns what is changed without regard to whether lanes are over."""
+        """Returns the fields, by name, that a turn changes also in lanes whose runs are over. It writes to ``slots``,
+        ``blocks`` and ``lines`` only where a lane goes on."""
         return {name: x for name, x in self._asdict().items() if name not in ("slots", "blocks", "lines")}
 
 
@@ -167,7 +172,7 @@ class LucbByTurns:
         weak, strong, gave = self._acted(view, state, sample)
         before, pulls = state, state.turn == _PULL
         state = self._clocked(view, state, gave)
-        over, where = ~self.rule.half_done(view, state.spent), (state.weak, state.strong)
+        half_done, where = self.rule.half_done(view, state.spent), (state.weak, state.strong)
 
         def renewed(pulled: list[Array], top: bool) -> tuple[Array, ...]:
             arm, total, made = pulled
@@ -175,6 +180,7 @@ class LucbByTurns:
             return arm, total, made, mean if top else UNITS - mean, width(self.rule.divergence, made)
 
         new = [renewed(weak, top=True), renewed(strong, top=False)]
+        # Rows of ``Slots``: all but ``place`` at the two slots, and ``place`` alone at the numbers of their arms.
         rows = [*((*own, None) for own in new), *((*[None] * 5, slot) for slot in where)]
         slots = state.slots.put_where(rows, (*where, weak[0], strong[0]), going)
         lines = state.lines
@@ -182,7 +188,7 @@ class LucbByTurns:
             means, widths = zip(*(own[-2:] for own in new), strict=True)
             lines = lines.put_where(lines_now(means, widths, state.rate), where, going)
         state = self._evaluated(state._replace(slots=slots, lines=lines), going)
-        after = self._next(state, pulls & ~over)
+        after = self._next(state, pulls & half_done)
         return after._replace(**select(going, after.small(), before.small()))
 
     def _evaluated(self, state: State, going: Array) -> State:
@@ -249,24 +255,25 @@ class LucbByTurns:
         )  # fmt: skip
 
     def _next(self, state: State, kept: Array) -> State:
-        """Decides the next turn, unless the last one is ``kept`` for the second pull of a round."""
-        rest, place = self._rest(), partial(state.slots.entry, "place")
+        """Decides the next turn by a comparison of all blocks. Where ``kept`` (bool), one pull of the round is left,
+        and the turn stays as it is."""
+        rest, slot_of = self._rest(), partial(state.slots.entry, "place")
         lines = None if state.block_lines is None else state.block_lines.all()
         lines, sides = compared(
             self.rule.divergence, state.blocks.all(), lines, rest // self.block, state.rate, state.round
         )
-        weak, strong, last, early = (place(arm) for arm in (*sides.first, sides.last, sides.early))
-        doubtful, slot = ~sides.swap & (sides.doubt != NONE), sides.doubt * self.block
-        weak = jnp.where(sides.swap, last, jnp.where(doubtful & (slot < rest), slot, weak))
-        strong = jnp.where(sides.swap, early, jnp.where(doubtful & (slot >= rest), slot, strong))
+        weak, strong, last, early = (slot_of(arm) for arm in (*sides.first, sides.last, sides.early))
+        # The arms next to the cut swap first. Then a block in doubt is evaluated, which its first slot stands for.
+        doubtful, block = ~sides.swap & (sides.doubt != NONE), sides.doubt * self.block
+        weak = jnp.where(sides.swap, last, jnp.where(doubtful & (block < rest), block, weak))
+        strong = jnp.where(sides.swap, early, jnp.where(doubtful & (block >= rest), block, strong))
         turn = jnp.where(sides.swap, _SWAP, jnp.where(doubtful, _EVALUATE, _PULL))
-        lower, above = sides.bound
+        lower, above = sides.bound  # of the weak arm; of the strong arm's side mean, so 1 less its upper bound
         close = stops(self.rule.divergence, self.rule.epsilon, state.round, (1 - above) - lower)
-        return state._replace(
-            block_lines=None if lines is None else Columns.of(lines), turn=jnp.where(kept, _PULL, turn),
-            weak=jnp.where(kept, state.weak, weak), strong=jnp.where(kept, state.strong, strong),
-            stopped=state.stopped | (close & (turn == _PULL) & ~kept),
-        )  # fmt: skip
+        stopped = state.stopped | (close & (turn == _PULL) & ~kept)
+        block_lines = None if lines is None else Columns.of(lines)
+        turn, weak, strong = select(kept, (jnp.int32(_PULL), state.weak, state.strong), (turn, weak, strong))
+        return state._replace(block_lines=block_lines, turn=turn, weak=weak, strong=strong, stopped=stopped)
 
     def done(self, view: View, state: State) -> Array:
         """Ends the run where ``Lucb`` does, but not before the blocks of the last pull are evaluated."""
