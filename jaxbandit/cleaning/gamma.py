@@ -60,23 +60,26 @@ class Tuned(NamedTuple):
     gamma: Float64[Floats, "*problems"]
 
 
-def _reverse_cumsum(x: Array) -> Array:
+def _sum_from(x: Array) -> Array:
+    """Sums, for each k, the entries from k on, along the last axis."""
     return lax.cumsum(x, axis=x.ndim - 1, reverse=True)
 
 
 def _sum_below(x: Array) -> Array:
-    """Sums, for each k, the entries before k."""
+    """Sums, for each k, the entries before k, along the last axis."""
     return jnp.pad(jnp.cumsum(x, -1)[..., :-1], [(0, 0)] * (x.ndim - 1) + [(1, 0)])
 
 
 def _binomials(weights: Array, t_max: int) -> Array:
     """Computes ``A: [t_max + 1, k, t_max + 1]``, by n, weight and m and 0 where m > n, from ``weights: [k, M]``."""
     p, m = midpoints(weights.shape[-1])[:, None], jnp.arange(t_max + 1)
-    choose = jnp.cumsum(jnp.log(jnp.where(m > 0, (t_max + 1 - m) / jnp.maximum(m, 1), 1.0)))
-    top = weights @ jnp.exp(choose + m * jnp.log(p) + (t_max - m) * jnp.log1p(-p))
+    log_choose = jnp.cumsum(jnp.log(jnp.where(m > 0, (t_max + 1 - m) / jnp.maximum(m, 1), 1.0)))
+    top = weights @ jnp.exp(log_choose + m * jnp.log(p) + (t_max - m) * jnp.log1p(-p))
 
     def drop(row: Array, n: Array) -> tuple[Array, Array]:
-        row = (row * jnp.maximum(n - m, 0) + jnp.pad(row[:, 1:], ((0, 0), (0, 1))) * (m + 1)) / n
+        """Returns the row of n - 1 cleans from that of n: one of them at random is left out, a failure or a success."""
+        failure, success = row * jnp.maximum(n - m, 0), jnp.pad(row[:, 1:], ((0, 0), (0, 1))) * (m + 1)
+        row = (failure + success) / n
         return row, row
 
     rows = lax.scan(drop, top, jnp.arange(t_max, 0, -1))[1]
@@ -85,6 +88,9 @@ def _binomials(weights: Array, t_max: int) -> Array:
 
 def _removed(a: Array, false_values: Array, early_stopping: bool) -> Array:
     """Computes the expected false values removed in a visit, ``[t_max + 1, t_max + 1]`` by t and need, for ``a[n, m]``.
+
+    Three kinds of visits add to it: those that meet need, and so remove all r; those of entities with r < need, which
+    are clean after r successes; and those of other entities that are given up after m < need successes.
 
     Only r >= 1 counts: the weight of r = 0 is multiplied by 0. The scale of ``false_values`` cancels in Gamma.
     """
@@ -95,18 +101,21 @@ def _removed(a: Array, false_values: Array, early_stopping: bool) -> Array:
     def fit(x: Array) -> Array:
         return jnp.pad(x, (0, size))[:size]
 
-    mass, more = fit(false_values), fit(_reverse_cumsum(false_values)[1:])
-    reached = _reverse_cumsum(a)  # P(at least m successes in n cleans)
-    kept = fit(_reverse_cumsum(r * false_values)) * reached  # r >= need, and need is met
-    if early_stopping:
-        # ``n`` counts the failures that end the exploration: t - need + 1. An entity with m < need false values
-        # is finished if its m-th success comes first; one with more is dropped at m with the last clean a failure.
-        last = jnp.minimum(n + m, size - 1)
-        finished = reached[jnp.maximum(last - 1, 0), m]
-        dropped = a[last, m] * n / jnp.maximum(n + m, 1)
-        lost = _sum_below(m * (mass * finished + more * dropped))
-        return kept + lost[jnp.clip(n - m + 1, 0, size - 1), m]
-    return kept + _sum_below(m * (mass * reached + more * a))
+    exactly, more = fit(false_values), fit(_sum_from(false_values)[1:])  # P(r = m) and P(r > m)
+    at_least = _sum_from(a)  # P(at least m successes in n cleans)
+    kept = fit(_sum_from(r * false_values)) * at_least  # r >= need, and need is met
+    if not early_stopping:
+        return kept + _sum_below(m * (exactly * at_least + more * a))
+    # ``n`` counts the failures that end the exploration: t - need + 1. An entity with m < need false values is finished
+    # if its m-th success comes before the n-th failure, so within n + m - 1 cleans. One with more is given up with m
+    # successes if the n-th failure is clean n + m: any of these is the last with the same chance, so a share n / (n +
+    # m) of all orders ends with a failure.
+    last = jnp.minimum(n + m, size - 1)
+    finished = at_least[jnp.maximum(last - 1, 0), m]
+    given_up = a[last, m] * n / jnp.maximum(n + m, 1)
+    lost = _sum_below(m * (exactly * finished + more * given_up))
+    failures = jnp.clip(n - m + 1, 0, size - 1)  # by t and need, which ``n`` and ``m`` count here
+    return kept + lost[failures, m]
 
 
 def _gain_and_cost(cells: Array, false_values: Array, t_max: int, early_stopping: bool) -> tuple[Array, Array]:
@@ -118,11 +127,13 @@ def _gain_and_cost(cells: Array, false_values: Array, t_max: int, early_stopping
 
 
 def _exact(cells: Array, false_values: Array, t_max: int, early_stopping: bool) -> Array:
+    """Computes ``gamma_exact`` of one problem, ``[t_max, t_max + 1]``; it means nothing where need > t."""
     gain, cost = _gain_and_cost(cells, false_values, t_max, early_stopping)
     return gain / cost
 
 
 def _printed(cells: Array, false_values: Array, t_max: int) -> Array:
+    """Computes ``gamma_printed`` of one problem, ``[t_max, t_max + 1]``; it means nothing where need > t."""
     p, m = midpoints(cells.shape[-1]), jnp.arange(t_max + 1)
     t = m[1:, None]
     mean = false_values @ jnp.arange(false_values.shape[-1])
@@ -135,10 +146,11 @@ def _printed(cells: Array, false_values: Array, t_max: int) -> Array:
     start = jnp.zeros((t_max + 1, p.size)).at[0].set(1)
     explored = lax.scan(clean, start, m[1:])[1]  # E[E_t(p); m successes], Eq. 7
     possible = mean > (m - 1) * (1 + _SLACK)  # Eq. 6
-    either = jnp.stack([explored, a[:, 0]])
-    only = jnp.where(possible, _sum_below(either), either.sum(-1, keepdims=True))
-    both = jnp.where(possible, _reverse_cumsum(a.swapaxes(0, 1)), 0.0)
-    return (only[0] + both[0] * mean) / (only[1] * t + both[1] * mean)  # Eq. 4 and 5
+    explored_only = jnp.stack([explored, a[:, 0]])
+    removed, ended = jnp.where(possible, _sum_below(explored_only), explored_only.sum(-1, keepdims=True))
+    exploited, cleans = jnp.where(possible, _sum_from(a.swapaxes(0, 1)), 0.0)  # P and E[1/p] of m >= need
+    gamma: Array = (removed + exploited * mean) / (ended * t + cleans * mean)  # Eq. 4 and 5
+    return gamma
 
 
 def _gamma(cells: Array, false_values: Array, t_max: int, objective: Objective, early_stopping: bool) -> Array:
