@@ -155,10 +155,10 @@ class Gaussian(Rewards):
         return self.low + pinned(self.width * unit(mean))
 
     def _normal(self, key: Stream, arm: Array, attempt: Array) -> Array:
-        """Draws a standard normal number, by Box and Muller's transform of the two words at an address."""
+        """Draws a standard normal number by the two words at an address."""
         first, second = words(key, arm, attempt)
         turn = (second >> jnp.uint32(8)).astype(jnp.int32).astype(jnp.float32) * jnp.float32(2**-24)
-        return pinned(jnp.sqrt(2 * exponential(first)) * jnp.cos(jnp.float32(6.2831853) * turn))
+        return _standard_normal(first, turn)
 
     def one(self, key: Stream, arm: Array, row: Array | None, attempt: Array, mean: Array) -> Array:
         """Draws a reward as the mean plus a normal deviate."""
@@ -214,6 +214,12 @@ class Bounded(Rewards):
         return jnp.where(m <= 0, 0, jnp.where(m >= 1, 1, drawn))
 
 
+def _standard_normal(word: Array, turn: Array) -> Array:
+    """Draws a standard normal number (float32) by Box and Muller's transform. ``word``: uint32, for its size; ``turn``:
+    float32, uniform on [0, 1), for its direction."""
+    return pinned(jnp.sqrt(2 * exponential(word)) * jnp.cos(jnp.float32(6.2831853) * turn))
+
+
 def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
     """Draws the logarithm of a gamma variate of any ``shape`` above 0, float32.
 
@@ -228,7 +234,7 @@ def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
     def attempt(number: Array) -> tuple[Array, Array]:
         first, second = words(own, 1, number)
         turn, _ = words(own, 2, number)
-        x = pinned(jnp.sqrt(2 * exponential(first)) * jnp.cos(jnp.float32(6.2831853) * uniform(turn)))
+        x = _standard_normal(first, uniform(turn))
         v = 1 + pinned(c * x)
         log = 3 * jnp.log(jnp.maximum(v, jnp.float32(1e-6)))
         cube = pinned(pinned(v * v) * v)
