@@ -262,6 +262,11 @@ def parse(
     return values
 
 
+def without_kind(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a table of a study file but for its ``kind``: the parameters of what that names."""
+    return {name: value for name, value in table.items() if name != "kind"}
+
+
 __all__ = [
     "LEFT_OUT", "Family", "Key", "Metric", "Parameter", "PolicyKind", "ProblemKind", "Question", "Required",
     "Setting", "answered", "between", "flag", "measured", "one_of", "parse", "real", "takes", "text", "whole",

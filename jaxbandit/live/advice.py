@@ -11,6 +11,7 @@ from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.forecast import MOST_ENTITIES, fitted, gains, records_of, rest, runs_for
 from jaxbandit.live.play import Play
 from jaxbandit.random.stream import stream
+from jaxbandit.registry import without_kind
 
 KINDS = ("ee", "greedy", "index")
 """Those that may be advised: each learns from answers, and has no parameter that would have to be guessed."""
@@ -59,7 +60,7 @@ def _compared(case: Case, gain: np.ndarray, now: np.ndarray, z: float) -> dict[s
     policy = case.table["policy"]
     return {
         "policy": case.label, "kind": policy["kind"],
-        "params": {name: value for name, value in policy.items() if name != "kind"},
+        "params": without_kind(policy),
         "removed": gain.mean(), "more": more.mean(), "ci_low": more.mean() - half, "ci_high": more.mean() + half,
     }  # fmt: skip
 

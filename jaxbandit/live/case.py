@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Beta
-from jaxbandit.registry import Family, Parameter, parse
+from jaxbandit.registry import Family, Parameter, parse, without_kind
 from jaxbandit.study.keys import paths
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.summary import plain
@@ -261,6 +261,6 @@ def _built(table: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]) -> 
         study = Study.of({**table, "policy": [table["policy"]], "runs": 1}, base=folder)
         setting, params = next(iter(study.settings()))
         (_, own) = study.policy_tables()[0]
-        given = {name: value for name, value in own.items() if name != "kind"}
+        given = without_kind(own)
         parse(f"policy.{own['kind']}", study.family.policies[own["kind"]].parameters, given)
         return study.configuration(setting, setting.problem(), params, own["kind"], given)

@@ -38,6 +38,7 @@ from jaxbandit.registry import (
     one_of,
     parse,
     whole,
+    without_kind,
 )
 
 LEAST_ARMS, MOST_ARMS = 3, 4096
@@ -297,13 +298,13 @@ def plan(
     if not isinstance(problem, Setting):
         kinds = {f"outliers/{kind.name}": kind for kind in PROBLEMS}
         kind = kinds[one_of(*kinds)("problem.kind", problem.get("kind", "missing"))]
-        problem = kind.build(**parse("problem", kind.parameters, _tail(problem)))
+        problem = kind.build(**parse("problem", kind.parameters, without_kind(problem)))
     setting = cast(Setting, problem)
     if rules is None:
         return list(table(setting, _fitting(setting), METRICS, runs, seed))
     known = {kind.name: kind for kind in POLICIES}
     named = [one_of(*known)("rules.kind", rule.get("kind", "missing")) for rule in rules]
-    chosen = [(known[name], _tail(rule)) for name, rule in zip(named, rules, strict=True)]
+    chosen = [(known[name], without_kind(rule)) for name, rule in zip(named, rules, strict=True)]
     return list(table(setting, chosen, METRICS, runs, seed))
 
 
@@ -315,10 +316,6 @@ def _fitting(setting: Setting) -> list[tuple[PolicyKind, dict[str, Any]]]:
 def _planned(setting: Setting) -> Iterator[dict[str, Any]]:
     """Yields the rows of ``plan`` for all rules that fit, as they are simulated."""
     return table(setting, _fitting(setting), METRICS, RUNS, seed=0)
-
-
-def _tail(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name != "kind"}
 
 
 def _described(setting: Setting) -> list[str]:

@@ -19,6 +19,7 @@ from jaxbandit.extraction.answers import MODELS, Crowd, answer, crowd
 from jaxbandit.extraction.domains import eventbrite_like, people_like
 from jaxbandit.extraction.estimators import ESTIMATORS, Past, hwang_shen_k, logistic_fit, new_regr
 from jaxbandit.random.stream import stream, substream, words
+from jaxbandit.registry import without_kind
 from jaxbandit.study.figure import Axes, Figure, Plan, Request
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Moments, Row
@@ -77,7 +78,7 @@ def _published(table: Mapping[str, Mapping[int, float]]) -> Callable[[list[Row]]
     def rows(_: list[Row]) -> list[Row]:
         more = []
         for name, points in table.items():
-            kind, own = POLICIES[name]["kind"], {k: v for k, v in POLICIES[name].items() if k != "kind"}
+            kind, own = POLICIES[name]["kind"], without_kind(POLICIES[name])
             for budget, value in points.items():
                 params = {"budget": budget, "cost_model": "linear", **own}
                 more.append(Row(policy=kind, params=params, metric="published_entities", mean=value, ci_low=value,

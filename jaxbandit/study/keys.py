@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxbandit.errors import BadInput, quoted
-from jaxbandit.registry import Family, Parameter, Required, parse
+from jaxbandit.registry import Family, Parameter, Required, parse, without_kind
 from jaxbandit.study.folder import checksum
 from jaxbandit.study.plugins import OWN
 from jaxbandit.study.summary import identity, plain
@@ -40,7 +40,7 @@ def check(study: Study) -> None:
         for value in values:
             parameters[key].parse(f"sweep.{key}", value)
     first = {key: values[0] for key, values in study.sweep.items()}
-    parse("problem", study.kind.parameters, tail(study.problem) | first)
+    parse("problem", study.kind.parameters, without_kind(study.problem) | first)
     kinds = study.family.policies
     count = 0
     for policy in study.policies:
@@ -109,11 +109,6 @@ def named(field: str, path: str) -> str:
 def declared(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> list[str]:
     """Returns the names in ``given``, in the order of ``parameters``."""
     return [parameter.name for parameter in parameters if parameter.name in given]
-
-
-def tail(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a table but for its ``kind``."""
-    return {key: value for key, value in table.items() if key != "kind"}
 
 
 def paths(field: str, value: Any, change: Callable[[str, str], Any]) -> Any:

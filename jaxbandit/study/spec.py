@@ -35,9 +35,9 @@ from jaxbandit.describe import brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem
-from jaxbandit.registry import Family, ProblemKind, Question, one_of, parse, whole
+from jaxbandit.registry import Family, ProblemKind, Question, one_of, parse, whole, without_kind
 from jaxbandit.study.enough import StopWhen
-from jaxbandit.study.keys import check, content, declared, named, once, paths, reported, tail, without_retired
+from jaxbandit.study.keys import check, content, declared, named, once, paths, reported, without_retired
 from jaxbandit.study.plugins import lookup
 from jaxbandit.study.summary import exactly, identity, plain, show
 from jaxbandit.words import counted
@@ -289,7 +289,7 @@ class Study:
         kind, common = self.kind, self.family.common
         names = declared(kind.parameters, self.sweep)
         for values in itertools.product(*(self.sweep[name] for name in names)):
-            given = tail(self.problem) | dict(zip(names, values, strict=True))
+            given = without_kind(self.problem) | dict(zip(names, values, strict=True))
             parsed = parse("problem", kind.parameters, given)
             shown = {
                 parameter.name: reported(parameter, given, parsed)
@@ -366,7 +366,7 @@ class Study:
         """Yields what a policy's table gives, for each combination of its lists."""
         names = self.lists(policy)
         for values in itertools.product(*(policy[name] for name in names)):
-            yield tail(policy) | dict(zip(names, values, strict=True))
+            yield without_kind(policy) | dict(zip(names, values, strict=True))
 
 
 def load(path: Path | str, counted: bool = True) -> Study:

@@ -25,7 +25,7 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 from jaxbandit.errors import BadInput, quoted
-from jaxbandit.registry import Metric, Parameter, PolicyKind, flag, one_of, text, whole
+from jaxbandit.registry import Metric, Parameter, PolicyKind, flag, one_of, text, whole, without_kind
 from jaxbandit.space import Choice, Domain, domain
 from jaxbandit.study.keys import check_keys
 from jaxbandit.study.spec import Study
@@ -173,7 +173,7 @@ def _check_names(named: Mapping[str, Any], kinds: Mapping[str, PolicyKind]) -> N
 
 
 def _open(kind: PolicyKind, table: Mapping[str, Any], named: Mapping[str, Any], space: Any, search: str) -> Open:
-    given = {name: value for name, value in table.items() if name != "kind"}
+    given = without_kind(table)
     own, axes, asked = named.get(kind.name, {}), {}, {}
     for parameter in kind.parameters:
         name, value = parameter.name, given.get(parameter.name)

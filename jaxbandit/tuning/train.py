@@ -25,7 +25,7 @@ from jaxbandit.devices import use_all_cores
 from jaxbandit.engine import Batch
 from jaxbandit.errors import BadInput
 from jaxbandit.progress import Progress, Status, shown
-from jaxbandit.registry import Metric, one_of, whole
+from jaxbandit.registry import Metric, one_of, whole, without_kind
 from jaxbandit.scores import MOST_HIDDEN, Score, Trainable, size
 from jaxbandit.study.families import FAMILIES
 from jaxbandit.study.spec import Study
@@ -281,8 +281,7 @@ def _compared(objective: _Objective, score: Score) -> list[Row]:
         problem, policy = setting.problem(), options.trainable.policies(setting, [score])[0]
         members.append((setting, problem, policy, "trained", {**params, "score": score.sha256[:8]}))
         for _, given in study.policy_tables():
-            own = {key: value for key, value in given.items() if key != "kind"}
-            each = study.configuration(setting, problem, params, given["kind"], own)
+            each = study.configuration(setting, problem, params, given["kind"], without_kind(given))
             members.append((setting, problem, each.policy, each.name, each.params))
     batch = Batch([(problem, policy) for _, problem, policy, _, _ in members])
     answers = batch.run(range(len(members)), runs=runs, seed=study.seed, first_run=FIRST_RUN + objective.spent)
