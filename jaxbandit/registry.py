@@ -12,7 +12,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem
 from jaxbandit.parameters import LEFT_OUT, Key, Parameter, Required
 from jaxbandit.parsers import between, flag, one_of, real, takes, text, whole
-from jaxbandit.scores import Trainable
+from jaxbandit.scores import Score, Trainable
 
 
 class Setting(Protocol):
@@ -265,6 +265,27 @@ def parse(
 def without_kind(table: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a table of a study file but for its ``kind``: the parameters of what that names."""
     return {name: value for name, value in table.items() if name != "kind"}
+
+
+def trained(summary: str, load: Callable[[str, str], Score], shipped: Callable[[], Score], scored: Any) -> PolicyKind:
+    """Declares the kind of policies that decide by a trained score.
+
+    Args:
+        summary: one line.
+        load: reads a score from a path; takes the path and the field that errors name.
+        shipped: loads the score that comes with the package.
+        scored: makes the policies of some scores; takes a setting and a list of scores, as ``Trainable`` says.
+    """
+
+    def score_at(name: str, value: Any) -> Score:
+        return load(text(name, value), name)
+
+    def build(setting: Any, path: Score | None) -> tuple[Policy, Mapping[str, Any]]:
+        score = path or shipped()
+        return scored(setting, [score])[0], {"score": score.sha256[:8]}
+
+    path = Parameter("path", score_at, "a score that jaxbandit train wrote; else the one that comes along", None)
+    return PolicyKind("trained", summary, (path,), build)
 
 
 __all__ = [

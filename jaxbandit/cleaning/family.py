@@ -40,6 +40,7 @@ from jaxbandit.registry import (
     one_of,
     real,
     text,
+    trained,
     whole,
 )
 from jaxbandit.scores import Score, Trainable
@@ -230,19 +231,10 @@ def _index(setting: Setting) -> tuple[Index, dict[str, Any]]:
     return rule, {}
 
 
-def _score(name: str, value: Any) -> Score:
-    return load(text(name, value), name)
-
-
 def _scored(setting: Setting, scores: Sequence[Score]) -> list[Index]:
     _tabulated(setting, "trained")
     given = {"budget": setting.budget, "entities": setting.entities}
     return policies(scores, **given, false_values=setting.weights, sc_pdf=setting.sc_pdf)
-
-
-def _trained(setting: Setting, path: Score | None) -> tuple[Index, dict[str, Any]]:
-    score = path or shipped()
-    return _scored(setting, [score])[0], {"score": score.sha256[:8]}
 
 
 POLICIES = (
@@ -275,11 +267,7 @@ POLICIES = (
         ), _ee, anytime=True,
     ),
     PolicyKind("index", "optimal stopping by record and false values left (beyond the paper)", (), _index),
-    PolicyKind(
-        "trained", "by a trained score of record and false values left (docs/trained.md)",
-        (Parameter("path", _score, "a score that jaxbandit train wrote; else the one that comes along", None),),
-        _trained,
-    ),
+    trained("by a trained score of record and false values left (docs/trained.md)", load, shipped, _scored),
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from jaxbandit.describe import brief
 from jaxbandit.errors import BadInput
 from jaxbandit.parameters import parameters
 from jaxbandit.random.trials import UNITS
-from jaxbandit.registry import Answers, Family, Metric, Parameter, PolicyKind, Question, answered, text, whole
+from jaxbandit.registry import Answers, Family, Metric, Parameter, PolicyKind, Question, answered, trained, whole
 from jaxbandit.scores import Score, Trainable
 from jaxbandit.topk.confidence import RATES
 from jaxbandit.topk.given import SIZES
@@ -107,17 +107,8 @@ def _halving(setting: Setting, reuse: bool, carry: bool) -> tuple[Any, dict[str,
     return sequential_halving(setting.arms, setting.want, setting.budget, reuse=reuse, carry=carry), {}
 
 
-def _score(name: str, value: Any) -> Score:
-    return load(text(name, value), name)
-
-
 def _scored(setting: Setting, scores: Sequence[Score]) -> list[Trained]:
     return policies(setting.want, scores)
-
-
-def _trained(setting: Setting, path: Score | None) -> tuple[Trained, dict[str, Any]]:
-    score = path or shipped()
-    return _scored(setting, [score])[0], {"score": score.sha256[:8]}
 
 
 POLICIES = (
@@ -149,11 +140,7 @@ POLICIES = (
         "halving", "sequential halving (Karnin et al. 2013) for K arms",
         parameters(sequential_halving, leave_out=SIZES), _halving,
     ),
-    PolicyKind(
-        "trained", "rounds shared by a trained score of arms (docs/trained.md)",
-        (Parameter("path", _score, "a score that jaxbandit train wrote; else the one that comes along", None),),
-        _trained,
-    ),
+    trained("rounds shared by a trained score of arms (docs/trained.md)", load, shipped, _scored),
 )  # fmt: skip
 
 
