@@ -93,15 +93,20 @@ class _Course:
         def mine(x: Array) -> Array:
             return lax.dynamic_slice_in_dim(x, arm, 1, axis=-1)
 
+        # An edge is checked in each sweep at the pull of the arm, and at the pull of the other arm. At the arm's pull,
+        # arms of lower numbers have had theirs in this sweep; at the others' pulls, the arm has if its number is lower.
         theirs, ours = select(arms < arm, new, old), select(arm < arms, new.of(arm), old.of(arm))
+        # By how much two intervals are apart then; they overlap where this is below 0.
         at_ours = jnp.abs(mine(new.y) - theirs.y) - (mine(own) + theirs.half + mine(share) * theirs.growth)
         at_theirs = jnp.abs(new.y - ours.y) - (own + ours.half + share * ours.growth)
 
         def when(limit: Array) -> Array:
+            """Returns the first turn at which each edge's intervals are apart by more than a limit: int32, (n,)."""
             at = jnp.minimum(jnp.where(at_ours > limit, mine(turn), NEVER), jnp.where(at_theirs > limit, turn, NEVER))
             return jnp.where(here, NEVER, jnp.min(at, axis=0))
 
         def put(all_: Array, row: Array) -> Array:
+            """Returns the turns of all edges, with others at the edges of the arm."""
             return jnp.where(here[:, None], row[None, :], jnp.where(here[None, :], row[:, None], all_))
 
         left = left & ~here[:, None] & ~here[None, :]
@@ -205,7 +210,10 @@ def _evaluate_closely(
 
 def _parting(turns: Array, labels: Array, free: Array) -> Array:
     """Returns the turn at which a community of the arms ``free`` first comes apart, where each edge is lost at its turn
-    in ``turns``, (n, n)."""
+    in ``turns``, (n, n).
+
+    An arm stays connected with the lowest arm of its community until the best path to there loses its first edge.
+    """
     n = labels.shape[0]
     start = jnp.where(~free | (labels == jnp.arange(n, dtype=jnp.int32)), NEVER, -1)
 

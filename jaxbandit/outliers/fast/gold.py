@@ -113,27 +113,32 @@ class GOLDInBatches:
 
     def _screen(self, state: State, last: Array, counts: Array, outcome: Array) -> tuple[Array, Array, Array]:
         """Returns whether a batch surely parts no community, by which edges, and the status of all edges after it."""
-        at, ends = by_sweep(state, last, counts, outcome)
+        after_sweeps, at_end = by_sweep(state, last, counts, outcome)
         log_term = self.log_terms.at(jnp.maximum(state.seen.total, 1))
         interval, b = self.rule.interval, self.rule.b.hi
-        pulls, ones = (jnp.concatenate([now[None], later]) for now, later in zip(so_far(state), at, strict=True))
-        y = means_of(pulls, ones)
+        records = zip(so_far(state), after_sweeps, strict=True)
+        pulls, ones = (jnp.concatenate([now[None], later]) for now, later in records)
+        # All the time, an arm's interval reaches up to ``high`` at least, and down to ``low`` (radii grow with T).
+        means = means_of(pulls, ones)
         half = b * interval.radii(pulls, ones, log_term)
-        high, low = jnp.min(y + half, axis=0), jnp.max(y - half, axis=0)
+        high, low = jnp.min(means + half, axis=0), jnp.max(means - half, axis=0)
         widest = jnp.max(half[0])
         unsure = unsure_below(widest)
         free = state.scores == NEVER
         least = jnp.min(jnp.where(free, pulls[0], NEVER)).astype(jnp.float32)
         safe = jnp.float32(_SAFE) / (least * widest)
+        # By how much the intervals of two arms overlap at least.
         room = jnp.minimum(high[:, None] - low[None, :], high[None, :] - low[:, None])
+        # Edges whose intervals surely do not overlap at the end of the batch are lost.
         total = state.seen.total + jnp.sum(counts, dtype=jnp.int32)
-        final = b * interval.radii(*ends, self.log_terms.at(jnp.maximum(total, 1)))
-        y = means_of(*ends)
-        gone = jnp.abs(y[:, None] - y[None, :]) - (final[:, None] + final[None, :]) > unsure
+        final = b * interval.radii(*at_end, self.log_terms.at(jnp.maximum(total, 1)))
+        means = means_of(*at_end)
+        gone = jnp.abs(means[:, None] - means[None, :]) - (final[:, None] + final[None, :]) > unsure
         moved = (state.seen.total > 0) & (last >= 0)
         edges = jnp.where(room > unsure, state.edges, jnp.minimum(state.edges, PERHAPS))
         edges = jnp.where(moved, jnp.where(gone, LOST, edges), state.edges).astype(jnp.int8)
         relied = (room > unsure + safe) & (state.edges == KEPT)
+        # No community comes apart if these edges lead from its lowest arm to all others.
         heads = free & (state.labels == jnp.arange(self.n, dtype=jnp.int32))
         return jnp.all(_reached(relied, heads) | ~free), relied, edges
 

@@ -27,8 +27,8 @@ from jaxbandit.xla.fence import rarely
 
 
 def clear(n: int, k: Array, sigma: Array) -> Array:
-    """Returns the distance from which on float32 tells a mean from the threshold, radii included: several times its
-    error.
+    """Returns the distance of a mean from the threshold above which float32 tells on which side it is (float32), which
+    is several times the error of that distance, the radii's errors included.
 
     Means are summed in units of 2^-bits; the error of sigma from that grows with 1 / sigma.
     """
@@ -54,8 +54,8 @@ class Statistics(NamedTuple):
 
     ``at``: the estimates; ``unsure``: below this distance float32 cannot be trusted; ``least``: the fewest pulls of an
     arm; ``widest``: no arm's radius is above it; ``growth``: G of the module, by which an active arm's overlap shrinks
-    for each unit of x; ``turn``: the part of it that is the threshold's radius; ``spread``: the threshold moves by at
-    most ``spread`` times the root mean square of the moves of the means.
+    for each unit of x; ``turn``: the part of ``growth`` by which the threshold's radius shrinks; ``spread``: the
+    threshold moves by at most ``spread`` times the root mean square of the moves of the means.
     """
 
     at: Estimates

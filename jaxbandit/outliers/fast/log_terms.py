@@ -28,6 +28,7 @@ class LogTerms:
 
     def at(self, total: Array) -> Array:
         """Returns the log term after ``total`` pulls (int32, at least 1): float32."""
+        # Within an octave of T, ``x`` goes from -1 to 1. The series is summed by Clenshaw's recursion.
         octave = 31 - jax.lax.clz(total)
         unit = jax.lax.bitcast_convert_type((jnp.int32(127 + 1) - octave) << 23, jnp.float32)
         row = jnp.asarray(self.coefficients)[octave]

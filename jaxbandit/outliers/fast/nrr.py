@@ -58,7 +58,7 @@ class NRRInBatches(NRR):
         return select(made > 0, State(seen, arm, found, jnp.where(changed, 0, state.same + made)), state)
 
     def _stays(self, view: View, state: State, counts: Array, outcome: Array) -> Array:
-        """Returns whether the set surely stays the same while these arms are pulled."""
+        """Returns whether the set surely stays the same while these arms are pulled: bool."""
         assert self.interval.k is not None
         n, k = self.n, self.interval.k.hi
         later = state.seen.add(counts, outcome)
@@ -66,8 +66,10 @@ class NRRInBatches(NRR):
         # Distances from the mean: so a move of the mean hardly moves sigma.
         mu = mean(old)
         start, end = old - mu, new - mu
-        gain, growth = end - start, end * end - start * start
-        up, down, wider, narrower = (mean(jnp.maximum(x, 0)) for x in (gain, -gain, growth, -growth))
+        move, growth = end - start, end * end - start * start
+        # At any time in the batch, some of the arms have moved: the mean of all is at most ``up`` above ``mu`` and at
+        # most ``down`` below it, and the mean of squares is at most ``wider`` above ``square``, or ``narrower`` below.
+        up, down, wider, narrower = (mean(jnp.maximum(x, 0)) for x in (move, -move, growth, -growth))
         square = mean(start * start)
         least_sigma = jnp.sqrt(jnp.maximum(square - narrower - jnp.square(jnp.maximum(up, down)), 0))
         most_sigma = jnp.sqrt(square + wider)
@@ -75,6 +77,7 @@ class NRRInBatches(NRR):
         beyond = jnp.zeros(n, bool)
         within = jnp.zeros(n, bool)
         for sign in (1, -1) if self.interval.sides == "both" else (1,):
+            # The threshold is from ``least`` to ``most``, and an arm's mean, old or new, from ``low`` to ``high``.
             back, forth = (down, up) if sign > 0 else (up, down)
             least, most = sign * mu - back + k * least_sigma - unsure, sign * mu + forth + k * most_sigma + unsure
             low, high = jnp.minimum(sign * old, sign * new), jnp.maximum(sign * old, sign * new)
