@@ -3,8 +3,8 @@
 ``tests/test_cleaning_counted.py`` ties its law to the paper's rule by enumeration, and by means to
 ``fast/epsilon_greedy.py``, which ``tests/test_cleaning_policies.py`` ties to ``cleaning/epsilon_greedy.py``.
 
-Those that failed once at most are numbers by their successes; the others are a list of records. A step is an operation
-on an entity that the last run could not tell, and then a run of others.
+Entities that failed once at most are numbers by their successes; the others are a list of records. A step makes one
+operation on the entity that the last step stopped at, and then a run of operations on others.
 """
 
 from collections.abc import Callable
@@ -121,9 +121,9 @@ _searched = search(_estimates, 8)
 
 
 class State(NamedTuple):
-    """The state of a run. ``rows``: int32, shape (memory,), ``pack`` of (successes, failures) of those that failed
-    twice or more; ``at``: the same of the entity that is next, 0 where none is known, and ``slot`` its row, if it
-    failed twice."""
+    """The state of a run. ``rows``: int32, shape (memory + PADDING,), ``pack`` of (successes, failures) of the entities
+    that failed twice or more; ``counts``: how many entities there are; ``at``: ``pack`` of the record of the entity
+    that is next, 0 where none is known; and ``slot``: its row, if it failed twice (int32)."""
 
     rows: Array
     counts: Counts
@@ -164,10 +164,12 @@ class CountedEpsilonGreedy:
         """Writes the records of entities that failed twice, and finds the entity of the next operation."""
         made, result, following = outcome.cleans, outcome.result, outcome.following
         few, more, promising, bound = outcome.counts
+        # The row of the known entity: where it is clean, the last row takes its place.
         known = (made > 0) & (pull.failures > 1)
         clean = known & (result == CLEAN)
         last = state.rows[jnp.clip(pull.counts.more - 1, 0, self.memory)]
         told = pack(pull.successes + (result == DIRTY), pull.failures + (result == FAILED))
+        # The rows of entities that failed for the second time come behind, the last one of them at the end.
         nowhere, size = self.memory + PADDING, pull.counts.more - clean.astype(jnp.int32)
         places, values = [jnp.where(known, state.slot, nowhere)], [jnp.where(clean, last, told)]
         for number in range(NEW):
@@ -180,13 +182,13 @@ class CountedEpsilonGreedy:
 
         # The highest estimate of those that failed once, and how many have it.
         best = following == BEST
-        once = few[self.width - 1 :]
-        gained, below = jnp.int32(-1), jnp.int32(0)
-        for upto in once[:-1]:
-            gained = gained + (upto < once[-1]).astype(jnp.int32)
-            below = jnp.where(upto < once[-1], upto, below)
+        failed_once = few[self.width - 1 :]  # up to each number of successes, those with no failure counted in
+        gained, fewer = jnp.int32(-1), jnp.int32(0)
+        for upto in failed_once[:-1]:
+            gained = gained + (upto < failed_once[-1]).astype(jnp.int32)
+            fewer = jnp.where(upto < failed_once[-1], upto, fewer)
         gained = jnp.maximum(gained, 0)
-        ties = jnp.where(gained > 0, once[-1] - below, 0)
+        ties = jnp.where(gained > 0, failed_once[-1] - fewer, 0)
         spent = state.totals.spent + made
         slot = _searched(rows, best, more, estimate(gained, 1), ties, *view.choices, spent)
         slot = jnp.where(best, slot, following)

@@ -271,6 +271,8 @@ def _residuals(
     more = false_values[::-1].cumsum()[::-1]  # more[s]: the probability of r > s
     chances, good, bad = [], [], []
     for s in goods:
+        # In each order of s successes and f failures, either the next success leaves the entity clean, which has s + 1
+        # false values then; or the trials are as many as are drawn at most, and it has more than s.
         ways = np.exp(_log_choose(int(s), length)[: length - s + 1])
         clean = ways[:-1] * moment[gained + s + 1, failed : failed + length - s]
         last = ways[-1] * moment[gained + s, failed + length - s]

@@ -24,21 +24,18 @@ from jaxbandit.xla.entries import select
 from jaxbandit.xla.platforms import by_platform
 
 _NONE = 2**31 - 1
-
+"""A place that no entity has."""
 
 SCANNED = 32
-"""How many entities are checked together for one of a class."""
+"""How many entities are checked together for one with a number of false values."""
 
 
 class ListSearch(NamedTuple):
-    """Where the search for the next entity stands (int32 all).
-
-    ``stage``: number of the level; ``klass`` and ``place``: false values, descending, and place in the random order, of
-    the next fresh entity to be checked. ``over`` (bool): it has come to an entity to work on, or to the end.
-    """
+    """Where the search for the next entity stands, as ``search.Search``; ``over`` (bool): whether it has come to an
+    entity to work on, or to the end."""
 
     stage: Array
-    klass: Array
+    r: Array
     place: Array
     over: Array
 
@@ -95,8 +92,8 @@ class IndexByLists:
         return limits[jnp.clip(stage, 0, limits.shape[0] - 1)]
 
     def _search(self, view: View, search: ListSearch, ends: Array) -> ListSearch:
-        """Moves the search to the first level, from its own on, and there to the first class, that has an entity to
-        work on; where lanes are side by side, by one turn towards that.
+        """Moves the search to the first level, from its own on, and there to the first r, that has an entity to work
+        on; where lanes are side by side, by one turn towards that.
 
         If nobody waits in the level's list, the fresh entity at the search's place is that one.
         """
@@ -106,16 +103,16 @@ class IndexByLists:
             return ends[jnp.minimum(search.stage, levels - 1)] > 0
 
         def onward(search: ListSearch) -> ListSearch:
-            worth = (search.klass > 0) & (self._limit(search.stage, search.klass, jnp.int32(0)) > 0)
+            worth = (search.r > 0) & (self._limit(search.stage, search.r, jnp.int32(0)) > 0)
             place = search.place + jnp.arange(SCANNED, dtype=jnp.int32)
-            hit = view.false_values(view.in_random_order(jnp.minimum(place, view.entities - 1))) == search.klass
+            hit = view.false_values(view.in_random_order(jnp.minimum(place, view.entities - 1))) == search.r
             first = jnp.min(jnp.where(hit & (place < view.entities), place, _NONE))
             found = worth & (first != _NONE)
             passed = worth & ~found & (search.place + SCANNED >= view.entities)
-            # A class not worth a try ends the level: those below it are worth less.
+            # A number not worth a try ends the level: those below it are worth less.
             after = search._replace(
                 stage=search.stage + (~worth).astype(jnp.int32),
-                klass=search.klass - passed.astype(jnp.int32),
+                r=search.r - passed.astype(jnp.int32),
                 place=jnp.where(
                     found, first, jnp.where(passed, 0, jnp.where(worth, search.place + SCANNED, search.place))
                 ),

@@ -158,6 +158,7 @@ def _of_all(table: Chances, key: Stream, pull: Sequence) -> SequenceOutcome:
 
     def turn(_: Array, run: _Run) -> _Run:
         few, number = run.few, pull.words + run.made
+        # Certain entities have the estimate 1, and positive ones an estimate above 0.
         unmet, certain, end = few[0], few[side - 1] - few[0], few[-1]
         explore, place = words(pull.choices, EXPLORE, number)
         positive = certain + end - few[side] + run.promising
@@ -173,6 +174,7 @@ def _of_all(table: Chances, key: Stream, pull: Sequence) -> SequenceOutcome:
         success, clean = (chance.at[record].get(mode="promise_in_bounds") for chance in few_chances)
         word = words(key, ONE_BY_ONE, number)[0] >> jnp.uint32(1)
         drawn = jnp.where(word < clean, CLEAN, jnp.where(word < success, DIRTY, FAILED))
+        # The last record has the highest estimate if no entity that failed twice may have one as high.
         sure = ~top | (estimate(record - side, 1) > run.bound)
         more = (run.going > 0) & (run.made < pull.cleans) & (run.new >> (NEW - 1) * BYTE == 0)
         move = once_in_blocks(jnp.where(more & (place < end) & sure, 1 + 4 * record + drawn, 0))
@@ -193,22 +195,22 @@ def _of_all(table: Chances, key: Stream, pull: Sequence) -> SequenceOutcome:
 
 
 def _known(table: Chances, key: Stream, pull: Sequence) -> tuple[Array, _Run]:
-    """Makes the operation on the known entity: its result, and where the others begin."""
+    """Makes the operation on the known entity. Returns its result, and where the run of others begins."""
     side, zero = table.width, jnp.zeros_like(pull.words)
-    f, g = pull.failures, pull.successes
-    made, listed = (pull.cleans > 0) & (f > 0), f > 1
+    failures, successes = pull.failures, pull.successes
+    made, listed = (pull.cleans > 0) & (failures > 0), failures > 1
     won, last = (word >> jnp.uint32(1) for word in words(key, ONE_BY_ONE, pull.words))
-    success, clean = table.of(jnp.where(made, f, 0), jnp.where(made, g, 0))
+    success, clean = table.of(jnp.where(made, failures, 0), jnp.where(made, successes, 0))
     result = once_in_blocks(jnp.where(won < success, jnp.where(last < clean, CLEAN, DIRTY), FAILED))
     counts = pull.counts
     left = (made & listed & (result == CLEAN)).astype(jnp.int32)
     more = counts.more - left
-    promising = counts.promising - jnp.where(g > 0, left, 0)
-    promising = promising + (made & listed & (result == DIRTY) & (g == 0)).astype(jnp.int32)
-    after = estimate(g + (result == DIRTY), f + (result == FAILED))
+    promising = counts.promising - jnp.where(successes > 0, left, 0)
+    promising = promising + (made & listed & (result == DIRTY) & (successes == 0)).astype(jnp.int32)
+    after = estimate(successes + (result == DIRTY), failures + (result == FAILED))
     bound = jnp.where(made & listed & (result != CLEAN), jnp.maximum(counts.bound, after), counts.bound)
     bound = jnp.where(promising > 0, bound, 0)
     few, going = jnp.stack(counts.few), (pull.cleans > 0).astype(jnp.int32)
     run = _Run(few, more, promising, bound, zero, zero, zero, zero, going)
-    begun = run.tell(side + g, result, made & ~listed)
+    begun = run.tell(side + successes, result, made & ~listed)
     return result, begun._replace(made=made.astype(jnp.int32), removed=(made & (result != FAILED)).astype(jnp.int32))

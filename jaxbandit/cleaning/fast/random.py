@@ -27,17 +27,17 @@ from jaxbandit.random.stream import words
 RUN = 4
 """What a word of the policy's stream is for: the length of a run."""
 
-# Of the words of ``LONGEST_RUN`` rows: constants, as it would take longer to compute them in each step.
+# The row and the column of each word of ``LONGEST_RUN`` rows, as constants: to compute them in each step takes longer.
 _ORDER = np.repeat(np.arange(LONGEST_RUN, dtype=np.int32), 3)
 _COLUMN = np.tile(np.arange(3, dtype=np.int32), LONGEST_RUN)
 
 
 def run_length(word: Array, unmet: Array, alive: Array, first: Array) -> Array:
     """Draws how many draws among ``alive`` entities, without replacement of the ``unmet`` ones, are of unmet entities
-    before one is not, at most ``LONGEST_RUN``. Where ``first``, the first of them is known to be. int32 all but the
-    word."""
+    before one is not: int32, at most ``LONGEST_RUN``. Where ``first`` (bool), the first draw is known to be of one."""
     share, length = jnp.ones((), jnp.float32), jnp.zeros((), jnp.int32)
     each = 1 / jnp.maximum(alive, 1).astype(jnp.float32)
+    # By inversion: ``share`` is the chance that the run is longer than ``done``.
     u = uniform(word)
     for done in range(LONGEST_RUN):
         chance = jnp.maximum(unmet - done, 0).astype(jnp.float32) * each
@@ -122,8 +122,8 @@ class RandomInRuns:
             state.totals.removed + lax.population_count(outcome.gained),
             state.totals.finished + finished.astype(jnp.int32),
         )
-        # The run ended before a draw that is of no unmet entity; or else the next draw is of any, as where a checkpoint
-        # cut the run short.
+        # A run that ended by itself ended before a draw of an entity met before, which is the next one. After a run of
+        # full length, after an entity that became clean, and after a checkpoint, the next draw is of any entity.
         ended = (run < LONGEST_RUN) & ~finished & (totals.spent < view.budget)
         alive = size + view.entities - met
         slot = below(view.choices, PICK, totals.spent, jnp.maximum(jnp.where(ended, size, alive), 1))

@@ -34,6 +34,7 @@ _LEAST = 32
 
 
 def _split(record: Array) -> tuple[Array, Array]:
+    """Returns the failures and the successes of a record."""
     return record >> _BITS, record & (SIDE - 1)
 
 
@@ -65,11 +66,13 @@ class Ticked(NamedTuple):
         """Makes one operation on the entity of a rank in the order of records, where there is one and ``where``
         holds."""
         where = where & (rank < self.counts[-1])
+        # By bisection, the first record up to which there are more entities than ``rank``.
         old = jnp.int32(0)
         for bit in range((CLASSES - 1).bit_length())[::-1]:
             old = old + jnp.where(self.counts[old + (1 << bit) - 1] <= rank, 1 << bit, 0)
         old = once(jnp.where(where, old, 0))
         won, clean = _operation(table, key, number, old)
+        # An entity that leaves the record ``old`` for ``new`` is counted no more from ``old`` to before ``new``.
         failed, gained = _split(old)
         new = jnp.minimum(failed + 1 - won, SIDE - 1) * SIDE + jnp.minimum(gained + won, SIDE - 1)
         new = jnp.where(clean, CLASSES, new)
@@ -135,7 +138,8 @@ def _on_unmet(table: Chances, key: Stream, index: Array, ticks: Array, state: Ti
 def _levels(key: Stream, index: Array, ticks: Array, unmet: Array) -> Array:
     """Draws how many of the unmet entities have at least k + 1 ticks: int32, (SIDE,), the last one 0."""
     mean = ticks.astype(jnp.float32) / jnp.maximum(unmet, 1).astype(jnp.float32)
-    # The Poisson tail from k on is mean^k / k! times series[k].
+    # The Poisson tail from k on is exp(-mean) mean^k / k! times series[k]. The quotient of two tails is chances[k]: the
+    # chance that an entity with at least k ticks has more than k.
     series = [jnp.ones((), jnp.float32)]
     for k in range(2 * SIDE, 0, -1):
         series.append(1 + mean * (1 / k) * series[-1])
@@ -151,6 +155,7 @@ def _levels(key: Stream, index: Array, ticks: Array, unmet: Array) -> Array:
     own = substream(key, ADJUST, index)
 
     def levels(sums: Array) -> Array:
+        """Returns how many entities are on each level, by how many are on it and those before it."""
         return sums - jnp.concatenate([jnp.zeros(1, jnp.int32), sums[:-1]])
 
     def adjust(carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -162,6 +167,7 @@ def _levels(key: Stream, index: Array, ticks: Array, unmet: Array) -> Array:
         place = scale(word, jnp.where(missing > 0, unmet, total))
         level = jnp.sum(sums <= place, dtype=jnp.int32)
         before = jnp.where(level > 0, sums[jnp.maximum(level - 1, 0)], 0)
+        # A tick is added to any unmet entity, or any of the ticks is taken away: its entity has ``has`` of them.
         rank = jnp.where(missing > 0, place, place - before)
         has = jnp.sum(counts > rank, dtype=jnp.int32)
         step = jnp.where((missing > 0) & (has < SIDE - 1), (jnp.arange(SIDE) >= has).astype(jnp.int32), 0)
@@ -192,11 +198,11 @@ def _bulk(table: Chances, key: Stream, index: Array, levels: Array, state: Ticke
     failed, place = group - drawn[0], jnp.arange(CLASSES, dtype=jnp.int32)
     counts = state.counts - (levels[0] - levels[2])
     for record, count in (
-        (SIDE, failed[0]),
-        (1, dirty[0]),
-        (2 * SIDE, failed[1] - drawn[2, 0]),
-        (SIDE + 1, again[0] + dirty[1] - drawn[2, 1]),
-        (2, again[1]),
+        (SIDE, failed[0]),  # one tick, which failed
+        (1, dirty[0]),  # one that succeeded
+        (2 * SIDE, failed[1] - drawn[2, 0]),  # two that failed
+        (SIDE + 1, again[0] + dirty[1] - drawn[2, 1]),  # one of each, in either order
+        (2, again[1]),  # two that succeeded
     ):
         counts = counts + jnp.where(place >= record, count, 0)
     return Ticked(

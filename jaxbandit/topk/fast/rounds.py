@@ -29,9 +29,12 @@ from jaxbandit.xla.prefix import BLOCK, added, over_blocks, places
 from jaxbandit.xla.selection import NONE, Cut, Extent, cut_of
 
 _NUMBER = (1 << 20) - 1
+"""The bits of an arm's number in ``State.order``."""
 _REJECTED = -(1 << 31)
 _ACCEPTED = _REJECTED | (1 << 20)
+"""The other bits of an arm that left."""
 _NOBODY = -1
+"""An entry of ``State.order`` that is no arm."""
 _PADDING = 16
 """Entries behind the blocks, so that rows are not a power of two long (docs/xla-cpu.md)."""
 
