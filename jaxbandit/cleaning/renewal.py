@@ -39,7 +39,8 @@ _WRAP = 4
 """Points on the circle for each clean of the budget."""
 
 _FOLD = 1e-14
-"""By how much what is one turn of the circle beyond the budget is damped; rounding grows by its ``_WRAP``-th root."""
+"""A coefficient that is one turn of the circle beyond another is added to it, damped by this factor. To undo the
+damping within the budget makes rounding errors larger, by 1 over the factor's ``_WRAP``-th root at most."""
 
 _NODES = 200
 """The most nodes of the quadrature."""

@@ -105,7 +105,8 @@ class Crux:
         return Pull(node, configuration, exclude, state.retrieved.queries, asked)
 
     def _askable(self, view: View, state: State) -> tuple[Array, Array]:
-        """The cost of each query, and whether it is active and within what is left of the budget."""
+        """Returns the cost of each query (int32), and whether it is active and within what is left of the budget
+        (bool): (configurations, nodes)."""
         known = state.retrieved, state.samples.distinct
         cost = queries.costs(self.readings, view, *known, jnp.asarray(view.poset.specificity))
         return cost, state.active & queries.affordable(self.readings, view, *known, cost)

@@ -52,7 +52,8 @@ class Rand:
         return State(Retrieved.nothing(view))
 
     def _drawn(self, view: View, state: State) -> tuple[Array, Array, Array]:
-        """A node and a configuration, drawn by the number of queries, and whether the budget allows them.
+        """Draws a node and a configuration (int32), by the number of queries; also returns whether the budget allows
+        them (bool).
 
         Pairs are in the order of the configurations, and then of the nodes by their specificity: any order would do,
         and in this one the faster rule can draw from numbers of nodes.

@@ -34,7 +34,8 @@ from jaxbandit.xla.prefix import highest, lowest
 _WIDE = 64
 """A domain of so many nodes, at most, has slots for all of them from the beginning."""
 _BLOCK, _LONG, _DEAR = 128, 16, 4
-"""Slots of all lanes whose estimates are renewed at a time: as a rule; where each has long rows; where each is dear."""
+"""Slots of all lanes whose estimates are renewed at a time: as a rule, where each has long rows, and where each takes
+long."""
 _GAINS = {"new-regr": 15_000}
 """Of estimators that take other than ``OF_TOTALS``: see ``Execution.gain_ns``."""
 _COLUMNS, _ROOT_COLUMNS = 48, 128
@@ -71,29 +72,33 @@ class SlottedCrux:
         return state
 
     def _r(self, state: State, root: Array) -> Array:
-        """r of each query, (C, S); ``root``: the root's gains, (C, 1)."""
+        """Returns r of each query, float32 (C, S); ``root``: the root's gains, (C, 1)."""
         if not self.rule.pools:
             return state.gain
         n = jnp.sum(state.f * state.sizes, axis=1, dtype=jnp.int32)
         return jnp.where(state.pruned, state.gain, queries.pooled(self.rule.prior, state.gain, root, n))
 
     def _sigma(self, state: State, t: Array) -> Array:
+        """Returns sigma of each query at round ``t``, float32 (C, S)."""
         return queries.sigma(self.readings, self.rule.variance_floor, state.variance, state.times_asked, t)
 
     def _without_bad(self, state: State, among: Array, t: Array, asked: Array) -> Array:
-        """Those of the queries ``among`` active that are not bad at round t; all of them if nothing was ``asked``."""
+        """Returns which of the queries ``among`` stay active, bool (C, S): those that are not bad at round t (Algorithm
+        2, lines 12 to 14), or all of them if nothing was ``asked``."""
         if self.readings.removal == "none":
             return among
         state = state._replace(active=among)
         root = state.gain[:, :1]
 
         def least(most: Array, part: State, _: Array) -> Array:
+            """Returns the highest r - sigma so far, of active queries."""
             return jnp.maximum(most, jnp.where(part.active, self._r(part, root) - self._sigma(part, t), -jnp.inf))
 
         nothing = jnp.full((among.shape[0], self.layout.width), -jnp.inf, jnp.float32)
         bound = highest(self.layout.over_slots(state, least, nothing).reshape(-1))
 
         def good(kept: Array, part: State, begin: Array) -> Array:
+            """Returns the queries that are kept, without those of a part whose r + sigma is below the bound."""
             bad = (self._r(part, root) + self._sigma(part, t) < bound) & asked
             some = lax.dynamic_slice_in_dim(kept, begin, bad.shape[1], 1)
             return lax.dynamic_update_slice_in_dim(kept, some & ~bad, begin, 1)
@@ -102,7 +107,7 @@ class SlottedCrux:
         return kept
 
     def _askable(self, view: View, state: State) -> tuple[Array, Array]:
-        """The cost of each query (C, S), and whether it can be asked."""
+        """Returns the cost of each query, int32 (C, S), and whether it can be asked (bool)."""
         known = state.retrieved, jnp.sum(state.f, axis=1, dtype=jnp.int32)
         cost = queries.costs(self.readings, view, *known, state.specificity)
         return cost, state.active & queries.affordable(self.readings, view, *known, cost)
@@ -171,8 +176,8 @@ class SlottedCrux:
         return state._replace(active=self._without_bad(state, among, t, pull.asked))
 
     def _answered(self, view: View, state: State, pull: Pull, outcome: Outcome) -> tuple[State, Array, Array]:
-        """With the answer counted at all nodes that have a slot; the slot of the pull's node; bool (S,), where it was
-        counted."""
+        """Counts the answer at all nodes that have a slot. Returns the state, the slot of the pull's node (int32), and
+        the slots where something was counted (bool (S,))."""
         retrieved, news = add(view, state.retrieved, pull, outcome, queries.price(self.readings, view, pull))
         sizes, gains, loses = moves(state, news)
         fits = jnp.all((gains < self.layout.columns) | ~news.there)
@@ -189,8 +194,8 @@ class SlottedCrux:
         return state._replace(retrieved=retrieved, sizes=sizes, times_asked=times_asked, f=f), own, touched
 
     def _renewed(self, view: View, state: State, stale: Array, touched: Array) -> tuple[State, Array]:
-        """With the gains renewed in the slots that are stale, and how many answers these have, int32 (S,);
-        ``touched``: bool (S,), where the answer was counted."""
+        """Renews the gains in the slots that are ``stale`` (bool (S,)). Returns the state, and how many answers these
+        slots have (int32 (S,), 0 in the others). ``touched``: where the answer was counted (bool (S,))."""
         of = GainEstimates(self.readings, view.configurations)
 
         def renewed(rows: list[Array], read: tuple[Array, ...], lane: tuple[Any, ...]) -> list[Array]:
@@ -211,8 +216,8 @@ class SlottedCrux:
         return state._replace(gain=gain, past=Past(past_n, past_k), pairs=pairs), n
 
     def _resampled(self, view: View, state: State, stale: Array, n: Array, method: Method) -> State:
-        """With the variances of the slots that are stale and, by their ``n`` answers, the method's; with their gains
-        too, if these are means over resamples."""
+        """Renews the variances by a bootstrap ``method``, in the slots that are ``stale`` and have as many answers
+        (``n``) as the method is for. It renews their gains too, if these are means over resamples."""
         of = GainEstimates(self.readings, view.configurations)
 
         def spread(rows: list[Array], read: tuple[Any, ...], lane: tuple[Any, ...]) -> list[Array]:

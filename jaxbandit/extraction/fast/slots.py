@@ -150,7 +150,7 @@ def with_children(
     """Gives slots to the children of the node asked, whose slot is its ``own``, and marks those of them that hold
     entities retrieved before as stale."""
     assert state.slot_of is not None
-    # By a slot that was read from the table: what writes the table comes after, and it is not copied.
+    # ``own`` was read from the table of slots. As this reads by it, the table is written after, and is not copied.
     grows = pull.asked & ~state.grown[own]
     start = jnp.asarray(view.poset.child_start)
     begin, end = start[pull.node], start[pull.node + 1]
@@ -173,7 +173,9 @@ def with_children(
 def _new_slots(
     arrays: list[Array], lane: Array, rank: Array, there: Array, begin: Array, shared: tuple[Poset, Array]
 ) -> list[Array]:
-    """Slots for children that have none, see ``over_rows``."""
+    """Gives slots to children that have none. ``over_rows`` says what it takes and returns; ``rank``: of a child among
+    those of its parent; ``begin``: for each lane, where its node's children begin; ``shared``: the poset, and the
+    parents of all nodes."""
     slot_of, known, specificity, parents, filled = arrays
     poset, above = shared
     nodes, slots = slot_of.shape[1], known.shape[1]
@@ -195,7 +197,8 @@ def _new_slots(
 def _counted(
     arrays: list[Array], lane: Array, row: Array, there: Array, read: tuple[Any, ...], ancestors: Array
 ) -> list[Array]:
-    """The entities retrieved at new slots, see ``over_rows``."""
+    """Counts entities that were retrieved before in the slots that are new, and marks these slots as stale.
+    ``over_rows`` says what it takes and returns; ``row``: of an entity in its lane's list."""
     f, stale = arrays
     slot_of, known, earlier, sizes, leaf, times = read
     node = ancestors[leaf[lane, row]]
@@ -212,10 +215,12 @@ def _counted(
 
 
 def moves(state: State, news: News) -> tuple[Array, Array, Array]:
-    """Returns the columns' sizes, and for each entity of the answer the column that gains one by it and the one that
-    loses one (int32, (k_max,), beyond all where there is none). A size that has no column takes an empty one, from the
-    end: the root, slot 0, holds all entities, so what is empty there is empty everywhere. Columns of 1 and 2 stay, as
-    estimators read f_1 and f_2."""
+    """Returns the columns' sizes (int32, (V,)), and for each entity of the answer the column that gains one by it and
+    the one that loses one (int32, (k_max,), beyond all where there is none).
+
+    A size that has no column takes an empty one, from the end: the root, slot 0, holds all entities, so what is empty
+    there is empty everywhere. Columns of 1 and 2 stay, as estimators read f_1 and f_2.
+    """
     now = news.before + 1
     there = news.there[:, None]
     has = (state.sizes == now[:, None]) & there
