@@ -101,8 +101,8 @@ class Bfs:
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
         """Counts the answer; the node's children join the queue, or, if it was empty, what is below is pruned."""
         answered = jnp.any(outcome.entity >= 0)
-        known, covered = state.retrieved.held(view, pull.node, pull.exclude)
-        empty = (jnp.arange(view.nodes, dtype=jnp.int32) == pull.node) & pull.asked & ~answered & ~(known & covered)
+        ends = state.retrieved.ends_node(view, pull, outcome)
+        ended = (jnp.arange(view.nodes, dtype=jnp.int32) == pull.node) & ends
         start, child = jnp.asarray(view.poset.child_start), jnp.asarray(view.poset.child)
         number = jnp.arange(child.shape[0], dtype=jnp.int32)
         mine = (number >= start[pull.node]) & (number < start[pull.node + 1])
@@ -113,7 +113,7 @@ class Bfs:
             queue=state.queue.at[jnp.where(joins, place, view.nodes)].set(child, mode="drop"),
             queued=state.queued.at[child].max(joins),
             next=jnp.where(pull.asked, 1 + jnp.argmax(state.queue == pull.node), state.next).astype(jnp.int32),
-            pruned=state.pruned | view.poset.is_below(empty),
+            pruned=state.pruned | view.poset.is_below(ended),
         )
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:

@@ -79,12 +79,12 @@ class GsExact:
         return Pull(chosen, configuration, exclude, state.retrieved.queries, asked)
 
     def _askable(self, view: View, state: State) -> tuple[Array, Array]:
-        """The cost of each query, and whether it can be asked: (nodes, configurations)."""
+        """Returns the cost of each query (int32), and whether it can be asked (bool): (nodes, configurations)."""
         cost = view.cost.T[jnp.asarray(view.poset.specificity)]
         return cost, state.entered[:, None] & (cost <= view.budget - state.retrieved.spent)
 
     def _known(self, view: InformedView, state: State) -> Array:
-        """The sum of ``InformedView.inclusion`` at each node over all entities retrieved: float32 (nodes, sizes)."""
+        """Sums ``InformedView.inclusion`` at each node over all entities retrieved: float32 (nodes, sizes)."""
         above = ancestors(view.poset, state.retrieved.leaf)
         chance = jax.vmap(jax.vmap(view.inclusion, (None, 0)))(state.retrieved.entity, above)
         nothing = jnp.zeros((view.nodes, chance.shape[-1]), jnp.float32)
@@ -92,8 +92,7 @@ class GsExact:
 
     def tell(self, view: InformedView, state: State, pull: Pull, outcome: Outcome) -> State:
         """Counts the answer, and lets the node's children in; if it was empty, nothing more is expected there."""
-        known, covered = state.retrieved.held(view, pull.node, pull.exclude)
-        empty = pull.asked & ~jnp.any(outcome.entity >= 0) & ~(known & covered)
+        empty = state.retrieved.ends_node(view, pull, outcome)
         return State(
             add(view, state.retrieved, pull, outcome)[0],
             state.entered | (view.poset.is_child(pull.node) & pull.asked),

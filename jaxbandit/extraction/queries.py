@@ -46,11 +46,9 @@ def price(readings: Readings, view: View, pull: Pull) -> Array:
 
 def ends_node(readings: Readings, view: View, retrieved: Retrieved, pull: Pull, outcome: Outcome) -> Array:
     """Says whether the answer is empty, so that nothing more is expected at the node and below: bool."""
-    empty = pull.asked & ~jnp.any(outcome.entity >= 0)
     if readings.empty == "unless-covered":
-        any_, covered = retrieved.held(view, pull.node, pull.exclude)
-        return empty & ~(any_ & covered)
-    return empty & (readings.empty == "always")
+        return retrieved.ends_node(view, pull, outcome)
+    return pull.asked & ~jnp.any(outcome.entity >= 0) & (readings.empty == "always")
 
 
 def sigma(readings: Readings, floor: Array, variance: Array, times_asked: Array, t: Array) -> Array:

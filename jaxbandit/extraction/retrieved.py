@@ -98,12 +98,12 @@ class Retrieved(NamedTuple):
         position = jnp.full((np.shape(view.poset.spans)[1], rows), -1, jnp.int32)
         return cls(free, free, jnp.zeros(rows, jnp.int32), position, zero, zero, zero, used, zero)
 
-    def held(
-        self, view: View, node: Int32[Array, ""], exclude: Int32[Array, " l_max"]
-    ) -> tuple[Bool[Array, ""], Bool[Array, ""]]:
-        """Says whether the node holds any retrieved entities, and whether the list ``exclude`` has all of these."""
-        here = self.under(view, node)
-        return jnp.any(here), jnp.all(~here | jnp.any(self.entity[:, None] == exclude, axis=1))
+    def ends_node(self, view: View, pull: Pull, outcome: Outcome) -> Bool[Array, ""]:
+        """Says whether the answer is empty and counts, so that nothing more is expected at the node and below. It does
+        not count where the node holds retrieved entities and the exclude list has all of these."""
+        here = self.under(view, pull.node)
+        known, covered = jnp.any(here), jnp.all(~here | jnp.any(self.entity[:, None] == pull.exclude, axis=1))
+        return pull.asked & ~jnp.any(outcome.entity >= 0) & ~(known & covered)
 
     def under(self, view: View, node: Int32[Array, ""]) -> Bool[Array, " capacity"]:
         """Says which of the retrieved entities the node holds."""

@@ -19,7 +19,8 @@ from jaxbandit.pytree import pytree
 
 
 class State(NamedTuple):
-    """What a run keeps: ``retrieved``; ``queue``: the nodes in their order; ``next``: the place of the next node."""
+    """Holds what a run keeps: what it has ``retrieved``; the nodes in their order (``queue``); and the place of the
+    node that is ``next`` (int32)."""
 
     retrieved: Retrieved
     queue: Frontier
@@ -42,12 +43,13 @@ class ShortQueue:
         return State(Retrieved.nothing(view, self.rows), Frontier.of(self.nodes, 1), jnp.int32(0))
 
     def _waiting(self, state: State) -> Array:
-        """Which nodes may still be asked: bool (capacity,)."""
+        """Returns which places of the queue have nodes that may still be asked: bool (nodes,)."""
         place = jnp.arange(self.nodes, dtype=jnp.int32)
         return (place >= state.next) & (place < state.queue.filled) & ~state.queue.pruned
 
     def _first(self, view: View, state: State) -> tuple[Array, Array, Array]:
-        """The place of the next node in the queue, its configuration, and whether it can be asked."""
+        """Returns the place of the next node in the queue and its configuration (int32), and whether it can be asked
+        (bool)."""
         node = state.queue.node
         configuration = self.rule.configurations(view, node)
         specificity = jnp.asarray(view.poset.specificity)[jnp.maximum(node, 0)]
@@ -69,9 +71,7 @@ class ShortQueue:
         """Counts the answer; the node's children join the queue, or, if it was empty, what is below is pruned."""
         first = self._first(view, state)[0]
         found = jnp.any(outcome.entity >= 0)
-        known, covered = state.retrieved.held(view, pull.node, pull.exclude)
-        empty = pull.asked & ~found & ~(known & covered)
-        queue = state.queue.with_pruned(view, pull.node, empty)
+        queue = state.queue.with_pruned(view, pull.node, state.retrieved.ends_node(view, pull, outcome))
         queue, _ = queue.with_children(view, pull.node, pull.asked & found, (), lambda node, slot, rest: rest)
         next_ = jnp.where(pull.asked, first + 1, state.next)
         return State(add(view, state.retrieved, pull, outcome)[0], queue, next_)

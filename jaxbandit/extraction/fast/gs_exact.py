@@ -52,7 +52,7 @@ class SlottedGsExact:
         return State(Retrieved.nothing(view, self.rows), nodes, specificity, known)
 
     def _askable(self, view: View, state: State) -> tuple[Array, Array]:
-        """The cost of each query (S, C), and whether it can be asked."""
+        """Returns the cost of each query, int32 (S, C), and whether it can be asked (bool)."""
         cost = view.cost.T[state.specificity]
         return cost, (state.nodes.node[:, None] >= 0) & (cost <= view.budget - state.retrieved.spent)
 
@@ -74,8 +74,7 @@ class SlottedGsExact:
 
     def tell(self, view: InformedView, state: State, pull: Pull, outcome: Outcome) -> State:
         """Counts the answer at all nodes of the frontier above it, and gives the node's children slots."""
-        known, covered = state.retrieved.held(view, pull.node, pull.exclude)
-        empty = pull.asked & ~jnp.any(outcome.entity >= 0) & ~(known & covered)
+        empty = state.retrieved.ends_node(view, pull, outcome)
         retrieved, news = add(view, state.retrieved, pull, outcome)
         above = ancestors(view.poset, jnp.where(news.there & (news.before == 0), news.leaf, -1))
         same = above[:, :, None] == state.nodes.node
@@ -90,7 +89,7 @@ class SlottedGsExact:
         return state if self.rule.reach == "all" else self._grown(view, state, pull)
 
     def _grown(self, view: InformedView, state: State, pull: Pull) -> State:
-        """With slots for the children of the node."""
+        """Gives slots to the children of the node that was asked, and sums up there what was retrieved before."""
         tables = jnp.asarray(view.poset.ancestors), view.leaf, view.truth
 
         def counted(node: Array, slot: Array, rest: tuple[Array, Array]) -> tuple[Array, Array]:
