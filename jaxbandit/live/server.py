@@ -30,6 +30,7 @@ try:
     from starlette.responses import HTMLResponse, JSONResponse, Response
     from starlette.routing import Route
     from starlette.types import ASGIApp, Receive, Scope, Send
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 except ImportError:
     raise BadInput(
         "jaxbandit.live", "not installed", "an installation with the extra: pip install 'jaxbandit[live]'"
@@ -41,6 +42,8 @@ MOST_RATE = 2000
 """Requests a second from one address."""
 MOST_WAIT = 60.0
 """The most seconds that a request waits for a question."""
+_PATIENCE = 10.0
+"""Seconds within which the first request of a connection begins, and the body of each has come."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _WILDCARDS = ("0.0.0.0", "::", "0", "")
 HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -67,6 +70,16 @@ class _Rates:
             self._second, self._seen = now, {}
         self._seen[address] = self._seen.get(address, 0) + 1
         return self._seen[address] <= self._most
+
+
+class _Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Is closed where no request begins. uvicorn waits for the first one forever, and silent connections count among
+    those that may be open."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begins to wait for a request."""
+        super().connection_made(transport)
+        self.loop.call_later(_PATIENCE, lambda: None if self.cycle else transport.close())
 
 
 class _Hosts:
@@ -173,10 +186,11 @@ class _Routes:
             return _refused(401, "Authorization = missing or wrong: the token that the server was started with")
         body = b""
         try:
-            async for part in request.stream():
-                body += part
-                if len(body) > MOST_BODY:
-                    return _refused(413, f"body = more than {MOST_BODY} bytes: a question's answer")
+            async with asyncio.timeout(_PATIENCE):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > MOST_BODY:
+                        return _refused(413, f"body = more than {MOST_BODY} bytes: a question's answer")
             content = _object(body)
             for other in [key for key in content if key not in keys][:1]:
                 allowed = f"no such key; there are {', '.join(keys)}" if keys else "a body without keys"
@@ -184,6 +198,8 @@ class _Routes:
             return JSONResponse(await handle(content), headers=_HEADERS)
         except ClientDisconnect:  # nobody reads this
             return _refused(400, "body = cut off: a whole one")
+        except TimeoutError:
+            return _refused(408, f"body = not whole: all of it within {_PATIENCE:g} seconds")
         except BadInput as error:
             if error.field == "--journal":
                 return _refused(503, str(error))
@@ -252,7 +268,7 @@ def serve(
         raise BadInput("--host", host, "127.0.0.1, or a token of at least 16 characters in JAXBANDIT_TOKEN")
     config = uvicorn.Config(
         app(session, token, lease, ahead, offers, hosts=hosts), host=host, port=port, log_level="warning",
-        access_log=False, limit_concurrency=1000, timeout_keep_alive=30,
+        access_log=False, limit_concurrency=1000, timeout_keep_alive=30, http=_Connection,
     )  # fmt: skip
     try:
         kind = socket.AF_INET6 if ":" in host else socket.AF_INET
