@@ -294,6 +294,9 @@ def test_a_token_and_a_rate(session: Session) -> None:
             serve(session, **given)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"--port = 70000: a port from 0 to 65535"):
         serve(session, port=70_000)
+    for host in ("192.0.2.1", "nowhere.invalid"):
+        with pytest.raises(BadInput, match=f"--host = {host}: an address of this machine"):
+            serve(session, host=host, token="a long secret token")
 
 
 def statuses(application: Any, *hosts: str) -> list[int]:

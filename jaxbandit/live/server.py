@@ -1,6 +1,7 @@
 """A session over HTTP: agents that come for questions, and a page for a person."""
 
 import asyncio
+import errno
 import hmac
 import json
 import re
@@ -276,6 +277,8 @@ def serve(
         # Else the second part of a reply waits 40 ms for the first one to be acknowledged.
         door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except (OSError, OverflowError) as error:
+        if getattr(error, "errno", 0) in (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN):
+            raise BadInput("--host", host, f"an address of this machine ({error})") from None
         raise BadInput("--port", port, f"a port from 0 to 65535 that is free at {host} ({error})") from None
     if ready is not None:
         ready(f"http://{name}:{door.getsockname()[1]}/")
