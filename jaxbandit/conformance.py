@@ -188,10 +188,12 @@ class _Trial:
                 )  # fmt: skip
 
     def _state(self) -> list[str]:
-        """What each leaf of the state is called."""
+        """What each leaf of the state is called, after the method that it comes from."""
         method = "advance" if self.advancing else "tell"
+        methods = getattr(self.policy, "state_from", {})
         leaves = jax.tree_util.tree_flatten_with_path(self._lanes.state)[0]
-        return [f"{self._policy}.{method}, state{jax.tree_util.keystr(path)}" for path, _ in leaves]
+        paths = [jax.tree_util.keystr(path) for path, _ in leaves]
+        return [f"{self._policy}.{methods.get(path, method)}, state{path}" for path in paths]
 
     def _check_nan(self) -> None:
         for where, nan in zip(self._state(), self._lanes.nan, strict=True):

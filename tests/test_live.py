@@ -246,6 +246,23 @@ def test_a_question_is_one_agents_until_its_lease_ends(session: Session, monkeyp
     assert session.status()["answers"] == 1
 
 
+@pytest.mark.parametrize("first", [False, True], ids=["now", "a journal of the first ones"])
+def test_a_clock_that_is_set_back_keeps_no_question(
+    session: Session, first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease begins when the next agent asks. So it does in a journal that did not say how long a lease is."""
+    now = time.time()
+    if first:
+        with sqlite3.connect(session.journal.place) as database:
+            database.execute("ALTER TABLE jaxbandit_lease DROP COLUMN seconds")
+        session = again(session)
+    monkeypatch.setattr("jaxbandit.live.journal.time.time", lambda: now + 1e8)
+    asked = session.next("a", lease=60)
+    for seconds, there in ((0, False), (59, False), (61, True)):
+        monkeypatch.setattr("jaxbandit.live.journal.time.time", lambda seconds=seconds: now + seconds)
+        assert (session.next("b").get("id") == asked["id"]) == there
+
+
 def test_an_answer_is_told_once(session: Session) -> None:
     asked = session.next()
     assert session.record(asked["id"], asked["values"][0])["recorded"]

@@ -8,6 +8,7 @@ import http.client
 import io
 import json
 import os
+import queue
 import re
 import shlex
 import shutil
@@ -173,15 +174,20 @@ def test_a_journal_that_was_taken_away_takes_no_answers(session: Session, how: s
 
 
 @pytest.fixture
-def port(session: Session) -> Iterator[int]:
+def port(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Of a server with that session."""
-    server = uvicorn.Server(uvicorn.Config(app(session), port=0, log_level="error"))
-    thread = threading.Thread(target=server.run)
+    servers, addresses = list[uvicorn.Server](), queue.SimpleQueue[str]()
+
+    def kept(config: uvicorn.Config) -> uvicorn.Server:
+        servers.append(own(config))
+        return servers[0]
+
+    own = uvicorn.Server
+    monkeypatch.setattr("jaxbandit.live.server.uvicorn.Server", kept)
+    thread = threading.Thread(target=serve, args=(session,), kwargs={"port": 0, "ready": addresses.put})
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield server.servers[0].sockets[0].getsockname()[1]
-    server.should_exit = True
+    yield int(addresses.get(timeout=60).rpartition(":")[2].strip("/"))
+    servers[0].should_exit = True
     thread.join()
 
 
@@ -263,6 +269,18 @@ def test_a_body_that_is_cut_off_is_no_error(session: Session, port: int, caplog:
     assert not [record for record in caplog.records if record.name.startswith("uvicorn")]
 
 
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /sta", b"POST /next HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"]
+)
+def test_a_silent_connection_is_closed(port: int, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand of them would keep all others out."""
+    monkeypatch.setattr("jaxbandit.live.server._PATIENCE", 0.3)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(sent)
+        reply = connection.recv(10_000)
+    assert reply.startswith(b"HTTP/1.1 408 ") if sent.endswith(b"{") else not reply
+
+
 def test_a_token_and_a_rate(session: Session) -> None:
     with TestClient(app(session, token="a long secret token", rate=8), HERE) as client:
         assert client.get("/status").status_code == 401
@@ -276,6 +294,9 @@ def test_a_token_and_a_rate(session: Session) -> None:
             serve(session, **given)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"--port = 70000: a port from 0 to 65535"):
         serve(session, port=70_000)
+    for host in ("192.0.2.1", "nowhere.invalid"):
+        with pytest.raises(BadInput, match=f"--host = {host}: an address of this machine"):
+            serve(session, host=host, token="a long secret token")
 
 
 def statuses(application: Any, *hosts: str) -> list[int]:

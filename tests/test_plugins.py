@@ -222,3 +222,18 @@ def test_a_study_checks_policies_of_plugins(study: Path, tmp_path: Path, capsys:
         "jaxbandit: policy float.init = missing: a method; a policy has init, ask, tell, done and ans"
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_live_session_checks_policies_of_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a study does: nobody is to be asked for the answers that a NaN takes for the best."""
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[1] / "examples" / "own_index.py").read_text()
+    (tmp_path / "my_rules.py").write_text(text.replace("return mean +", "return jnp.nan * mean +"))
+    problem = '[problem]\nkind = "topk/bernoulli"\nn = 4\nK = 1\nbudget = 40\n'
+    (tmp_path / "study.toml").write_text(f'{problem}[[policy]]\nkind = "ucb"\n')
+    command = ["live", "begin", "study.toml", "--policy", "ucb", "--journal", "arms.db", "--plugin", "my_rules.py"]
+    assert cli.main(command) == 2
+    assert capsys.readouterr().err.startswith("jaxbandit: policy UCB.index, state.indices = NaN after one of the first")
+    assert not (tmp_path / "arms.db").exists()

@@ -188,7 +188,7 @@ def test_an_index_policy_is_its_oracle() -> None:
 @pytest.mark.parametrize(
     ("index", "line"),
     [
-        (lambda mean, pulls: mean + jnp.sqrt(3.0 - pulls), "tell, state.indices = NaN after one of the first "),
+        (lambda mean, pulls: mean + jnp.sqrt(3.0 - pulls), "index, state.indices = NaN after one of the first "),
         (lambda mean, pulls: jnp.sum(mean), "index = an array of shape (): shape (4,), an index of each arm; "),
         (lambda mean, pulls: mean[1:], "index = an array of shape (3,): shape (4,), an index of each arm; "),
         (lambda mean, pulls: None, "index = a NoneType: shape (4,), an index of each arm; "),

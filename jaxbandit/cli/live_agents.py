@@ -150,7 +150,7 @@ class Sheet:
 class Serve:
     """Serve a session over HTTP: a page for a person at /, and JSON for agents (docs/live.md).
 
-    It listens on the loopback alone, unless the environment variable JAXBANDIT_TOKEN has a token that requests bring.
+    Another address than the loopback needs a token in the environment variable JAXBANDIT_TOKEN, which requests bring.
     """
 
     journal: JournalPlace

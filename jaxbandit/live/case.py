@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from jaxbandit.conformance import check_once
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Beta
 from jaxbandit.registry import Family, Parameter, parse, without_kind
@@ -65,12 +66,17 @@ class Case:
     @classmethod
     def _tuned(cls, table: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]], label: str = "") -> "Case":
         """Writes what is found by tuning into the table, so that no later version tunes otherwise. ``label``: made of
-        all parameters where there is none."""
+        all parameters where there is none.
+
+        Raises:
+            BadInput: for a user's own policy that breaks the contract, as a study does.
+        """
         own, chosen = table["policy"], _built(table, files)
         kind = chosen.family.policies[own["kind"]]
         found = {each.name: chosen.params[each.name] for each in kind.parameters if each.name in chosen.params}
         with_found = {**table, "policy": {**{name: each for name, each in found.items() if each is not None}, **own}}
         chosen = _built(with_found, files)
+        check_once([(chosen.problem, chosen.policy)])
         label = label or chosen.label
         for name, (path, _) in files.items():
             label = label.replace(name, Path(path).name)

@@ -47,6 +47,7 @@ _EVENT = sa.Table(
 _LEASE = sa.Table(
     "jaxbandit_lease", _TABLES, sa.Column("question", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("agent", sa.Text, nullable=False), sa.Column("until", sa.Float, nullable=False),
+    sa.Column("seconds", sa.Float),  # the first journals have no such column
 )  # fmt: skip
 
 # Made once: to put a statement together costs more than to run it.
@@ -68,10 +69,11 @@ class Event(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """Says who has a question, and until when (seconds of the Unix epoch)."""
+    """Says who has a question, until when (seconds of the Unix epoch), and for how many ``seconds`` it was given."""
 
     agent: str
     until: float
+    seconds: float | None = None
 
 
 @dataclass
@@ -143,6 +145,7 @@ class Journal:
                 raise BadInput("--journal", self.place, "a journal that `jaxbandit live begin` made")
             found = {row.key: row.value for row in connection.execute(sa.select(_HEAD))}
             self._file = self._file_now()
+            self._complete(connection)
         if found.get("format") != FORMAT:
             raise BadInput("--journal", self.place, f"a journal of format {FORMAT}; this one has {found.get('format')}")
         own = found.pop("hash", None)  # the first ones had none
@@ -151,6 +154,15 @@ class Journal:
             raise BadInput("--journal", self.place, allowed)
         self._hash = own or ""
         return found
+
+    def _complete(self, connection: Any) -> None:
+        """Adds the column that the first journals lack."""
+        tables = sa.inspect(connection)
+        if tables.has_table(_LEASE.name) and "seconds" not in {
+            each["name"] for each in tables.get_columns(_LEASE.name)
+        }:
+            connection.execute(sa.text(f"ALTER TABLE {_LEASE.name} ADD COLUMN seconds FLOAT"))
+            connection.commit()
 
     @property
     def there(self) -> bool:
@@ -270,7 +282,7 @@ class Writing:
 
     def lease(self, question: int, agent: str, seconds: float) -> Lease:
         """Gives a question to an agent for so many seconds."""
-        lease = self._all_leases()[question] = Lease(agent, time.time() + seconds)
+        lease = self._all_leases()[question] = Lease(agent, time.time() + seconds, seconds)
         return lease
 
     def release(self, question: int) -> None:
@@ -301,14 +313,17 @@ class Writing:
             self._connection.execute(_RELEASED, gone)
         fresh = [(each, lease) for each, lease in now.items() if self._before.get(each) != lease]
         if fresh:
-            rows = [{"question": each, "agent": lease.agent, "until": lease.until} for each, lease in fresh]
-            self._connection.execute(_LEASED, rows)
+            self._connection.execute(_LEASED, [{"question": each, **lease._asdict()} for each, lease in fresh])
 
     def _all_leases(self) -> dict[int, Lease]:
         if self._leases is None:
             rows = self._connection.execute(_LEASES).all()
-            self._before = {row.question: Lease(row.agent, row.until) for row in rows}
-            self._leases = dict(self._before)
+            self._before = {row.question: Lease(row.agent, row.until, row.seconds) for row in rows}
+            # One that a clock gave which was ahead, and was set back since, begins now.
+            self._leases, now = dict(self._before), time.time()
+            for question, lease in self._before.items():
+                if lease.seconds is not None and lease.until > now + lease.seconds:
+                    self._leases[question] = lease._replace(until=now + lease.seconds)
         return self._leases
 
 

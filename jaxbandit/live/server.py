@@ -1,6 +1,7 @@
 """A session over HTTP: agents that come for questions, and a page for a person."""
 
 import asyncio
+import errno
 import hmac
 import json
 import re
@@ -30,6 +31,7 @@ try:
     from starlette.responses import HTMLResponse, JSONResponse, Response
     from starlette.routing import Route
     from starlette.types import ASGIApp, Receive, Scope, Send
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 except ImportError:
     raise BadInput(
         "jaxbandit.live", "not installed", "an installation with the extra: pip install 'jaxbandit[live]'"
@@ -41,6 +43,8 @@ MOST_RATE = 2000
 """Requests a second from one address."""
 MOST_WAIT = 60.0
 """The most seconds that a request waits for a question."""
+_PATIENCE = 10.0
+"""Seconds within which the first request of a connection begins, and the body of each has come."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _WILDCARDS = ("0.0.0.0", "::", "0", "")
 HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -67,6 +71,16 @@ class _Rates:
             self._second, self._seen = now, {}
         self._seen[address] = self._seen.get(address, 0) + 1
         return self._seen[address] <= self._most
+
+
+class _Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Is closed where no request begins. uvicorn waits for the first one forever, and silent connections count among
+    those that may be open."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begins to wait for a request."""
+        super().connection_made(transport)
+        self.loop.call_later(_PATIENCE, lambda: None if self.cycle else transport.close())
 
 
 class _Hosts:
@@ -173,10 +187,11 @@ class _Routes:
             return _refused(401, "Authorization = missing or wrong: the token that the server was started with")
         body = b""
         try:
-            async for part in request.stream():
-                body += part
-                if len(body) > MOST_BODY:
-                    return _refused(413, f"body = more than {MOST_BODY} bytes: a question's answer")
+            async with asyncio.timeout(_PATIENCE):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > MOST_BODY:
+                        return _refused(413, f"body = more than {MOST_BODY} bytes: a question's answer")
             content = _object(body)
             for other in [key for key in content if key not in keys][:1]:
                 allowed = f"no such key; there are {', '.join(keys)}" if keys else "a body without keys"
@@ -184,6 +199,8 @@ class _Routes:
             return JSONResponse(await handle(content), headers=_HEADERS)
         except ClientDisconnect:  # nobody reads this
             return _refused(400, "body = cut off: a whole one")
+        except TimeoutError:
+            return _refused(408, f"body = not whole: all of it within {_PATIENCE:g} seconds")
         except BadInput as error:
             if error.field == "--journal":
                 return _refused(503, str(error))
@@ -252,7 +269,7 @@ def serve(
         raise BadInput("--host", host, "127.0.0.1, or a token of at least 16 characters in JAXBANDIT_TOKEN")
     config = uvicorn.Config(
         app(session, token, lease, ahead, offers, hosts=hosts), host=host, port=port, log_level="warning",
-        access_log=False, limit_concurrency=1000, timeout_keep_alive=30,
+        access_log=False, limit_concurrency=1000, timeout_keep_alive=30, http=_Connection,
     )  # fmt: skip
     try:
         kind = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -260,6 +277,8 @@ def serve(
         # Else the second part of a reply waits 40 ms for the first one to be acknowledged.
         door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except (OSError, OverflowError) as error:
+        if getattr(error, "errno", 0) in (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN):
+            raise BadInput("--host", host, f"an address of this machine ({error})") from None
         raise BadInput("--port", port, f"a port from 0 to 65535 that is free at {host} ({error})") from None
     if ready is not None:
         ready(f"http://{name}:{door.getsockname()[1]}/")

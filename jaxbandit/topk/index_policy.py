@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -61,6 +61,9 @@ class IndexPolicy(ABC):
     """
 
     want: Int32[Array, ""]
+
+    state_from: ClassVar[dict[str, str]] = {".indices": "index"}
+    """Of leaves of the state, which method of a subclass they come from: ``jaxbandit.check`` complains of that one."""
 
     __repr__ = brief
 
