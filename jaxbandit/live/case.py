@@ -20,7 +20,7 @@ from jaxbandit.registry import Family, Parameter, parse
 from jaxbandit.study.keys import paths
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.summary import plain
-from jaxbandit.user_tables import columns, header
+from jaxbandit.user_tables import columns, header, title
 
 MOST_BYTES = 1 << 28
 """The most bytes of all input files together."""
@@ -127,7 +127,7 @@ class Case:
         )
         with _laid_out(self.files) as folder:
             path, table = folder / problem["path"], problem.get("table")
-            others = [name for name in header(path, table) if name not in (*keys, *attributes)]
+            others = [name for name in header(path, table) if name not in map(title, (*keys, *attributes))]
             if not others:
                 return found
             for _, cells in columns(path, {"value": [*keys, *attributes, *others]}, table):
