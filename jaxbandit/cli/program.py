@@ -155,7 +155,8 @@ def run(argv: Sequence[str]) -> int:
     except SystemExit as stop:  # --help
         return int(stop.code or 0)
     except BadInput as error:
-        say(str(error))
+        # Library functions name their own argument, which is an option here.
+        say(str(error if error.field != "out" else BadInput("--out", error.value, error.allowed)))
         atexit.register(_leave_reads)
         return 2
     except BrokenPipeError:  # the reader of stdout left, as `head` does

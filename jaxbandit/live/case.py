@@ -163,7 +163,7 @@ class Case:
         try:
             table, files = json.loads(head["study"]), _unpacked(json.loads(head["files"]))
         except (ValueError, TypeError, KeyError, AttributeError, zlib.error):
-            raise BadInput("--journal", place, "an undamaged journal; its study or its files were changed") from None
+            raise BadInput("place", place, "an undamaged journal; its study or its files were changed") from None
         for path, content in files.values():
             may = own and same_file(own, path)
             if not may and Path(path).exists() and _read("problem.path", path) != content:
