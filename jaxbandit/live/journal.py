@@ -137,7 +137,8 @@ class Journal:
             BadInput: where there is none, one of another format, or one whose head was changed.
         """
         if not self.there:
-            raise BadInput("place", self.place, "a journal that `jaxbandit live begin` made; there is no such file")
+            allowed = "a journal that `jaxbandit live begin` made; there is no such file, or it is empty"
+            raise BadInput("place", self.place, allowed)
         with self._talking(), self._engine.connect() as connection:
             if not sa.inspect(connection).has_table(_HEAD.name):
                 raise BadInput("place", self.place, "a journal that `jaxbandit live begin` made")
