@@ -2,6 +2,7 @@
 
 import csv
 import sqlite3
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -39,7 +40,13 @@ def header(path: str | Path, table: str | None = None) -> tuple[str, ...]:
         BadInput: for a file that cannot be read as such a table.
     """
     _, titles = next(_lines(Path(path), table, ","), (0, ()))
-    return tuple(str(title).strip() for title in titles)
+    return tuple(map(title, titles))
+
+
+def title(given: Any) -> str:
+    """Returns the name of a column, stripped, by which it is known: a letter with its accent is one character there,
+    whether it was written as one or as two, which look the same."""
+    return unicodedata.normalize("NFC", str(given).strip())
 
 
 def columns(
@@ -49,17 +56,18 @@ def columns(
 
     Args:
         path: a CSV file in UTF-8 with a header, or an SQLite database.
-        wanted: the names of columns, stripped as those of the header are, by the field that an error is to name.
+        wanted: the names of columns, changed as those of the header are (``title``), by the field that an error is to
+            name.
         table: the SQLite table or view; may be left out where there is only one.
         delimiter: of the CSV file.
 
     Raises:
         BadInput: for a file that cannot be read as such a table, and one without a row.
     """
-    wanted = {field: [str(name).strip() for name in names] for field, names in wanted.items()}
+    wanted = {field: list(map(title, names)) for field, names in wanted.items()}
     lines = _lines(Path(path), table, delimiter)
     _, titles = next(lines, (0, []))
-    header = [str(title).strip() for title in titles]
+    header = list(map(title, titles))
     for name in header:
         if header.count(name) > 1:
             raise BadInput("path", str(path), f'each column once in the header, but "{name}" is there more often')
@@ -114,5 +122,5 @@ def _sqlite_lines(path: Path, table: str | None) -> Iterator[tuple[int, Sequence
         if name is None or name not in names:
             raise BadInput("table", name, f"one of those in the database: {', '.join(names) or 'none'}")
         rows = database.execute('SELECT * FROM "{}"'.format(name.replace('"', '""')))
-        yield 0, [title for title, *_ in rows.description]
+        yield 0, [name for name, *_ in rows.description]
         yield from enumerate(rows, 1)

@@ -261,6 +261,9 @@ def test_head(refused: Callable[..., str]) -> None:
     assert refused(problem, head='runs = "20"').startswith('runs = "20": a whole number from 1')
     assert refused(problem, head="runs = 1\nseed = -1").startswith("seed = -1: a whole number from 0 to 4294967295")
     assert refused(problem, head="runs = 1\nrun = 1").startswith("run = 1: no such key; there are seed, runs, problem")
+    assert refused(problem + "\nsc_pdf = 1979-05-27").startswith(
+        "problem.sc_pdf = datetime.date(1979, 5, 27): a number"
+    )
     assert refused(problem, head="runs = ").startswith("STUDY = study.toml: a TOML file (")
 
 

@@ -55,6 +55,17 @@ def test_one_entity_column(claims: Path) -> None:
     assert table.false_values.tolist() == [1, 3]
 
 
+def test_names_of_columns_are_the_same_in_both_forms_of_unicode(tmp_path: Path) -> None:
+    one, two = "caf\u00e9", "cafe\u0301"  # they look the same
+    for written, asked in ((one, two), (two, one)):
+        table = ambiguity(
+            _csv(tmp_path / "claims.csv", [[written, "time"], ["a", "9:00"], ["a", "9:10"]]), asked, "time"
+        )
+        assert table.names == ("a",)
+    with pytest.raises(BadInput, match="each column once in the header"):
+        ambiguity(_csv(tmp_path / "claims.csv", [[one, two], ["a", "9:00"]]), one, two)
+
+
 def test_composite_key_and_an_entity_for_each_attribute(claims: Path) -> None:
     table = ambiguity(claims, ["who", "on"], ["time", 'the "gate"'])
     assert dict(zip(table.names, table.candidates, strict=True)) == {

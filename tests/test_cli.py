@@ -1,5 +1,6 @@
 """The command line: tables on stdout, one line and status 2 for bad input, a study that survives being stopped."""
 
+import io
 import json
 import os
 import random
@@ -188,6 +189,9 @@ def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "STUDY", "--out"], "--out = missing: a value"),
         (["run", "STUDY", "--out", "OUT", "--fast"], "argument = --fast: no such argument"),
         (["run", "STUDY", "--out", "OUT", "--runs", "0"], "--runs = 0: a whole number from 1 to 2147483647"),
+        (["run", "STUDY", "--out", "OUT", "--runs", "None"], "--runs = None: a whole number"),
+        (["run", "STUDY", "--out", "OUT", "--platform", "None"], "--platform = None: one of cpu, cuda, rocm, tpu"),
+        (["run", "STUDY", "--out", "OUT", "--platform", "gpu"], "--platform = gpu: one of cpu, cuda, rocm, tpu"),
         (["compare", "OTHER", "--quantiles", "x"], "--quantiles = x: numbers"),
         (["compare", "OTHER", "--quantiles", "0.5", "y"], "--quantiles = 0.5, y: numbers"),
         (["run", "STOPS", "--out", "OUT", "--runs", "1"], "--runs = 1: at least 2 where stop_when is given"),
@@ -251,6 +255,15 @@ def test_stdout_that_is_closed_or_full(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().err == (
         "jaxbandit: stdout = full: a place that can be written to (No space left on device)\n"
     )
+
+
+def test_stdout_that_cannot_encode_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the locale's encoding is ASCII, or on Windows, where a pipe has the code page's."""
+    bytes_ = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(bytes_, "ascii"))
+    assert cli.main(["--version"]) == 0
+    print("0.5 ± 0.1", flush=True)
+    assert bytes_.getvalue().endswith(b"0.5 \\xb1 0.1\n")
 
 
 def test_help_and_errors_do_not_wait_for_jax() -> None:

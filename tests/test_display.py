@@ -1,6 +1,7 @@
 """What users look at: ``show``, ``plot`` and ``table``, and the pictures of studies of objects."""
 
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 
 import jaxbandit
 from jaxbandit import BadInput, cli, experiment, open_results, plot, run_study, table
+from jaxbandit.cli.console import columns
 from jaxbandit.study import families
 from jaxbandit.study.results import rows_of
 from jaxbandit.study.run import run
@@ -153,10 +155,36 @@ def test_tables_have_the_answer_first() -> None:
     head = next(line for line in shown if line.startswith("policy"))
     assert head.split() == ["policy", "regret", "pulls", "precision", "stopped"]  # 7 by chance, without an interval
     caption = " ".join(shown)
-    assert "the same as precision: expected_precision" in caption
+    assert "left out: expected_precision, the same as precision in all rows" in caption
     assert "left out: pulls_0 to pulls_100 (jaxbandit show --metric pulls_0)" in caption
     assert "pulls_100" in render(rows, "csv")
     assert table(rows, "pulls_100").splitlines()[-1].split() == ["a", "4"]
+
+
+@pytest.mark.parametrize("width", [100, 80, 60, 42])
+def test_a_table_keeps_to_its_width(width: int) -> None:
+    """Metrics that do not fit go below, and what tells rows apart goes into one column where it takes too much."""
+    rows = [
+        Row(policy=f"epsilon-greedy epsilon=0.{one}", params={"against": "ee t=3 q=0.667", "budget": 10**budget},
+            metric=metric, mean=mean, ci_low=mean - 0.1, ci_high=mean + 0.1, runs=9)
+        for one in (1, 2) for budget in (3, 4)
+            for metric, mean in (("effectiveness difference", 0.5), ("removed", 7))
+    ]  # fmt: skip
+    for row in rows[:2]:
+        row["params"] = row["params"] | {"against": "random"}
+    lines = render(rows, width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    said = " ".join(" ".join(lines).split())
+    assert ("epsilon-greedy epsilon=0.2 ee t=3 q=0.667 10000 0.50 ± 0.10" in said) == (width > 60)
+    assert ("epsilon-greedy epsilon=0.2, 0.50 ± 0.10 against ee t=3 q=0.667, budget 10000" in said) == (width == 60)
+    assert "7.00 ± 0.10" in said
+
+
+def test_a_terminal_that_is_narrow_is_the_width_of_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal, given, found in ((True, "60", 60), (True, "200", 100), (False, "60", 100)):
+        monkeypatch.setenv("COLUMNS", given)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda terminal=terminal: terminal)
+        assert columns() == found
 
 
 def coin(low: float, high: float = 0.8) -> toy.Coins:

@@ -417,7 +417,7 @@ def test_a_damaged_head_is_refused(session: Session, damage: str, first: bool) -
     with sqlite3.connect(session.journal.place) as database:
         database.execute("DELETE FROM jaxbandit_session WHERE key = 'hash'")
     if first or "'{'" in damage or "[]" in damage or "DELETE" in damage:
-        with pytest.raises(BadInput, match=r"--journal = .*: an undamaged journal; "):
+        with pytest.raises(BadInput, match=r"^place = .*: an undamaged journal; "):
             again(session)
 
 
@@ -428,7 +428,7 @@ def test_a_journal_whose_tables_have_no_names_is_refused(session: Session) -> No
     place.write_bytes(
         place.read_bytes().replace(b"CREATE TABLE", b"CREATE TAB\xff\xfe").replace(b"jaxbandit_", b"jaxb\xffndit_")
     )
-    with pytest.raises(BadInput, match=r"--journal = .*: a database that answers \(it is damaged\)"):
+    with pytest.raises(BadInput, match=r"^place = .*: a database that answers \(it is damaged\)"):
         Session.open(place)
 
 

@@ -164,7 +164,7 @@ def test_a_journal_that_was_taken_away_takes_no_answers(session: Session, how: s
         reply = client.post("/answers", json={"id": asked["id"], "answer": "unknown"})
         assert reply.status_code == 503
         why = "event 3 is lost in it" if how == "cut" else "it was removed or replaced meanwhile"
-        assert reply.json()["error"].startswith(f"--journal = {place}: the ")
+        assert reply.json()["error"].startswith(f"place = {place}: the ")
         assert why in reply.json()["error"]
         assert client.post("/next", json={}).status_code == 503
     session.close()
@@ -908,7 +908,7 @@ def written_back(tmp_path: Path, place: str, path: str) -> None:
     """A value is in the table once it is decided, and out of it again when that is taken back."""
     problem = {"kind": "cleaning/table", "path": path, "entity": "flight", "value": "gate", "budget": 9}
     study = {"problem": problem, "policy": [{"kind": "greedy"}]}
-    with pytest.raises(BadInput, match="--write-back = flights: a table in the database of the journal"):
+    with pytest.raises(BadInput, match=r"^write_back = flights: a table in the database of the journal"):
         Session.begin(study, "greedy", place, write_back="flights")
     session, before = Session.begin(study, "greedy", place, write_back="claims"), rows_of(place)
     asked = session.next()
@@ -948,7 +948,7 @@ def test_values_are_written_back_to_a_file(tmp_path: Path) -> None:
     session = Session.open(place)
     with closing(sqlite3.connect(place)) as database, database:
         database.execute("UPDATE claims SET gate = 'Z9'")
-    with pytest.raises(BadInput, match=r"--write-back = claims: as it was when the session began: f\d, gate has Z9"):
+    with pytest.raises(BadInput, match=r"write_back = claims: as it was when the session began: f\d, gate has Z9"):
         agents.work(session, lambda asked: asked["values"][-1], "", lambda _: None)
 
 
@@ -974,7 +974,7 @@ def test_half_a_value_is_never_written_back(tmp_path: Path, why: str) -> None:
     with closing(sqlite3.connect(place)) as database, database:
         database.execute(why)
     with session.together():
-        with pytest.raises(BadInput, match="--write-back = claims: "):
+        with pytest.raises(BadInput, match="write_back = claims: "):
             session.record(asked["f0"], "Y", "a")
         session.record(asked["f1"], "X", "b")
     with closing(sqlite3.connect(place)) as database:

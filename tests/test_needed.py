@@ -166,6 +166,7 @@ def test_what_was_found_is_said_before_the_next_policy_is_tried(
         ({"value": -1.0}, "--reach = -1.0: a number from 0 to 1, as lots is one"),
         ({"parameter": "odd"}, "--parameter = odd: a parameter of the problem"),
         ({"low": 50, "high": 20}, "--from = 50"),
+        ({"low": 50, "high": 2**40}, "--to = 1099511627776: at most 2147483647"),
         ({"within": 0}, "--within = 0"),
         ({"most_runs": 100}, "--most-runs = 100: at least 512, with which the ends of the range are tried"),
     ],

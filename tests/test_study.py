@@ -651,7 +651,7 @@ def test_other_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("broken", "an undamaged file"),
         ("file/below", "a folder"),
     ):
-        with pytest.raises(BadInput, match=rf"^--out = .*{line}"):
+        with pytest.raises(BadInput, match=rf"^out = .*{line}"):
             run(Study.of(mapping(runs=3, seed=8)), tmp_path / name)
     for changes, key in (
         ({"problem": {"kind": "toy/coins", "odds": [0, 1]}}, "problem"),
@@ -677,7 +677,7 @@ def test_other_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A superuser may write anywhere, so what the system says is put in its place."""
     monkeypatch.setattr("jaxbandit.study.folder.os.access", lambda path, mode: False)
-    with pytest.raises(BadInput, match=r"^--out = .*: a folder that can be written \(Permission denied\)$"):
+    with pytest.raises(BadInput, match=r"^out = .*: a folder that can be written \(Permission denied\)$"):
         run(Study.of(mapping(runs=3)), tmp_path / "out")
 
 

@@ -20,6 +20,7 @@ from jaxbandit.study.store import Store
 from jaxbandit.tuning.candidates import finalists
 from jaxbandit.tuning.judge import LEAST, Judge
 from jaxbandit.tuning.options import TuneOptions, leaves_open
+from jaxbandit.tuning.picture import draw
 from jaxbandit.tuning.run import tuned
 from tests import toy
 
@@ -62,6 +63,16 @@ def test_equal_candidates_end_within() -> None:
     verdict, judge = judged({0: 1.0, 1: 1.0, 2: 1.0}, 1.0, 2, within=0.1)
     assert verdict == "within"
     assert len(judge.survivors) == 3
+    assert 0 < judge.behind(judge.chosen) <= 0.1  # the verdict says 0.1, and the bound by how much less
+
+
+def test_what_the_chosen_one_is_at_most_behind_is_true_as_often_as_it_says() -> None:
+    means, wrong = {0: 0.0, 1: 0.3, 2: 0.2, 3: 0.25}, 0
+    for seed in range(200):
+        verdict, judge = judged(means, 2.0, seed, most=300, within=0.01, confidence=0.8)
+        chosen = judge.chosen if verdict != "undecided" else judge.best_mean
+        wrong += means[1] - means[chosen] > judge.behind(chosen)
+    assert wrong <= 0.2 * 200
 
 
 def test_verdicts_are_right_as_often_as_they_say() -> None:
@@ -86,6 +97,7 @@ def test_a_cap_leaves_it_undecided() -> None:
     verdict, judge = judged({0: 1.0, 1: 1.0}, 1.0, 3, most=2_000, within=0.001)
     assert verdict == "undecided"
     assert judge.survivors == [0, 1]
+    assert 0.001 < judge.behind(0) < 0.2
 
 
 def test_relative_to_a_cost() -> None:
@@ -93,6 +105,7 @@ def test_relative_to_a_cost() -> None:
     verdict, judge = judged(means, 5.0, 4, within=0.05, relative=True)
     assert verdict == "within"
     assert judge.chosen in (0, 1)
+    assert judge.behind(judge.chosen) <= 0.05 * 110
     verdict, judge = judged(means, 5.0, 4, within=0.01, relative=True)
     assert judge.chosen == 0
 
@@ -277,7 +290,16 @@ def test_several_problems_and_policies(tmp_path: Path) -> None:
 
 def test_the_same_policy_is_one_candidate() -> None:
     found = jaxbandit.tune(study(space={"share": [0.5, 0.25, 1.0]}), progress=False)  # 0.5 is the default
-    assert found.data.sizes["candidate"] == 3
+    assert sorted(found.data["share"].values.tolist()) == [0.25, 0.5, 1.0]
+
+
+def test_candidates_without_parameters_are_in_the_picture(tmp_path: Path) -> None:
+    given = study(within=0.05)
+    given["policy"].append({"kind": "best"})
+    (found,) = tuned(Study.of(given, counted=False), tmp_path, lambda status: None)
+    place = next(axes for axes in draw(found).axes if axes.get_xlabel() == "policies without a search")
+    assert [label.get_text() for label in place.get_xticklabels()] == ["best"]
+    assert len(place.lines) == 2  # the mean and its interval
 
 
 def test_a_candidate_whose_runs_run_out_of_room_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

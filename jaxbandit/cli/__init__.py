@@ -5,6 +5,7 @@ Tables go to stdout, all else to stderr. Bad input is one line there and exit st
 """
 
 import gc
+import io
 import os
 import sys
 import threading
@@ -18,6 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed, as by >&-
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # of ±, which not every encoding has
     if argv is None:
         interruption.watch()  # before the rest is imported, which takes a while
         # Imports and tracing make many objects that stay: looking for cycles among them takes a twentieth of a study.

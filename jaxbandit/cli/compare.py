@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from jaxbandit.cli.arguments import Folder, Format
-from jaxbandit.cli.console import say
+from jaxbandit.cli.console import columns, say
 from jaxbandit.errors import BadInput
 
 
@@ -61,4 +61,4 @@ class Compare:
                 f"the second table has the best policy under each setting{compare.besides(data) or ','} and those that "
                 "the runs cannot tell from it; --differences prints all pairs, --baseline POLICY those with one"
             )
-        sys.stdout.write("\n".join(render(table, self.format) for table in tables))
+        sys.stdout.write("\n".join(render(table, self.format, width=columns()) for table in tables))

@@ -1,6 +1,7 @@
 """What the verbs share beside their arguments: lines on stderr, and where chunks are computed."""
 
 import contextlib
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,13 @@ def printable(text: str) -> str:
     """Returns a text whose control characters are replaced. A terminal would obey them, and a user's table may hold
     any."""
     return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def columns() -> int:
+    """Returns how wide a table may be: as elsewhere, or less on a terminal that is narrower."""
+    from jaxbandit.study.table import WIDTH
+
+    return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns) if sys.stdout.isatty() else WIDTH
 
 
 @contextlib.contextmanager

@@ -18,7 +18,9 @@ JournalPlace = Annotated[str, tyro.conf.arg(metavar="PLACE")]
 Json = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 Settings = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="KEY=VALUE")]
 AGENT = "terminal"
-_ARGUMENTS = {name: name for name in ("agent", "ahead", "cost", "count", "lease", "timeout")} | {"path": "file"}
+_ARGUMENTS = {name: name for name in ("agent", "ahead", "cost", "count", "lease", "timeout", "write_back")} | {
+    "path": "file", "place": "journal",
+}  # fmt: skip
 """Of functions of ``jaxbandit.live``, by the names of arguments there, what gives them here."""
 
 
@@ -50,7 +52,9 @@ def running(verb: Any) -> Iterator[None]:
         option = _ARGUMENTS.get(error.field, "")
         if not hasattr(verb, option):
             raise
-        raise BadInput("FILE.csv" if option == "file" else f"--{option}", error.value, error.allowed) from None
+        raise BadInput(
+            "FILE.csv" if option == "file" else f"--{option.replace('_', '-')}", error.value, error.allowed
+        ) from None
     finally:
         while interruption.leaving:
             interruption.leaving.pop()()

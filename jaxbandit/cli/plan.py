@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from jaxbandit.cli.arguments import Format, Platform, Plugins, StudyFile
-from jaxbandit.cli.console import printable, say
+from jaxbandit.cli.console import columns, printable, say
 from jaxbandit.progress import Display
 
 _NONE = "(default: what the study gives)"
@@ -61,4 +61,4 @@ class Plan:
             found = needed.needed(
                 study, wanted, self.parameter, self.from_, self.to, self.within, self.most_runs, display, told
             )
-        sys.stdout.write(render(needed.rows_of(found, wanted, self.parameter), self.format))
+        sys.stdout.write(render(needed.rows_of(found, wanted, self.parameter), self.format, width=columns()))

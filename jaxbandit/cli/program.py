@@ -65,7 +65,9 @@ def _verb(program: str, verbs: dict[str, Callable[..., Any]], argv: Sequence[str
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            return tyro.extras.subcommand_cli_from_dict(verbs, prog=program, description=description, args=argv)
+            return tyro.extras.subcommand_cli_from_dict(
+                verbs, prog=program, description=description, args=argv, config=(tyro.conf.DisallowNone,)
+            )
     except SystemExit as stop:
         if not stop.code:
             raise
@@ -83,7 +85,12 @@ def _complaint(verb: str, argv: Sequence[str], box: str) -> BadInput:
     if found := re.search(r"Missing value for argument '(\S+)'", text):
         return BadInput(found[1], "missing", f"a value; {usage}")
     if found := re.search(r"invalid choice '(.*)' for argument '(\S+)'. Expected one of \((.*?)\)", text):
-        return BadInput(found[2], found[1], f"one of {found[3]}".replace("'", ""))
+        choices = found[3].replace("'", "").split(", ")
+        if "None" in choices:  # what stands for no option; tyro then gives the others in any order
+            choices = sorted({*choices} - {"None"})
+        return BadInput(found[2], found[1], f"one of {', '.join(choices)}")
+    if found := re.search(r"Error parsing (\S+): no type matching {([a-z,]+)} could be .* from \['(.*?)'\]", text):
+        return BadInput(found[1], found[3], f"one of {', '.join(sorted(found[2].split(',')))}")
     if found := re.search(r"Error parsing (\S+): .*invalid literal for int\(\) with base 10: '(.*?)'", text):
         return BadInput(found[1], found[2], "a whole number")
     if found := re.search(r"Error parsing (\S+): .*could not convert string to float: '(.*?)'", text):
@@ -148,7 +155,8 @@ def run(argv: Sequence[str]) -> int:
     except SystemExit as stop:  # --help
         return int(stop.code or 0)
     except BadInput as error:
-        say(str(error))
+        # Library functions name their own argument, which is an option here.
+        say(str(error if error.field != "out" else BadInput("--out", error.value, error.allowed)))
         atexit.register(_leave_reads)
         return 2
     except BrokenPipeError:  # the reader of stdout left, as `head` does

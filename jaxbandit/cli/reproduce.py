@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import tyro
 
 from jaxbandit.cli.arguments import Out, Platform, Scheduler
-from jaxbandit.cli.console import progress_shown, workers
+from jaxbandit.cli.console import columns, progress_shown, workers
 from jaxbandit.errors import BadInput
 
 
@@ -48,7 +48,7 @@ class Reproduce:
         with workers(self.scheduler) as (executor, in_flight), progress_shown(self.out) as progress:
             rows = reproduce(figure, request, self.out, progress, executor=executor, in_flight=in_flight)
         timings = folder.read(self.out / folder.TIMINGS) if (self.out / folder.TIMINGS).exists() else []
-        sys.stdout.write("\n".join(render(table) for table in (rows, timings) if table))
+        sys.stdout.write("\n".join(render(table, width=columns()) for table in (rows, timings) if table))
 
 
 def _near(name: str, names: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import tyro
 
 from jaxbandit.cli.arguments import Out, Platform, Plugins, Scheduler, StudyFile
-from jaxbandit.cli.console import progress_shown, say, workers
+from jaxbandit.cli.console import columns, progress_shown, say, workers
 from jaxbandit.errors import BadInput
 
 
@@ -60,7 +60,7 @@ class Run:
         with workers(self.scheduler) as (executor, in_flight), progress_shown(self.out) as progress:
             rows = run(study, self.out, progress, executor=executor, in_flight=in_flight, lanes=self.lanes)
         picture.save(self.out, picture.of_rows(rows, study.swept, self.study.stem, study.labels_of_axes))
-        sys.stdout.write(render(rows, paired=study.problem.get("paired", True) is not False))
+        sys.stdout.write(render(rows, paired=study.problem.get("paired", True) is not False, width=columns()))
         sys.stdout.flush()
         there, first = stored_runs(self.out)
         if there > first:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, cast, get_args
 import tyro
 
 from jaxbandit.cli.arguments import Folder, Format
-from jaxbandit.cli.console import say, unwritable
+from jaxbandit.cli.console import columns, say, unwritable
 from jaxbandit.errors import BadInput
 
 AnyFormat = Literal["text", "markdown", "latex", "csv", "json", "png", "pdf", "svg"]
@@ -58,8 +58,8 @@ class Show:
         chosen = bool(self.metric or self.x)
         try:
             tables = [
-                display.table(self.folder, self.metric, form),
-                *([render(more, form)] if more and not self.metric else []),
+                display.table(self.folder, self.metric, form, columns()),
+                *([render(more, form, width=columns())] if more and not self.metric else []),
             ]
             drawn = chosen or kind != "png" or (self.folder / folder.FIGURE).exists()
             first = self.metric[0] if self.metric else None
@@ -112,7 +112,7 @@ class Show:
             raise BadInput(
                 "DIR", str(self.folder), f"a folder of jaxbandit run; {self.folder / 'report.html'} has pictures"
             )
-        sys.stdout.write(render(folder.read(self.folder / folder.CANDIDATES), form))
+        sys.stdout.write(render(folder.read(self.folder / folder.CANDIDATES), form, width=columns()))
         for line in (self.folder / folder.WORDS).read_text().splitlines():
             say(line)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from jaxbandit.cli.arguments import Platform, Plugins, StudyFile
-from jaxbandit.cli.console import say
+from jaxbandit.cli.console import columns, say
 from jaxbandit.progress import Display
 
 
@@ -41,5 +41,5 @@ class Train:
         found.score.save(place)
         for note in found.notes:
             say(note)
-        sys.stdout.write(render(found.rows))
+        sys.stdout.write(render(found.rows, width=columns()))
         say(f"{self.out}: a {found.score.kind} score, {found.score.sha256[:8]}")

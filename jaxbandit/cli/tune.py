@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import tyro
 
 from jaxbandit.cli.arguments import Platform, Plugins, StudyFile
-from jaxbandit.cli.console import say, unwritable
+from jaxbandit.cli.console import columns, say, unwritable
 from jaxbandit.errors import BadInput
 from jaxbandit.progress import Display, Status
 
@@ -82,7 +82,7 @@ class Tune:
             with unwritable(out):
                 report.save(out, found)
         for each in found:
-            sys.stdout.write(render(each.ranked()[:LEADING]))
+            sys.stdout.write(render(each.ranked()[:LEADING], width=columns()))
             for line in each.sentences():
                 say(line)
 
@@ -108,7 +108,7 @@ class Tune:
         if self.out is not None:
             folder.write(self.out / folder.SUMMARY, dumps(rows))
             say(f"results in {self.out}")
-        sys.stdout.write(render(rows))
+        sys.stdout.write(render(rows, width=columns()))
         sys.stdout.flush()
         for name in dict.fromkeys(row["metric"] for row in rows):
             if name in study.family.tune_terms:

@@ -21,7 +21,7 @@ from jaxbandit.registry import Family, Parameter, parse, without_kind
 from jaxbandit.study.keys import paths
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.summary import plain
-from jaxbandit.user_tables import columns, header
+from jaxbandit.user_tables import columns, header, title
 
 MOST_BYTES = 1 << 28
 """The most bytes of all input files together."""
@@ -133,7 +133,7 @@ class Case:
         )
         with _laid_out(self.files) as folder:
             path, table = folder / problem["path"], problem.get("table")
-            others = [name for name in header(path, table) if name not in (*keys, *attributes)]
+            others = [name for name in header(path, table) if name not in map(title, (*keys, *attributes))]
             if not others:
                 return found
             for _, cells in columns(path, {"value": [*keys, *attributes, *others]}, table):
@@ -169,7 +169,7 @@ class Case:
         try:
             table, files = json.loads(head["study"]), _unpacked(json.loads(head["files"]))
         except (ValueError, TypeError, KeyError, AttributeError, zlib.error):
-            raise BadInput("--journal", place, "an undamaged journal; its study or its files were changed") from None
+            raise BadInput("place", place, "an undamaged journal; its study or its files were changed") from None
         for path, content in files.values():
             may = own and same_file(own, path)
             if not may and Path(path).exists() and _read("problem.path", path) != content:

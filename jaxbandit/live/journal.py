@@ -105,16 +105,16 @@ class Journal:
         try:
             url = sa.make_url(place)
         except (sa.exc.ArgumentError, ValueError):  # the latter for a port that is no number
-            raise BadInput("--journal", _shown(place), "a file, or postgresql://user@host/database") from None
+            raise BadInput("place", _shown(place), "a file, or postgresql://user@host/database") from None
         shown = _shown(url.render_as_string())
         if url.get_backend_name() != "postgresql":
-            raise BadInput("--journal", shown, "a file, or postgresql://user@host/database")
+            raise BadInput("place", shown, "a file, or postgresql://user@host/database")
         try:
             engine = sa.create_engine(
                 url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"connect_timeout": 10}
             )
         except ImportError:
-            raise BadInput("--journal", shown, "a file, or: pip install 'jaxbandit[live]'") from None
+            raise BadInput("place", shown, "a file, or: pip install 'jaxbandit[live]'") from None
         return cls(shown, engine)
 
     def create(self, head: Mapping[str, str]) -> None:
@@ -126,7 +126,7 @@ class Journal:
         with self._talking(), self._engine.begin() as connection:
             _TABLES.create_all(connection)
             if connection.execute(sa.select(_HEAD.c.key).limit(1)).first():
-                raise BadInput("--journal", self.place, "a place without a journal; `live next` goes on with this one")
+                raise BadInput("place", self.place, "a place without a journal; `live next` goes on with this one")
             whole = {"format": FORMAT, **head}
             whole["hash"] = _hashed(whole)
             connection.execute(sa.insert(_HEAD), [{"key": key, "value": value} for key, value in whole.items()])
@@ -139,19 +139,20 @@ class Journal:
             BadInput: where there is none, one of another format, or one whose head was changed.
         """
         if not self.there:
-            raise BadInput("--journal", self.place, "a journal that `jaxbandit live begin` made; there is no such file")
+            allowed = "a journal that `jaxbandit live begin` made; there is no such file, or it is empty"
+            raise BadInput("place", self.place, allowed)
         with self._talking(), self._engine.connect() as connection:
             if not sa.inspect(connection).has_table(_HEAD.name):
-                raise BadInput("--journal", self.place, "a journal that `jaxbandit live begin` made")
+                raise BadInput("place", self.place, "a journal that `jaxbandit live begin` made")
             found = {row.key: row.value for row in connection.execute(sa.select(_HEAD))}
             self._file = self._file_now()
             self._complete(connection)
         if found.get("format") != FORMAT:
-            raise BadInput("--journal", self.place, f"a journal of format {FORMAT}; this one has {found.get('format')}")
+            raise BadInput("place", self.place, f"a journal of format {FORMAT}; this one has {found.get('format')}")
         own = found.pop("hash", None)  # the first ones had none
         if set(_PARTS) - set(found) or own not in (None, _hashed(found)):
             allowed = f"an undamaged journal; its head was changed or lost: {', '.join(_PARTS)}"
-            raise BadInput("--journal", self.place, allowed)
+            raise BadInput("place", self.place, allowed)
         self._hash = own or ""
         return found
 
@@ -183,7 +184,7 @@ class Journal:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(_HEAD).where(_HEAD.c.key == "format").with_for_update())
             if not after and (chain := connection.execute(_HASH).scalar() or "") != self._hash:
-                raise BadInput("--journal", self.place, "the journal that was opened; another one is there now")
+                raise BadInput("place", self.place, "the journal that was opened; another one is there now")
             writing = Writing(self.place, connection, after, chain)
             yield writing
             writing.flush()
@@ -216,7 +217,7 @@ class Journal:
     def _check_file(self) -> None:
         if self._file_now() != self._file:
             allowed = "the file that was opened; it was removed or replaced meanwhile, and nothing more goes into it"
-            raise BadInput("--journal", self.place, allowed)
+            raise BadInput("place", self.place, allowed)
 
     @contextlib.contextmanager
     def _talking(self) -> Iterator[None]:
@@ -224,9 +225,9 @@ class Journal:
             yield
         except sa.exc.DBAPIError as error:
             why = str(error.orig).strip().splitlines() or [type(error).__name__]
-            raise BadInput("--journal", self.place, f"a database that answers ({why[0]})") from None
+            raise BadInput("place", self.place, f"a database that answers ({why[0]})") from None
         except UnicodeDecodeError:  # SQLite quotes what it cannot read
-            raise BadInput("--journal", self.place, "a database that answers (it is damaged)") from None
+            raise BadInput("place", self.place, "a database that answers (it is damaged)") from None
 
 
 class Writing:
@@ -253,12 +254,12 @@ class Writing:
         found = []
         rows = self._connection.execute(_NEWS, {"last": self._last}).all()
         if self._last and (not rows or (rows[0].number, rows[0].chain) != (self._last, self._chain)):
-            raise BadInput("--journal", self._place, f"the journal that was opened; event {self._last} is lost in it")
+            raise BadInput("place", self._place, f"the journal that was opened; event {self._last} is lost in it")
         for row in rows[1:] if self._last else rows:
             own = _chained(self._chain, row.number, row.at, row.kind, row.question, row.content)
             if row.number != self._last + 1 or row.chain != own:
                 raise BadInput(
-                    "--journal", self._place, f"an undamaged journal; event {self._last + 1} was changed or lost"
+                    "place", self._place, f"an undamaged journal; event {self._last + 1} was changed or lost"
                 )
             self._last, self._chain = row.number, own
             found.append(Event(row.number, row.at, row.kind, row.question, json.loads(row.content), own))

@@ -176,7 +176,7 @@ class Ledger:
         """Checks that this version decides as the version that asked the question did."""
         if asked.step > self.play.steps or self.play.trace(asked.step) != asked.trace:
             raise BadInput(
-                "--journal", self.place,
+                "place", self.place,
                 f"a journal of a version that decides the same: question {number} was asked by {asked.version}, and "
                 f"this one ({__version__}) would not have asked it; go on with that version",
             )  # fmt: skip

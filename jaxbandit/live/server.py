@@ -195,14 +195,14 @@ class _Routes:
             content = _object(body)
             for other in [key for key in content if key not in keys][:1]:
                 allowed = f"no such key; there are {', '.join(keys)}" if keys else "a body without keys"
-                raise BadInput(other, content[other], allowed)
+                return _refused(400, str(BadInput(other, content[other], allowed)))
             return JSONResponse(await handle(content), headers=_HEADERS)
         except ClientDisconnect:  # nobody reads this
             return _refused(400, "body = cut off: a whole one")
         except TimeoutError:
             return _refused(408, f"body = not whole: all of it within {_PATIENCE:g} seconds")
         except BadInput as error:
-            if error.field == "--journal":
+            if error.field == "place":
                 return _refused(503, str(error))
             unknown = error.field == "ID" and "of this session" in error.allowed
             return _refused(404 if unknown else 409 if error.field == "ID" else 400, str(error))

@@ -76,11 +76,11 @@ class Session(Standing):
             study = Study.of(study, counted=False)
         elif not isinstance(study, Study):
             study = load(study, counted=False)
-        inputs.text("--write-back", write_back)
+        inputs.text("write_back", write_back)
         case = Case.of(study, policy, given)
         journal = Journal.at(str(place))
         if write_back and not journal.there:  # to look into it would make the file
-            raise BadInput("--write-back", write_back, "a table in the database of the journal; there is no such file")
+            raise BadInput("write_back", write_back, "a table in the database of the journal; there is no such file")
         chosen = case.chosen
         questions(chosen.setting, chosen.problem, chosen.policy, stream(case.table["seed"], 0))  # or there are none
         head = {"version": __version__, "write_back": write_back, **case.head()}

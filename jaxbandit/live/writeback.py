@@ -19,23 +19,23 @@ class WriteBack:
     def __init__(self, connection: Any, name: str, case: Case) -> None:
         problem = case.table["problem"]
         if problem["kind"] != "cleaning/table":
-            raise BadInput("--write-back", name, "a session that cleans a table")
+            raise BadInput("write_back", name, "a session that cleans a table")
         self._name = name
         self._same = str.casefold if problem.get("normalise") == "casefold" else str
         try:
             self._table = sa.Table(name, sa.MetaData(), autoload_with=connection)
         except sa.exc.NoSuchTableError:
-            raise BadInput("--write-back", name, "a table in the database of the journal") from None
+            raise BadInput("write_back", name, "a table in the database of the journal") from None
         keys, values = (
             [problem[part]] if isinstance(problem[part], str) else list(problem[part]) for part in ("entity", "value")
         )
         for column in (*keys, *values):
             if column not in self._table.c:
-                raise BadInput("--write-back", name, f"a table with the column {column}")
+                raise BadInput("write_back", name, f"a table with the column {column}")
         self._key: list[Any] = list(self._table.primary_key.columns)
         if not self._key:
             if connection.dialect.name != "sqlite":
-                raise BadInput("--write-back", name, "a table with a primary key")
+                raise BadInput("write_back", name, "a table with a primary key")
             self._key = [sa.literal_column("rowid")]
         self._rows: dict[tuple[str, str], list[list[Any]]] = {}
         width = len(self._key)
@@ -61,7 +61,7 @@ class WriteBack:
             text = "" if there is None else str(there).strip()
             if text and self._same(text) not in map(self._same, (*claimed, value)):
                 was = f"as it was when the session began: {entity}, {column} has {text}, which nobody claimed"
-                raise BadInput("--write-back", self._name, was)
+                raise BadInput("write_back", self._name, was)
             if text and text != value:
                 self._put(connection, key, column, value)
                 before.append([*key, there])
@@ -79,7 +79,7 @@ class WriteBack:
             if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
                 raise  # the database does not answer
             why = str(error.orig).strip().splitlines() or [type(error).__name__]
-            raise BadInput("--write-back", self._name, f"a table that takes {value} in {column} ({why[0]})") from None
+            raise BadInput("write_back", self._name, f"a table that takes {value} in {column} ({why[0]})") from None
 
     def _at(self, key: Sequence[Any]) -> Any:
         return sa.and_(*(column == value for column, value in zip(self._key, key, strict=True)))

@@ -10,7 +10,7 @@ from jaxbandit.study import folder, picture
 from jaxbandit.study.results import rows_of
 from jaxbandit.study.store import RESULTS
 from jaxbandit.study.summary import Row, metrics, varying
-from jaxbandit.study.table import Format, render
+from jaxbandit.study.table import WIDTH, Format, render
 from jaxbandit.words import counted
 
 if TYPE_CHECKING:
@@ -54,13 +54,14 @@ def plot(results: "Results", metric: str | None = None, x: str | None = None) ->
     return draw(**drawing(results, metric, x))
 
 
-def table(results: "Results", metric: str | Sequence[str] = (), format: Format = "text") -> str:
+def table(results: "Results", metric: str | Sequence[str] = (), format: Format = "text", width: int = WIDTH) -> str:
     """Returns the table of results that ``jaxbandit run`` and ``show`` print.
 
     Args:
         results: see ``plot``.
         metric: the columns, one or several; where empty, all but percentiles such as ``pulls_50``.
         format: text, markdown, latex, csv or json.
+        width: in characters, that a text keeps to.
 
     Returns:
         The table, which ends with a newline.
@@ -83,7 +84,7 @@ def table(results: "Results", metric: str | Sequence[str] = (), format: Format =
     """
     rows, about = _known(results)
     names = [metric] if isinstance(metric, str) else metric
-    return render(_chosen(rows, names), format, every=bool(names), paired=about.get("paired", True))
+    return render(_chosen(rows, names), format, every=bool(names), paired=about.get("paired", True), width=width)
 
 
 def drawing(results: "Results", metric: str | None = None, x: str | None = None) -> dict[str, Any]:

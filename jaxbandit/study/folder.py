@@ -93,7 +93,7 @@ def check(out: Path, identity: Mapping[str, Any]) -> None:
     """
 
     def refuse(allowed: str) -> NoReturn:
-        raise BadInput("--out", str(out), allowed)
+        raise BadInput("out", str(out), allowed)
 
     try:
         names = {entry.name for entry in out.iterdir()} - {_PARTIAL} if out.exists() else set()
@@ -103,7 +103,7 @@ def check(out: Path, identity: Mapping[str, Any]) -> None:
         return
     if STUDY not in names:
         refuse("a new or empty folder, or one that holds this study; it holds other files")
-    held = read(out / STUDY, "--out")
+    held = read(out / STUDY, "out")
     if not isinstance(held, dict) or "jaxbandit" not in held:
         refuse("a new or empty folder, or one that holds this study; it holds something else")
     theirs, ours = (held.get("format", 1), held["jaxbandit"]), (FORMAT, version())
@@ -149,7 +149,7 @@ def claimed(
             if not os.access(out, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
-            raise BadInput("--out", str(out), f"a folder that can be written ({error.strerror})") from None
+            raise BadInput("out", str(out), f"a folder that can be written ({error.strerror})") from None
         check(out, identity)  # another process may have begun there meanwhile
         note = {"format": FORMAT, "jaxbandit": version(), "identity": identity, "study": study or identity, **facts}
         text = (json.dumps(note, indent=1) + "\n").encode()
@@ -177,7 +177,7 @@ def _lock(out: Path) -> int | None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise BadInput("--out", str(out), "a folder that no other process is writing to") from None
+        raise BadInput("out", str(out), "a folder that no other process is writing to") from None
     except OSError:  # a file system without locks
         os.close(handle)
         return None

@@ -347,7 +347,7 @@ def check_platform(path: Path, platform: str) -> None:
 def _refuse(path: Path, held: Any, platform: str) -> None:
     if held not in (None, platform):
         allowed = f"a folder of results from {platform}; these are from {held}, and bits can differ between the two"
-        raise BadInput("--out", str(path.parent), allowed)
+        raise BadInput("out", str(path.parent), allowed)
 
 
 def _line(error: Exception) -> str:

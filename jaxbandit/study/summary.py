@@ -53,7 +53,7 @@ def _plain(field: str, value: Any, nulls: bool) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(field, item, nulls) for item in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _plain(field, item, nulls) for key, item in value.items()}
+        return {key: _plain(f"{field}.{key}", item, nulls) for key, item in value.items()}
     raise BadInput(field, value, "a number, a text, true or false, a list or a table")
 
 

@@ -9,18 +9,22 @@ from typing import Any, Literal
 from jaxbandit.study.summary import Row, dumps, identity, metrics, show, varying
 
 WIDTH = 100
-"""Columns that a plain-text table keeps to."""
+"""Columns that a plain-text table keeps to, unless it is for a terminal that has fewer."""
+_LEAST = 16
+"""Columns that what tells rows apart has at least, however narrow the terminal."""
 
 Format = Literal["text", "markdown", "latex", "csv", "json"]
 
 
-def render(rows: Sequence[Row], format: Format = "text", every: bool = False, paired: bool = True) -> str:
+def render(
+    rows: Sequence[Row], format: Format = "text", every: bool = False, paired: bool = True, width: int = WIDTH
+) -> str:
     """Returns a table of rows, ending with a newline.
 
     ``text``, ``markdown`` and ``latex`` have a line for each policy and its params, a column for each metric
     (see ``columns``; ``every``: for all of them), and before them what all have in common, and that runs are not
     ``paired``, where a study says so. ``csv`` has a line for each
-    row and a column for each param; ``json`` is ``summary.json``.
+    row and a column for each param; ``json`` is ``summary.json``. ``width``: of a ``text``, in columns.
     """
     if format == "json":
         return dumps(rows).decode()
@@ -34,18 +38,22 @@ def render(rows: Sequence[Row], format: Format = "text", every: bool = False, pa
     elif format == "latex":
         return _latex(cells, numbers, head)
     else:
-        lines = _text(cells, numbers, lead)
-        head = textwrap.fill(head, WIDTH, break_on_hyphens=False)
+        lines = _text(cells, numbers, lead, width)
+        head = textwrap.fill(head, width, break_on_hyphens=False)
     return "\n".join([*([head, ""] if head else []), *lines]) + "\n"
 
 
-def _text(cells: list[list[str]], numbers: list[bool], lead: int) -> list[str]:
-    """Returns aligned lines of at most ``WIDTH`` where that can be; columns that do not fit go below, beside the lead
-    again."""
+def _text(cells: list[list[str]], numbers: list[bool], lead: int, width: int) -> list[str]:
+    """Returns aligned lines of at most ``width`` where that can be; columns that do not fit go below, beside the lead
+    again. A lead that leaves no room for a metric is put together in one column."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    room = width - max(widths[lead:], default=0) - 2
+    if sum(widths[:lead]) + 2 * (lead - 1) > room:
+        cells, numbers, lead = _led(cells, lead, max(room, _LEAST)), [False, *numbers[lead:]], 1
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     blocks = [list(range(lead))]
     for column in range(lead, len(widths)):
-        if len(blocks[-1]) > lead and sum(widths[i] + 2 for i in [*blocks[-1], column]) - 2 > WIDTH:
+        if len(blocks[-1]) > lead and sum(widths[i] + 2 for i in [*blocks[-1], column]) - 2 > width:
             blocks.append(list(range(lead)))
         blocks[-1].append(column)
     lines = []
@@ -54,6 +62,18 @@ def _text(cells: list[list[str]], numbers: list[bool], lead: int) -> list[str]:
         shown.insert(1, "  ".join("-" * widths[i] for i in block))
         lines += ["", *(line.rstrip() for line in shown)]
     return lines[1:]
+
+
+def _led(cells: list[list[str]], lead: int, room: int) -> list[list[str]]:
+    """Returns the lines with their first ``lead`` cells in one, as ``ee, budget 1000, t 3``, which goes on in lines
+    below where it is wider than ``room``."""
+    header, *body = cells
+    lines = [[header[0], *header[lead:]]]
+    for line in body:
+        named = [f"{name} {cell}" for name, cell in zip(header[1:lead], line[1:lead], strict=True) if cell]
+        first, *more = textwrap.wrap(", ".join([line[0], *named]), room, subsequent_indent="  ", break_on_hyphens=False)
+        lines += [[first, *line[lead:]], *([each, *[""] * (len(line) - lead)] for each in more)]
+    return lines
 
 
 def _latex(cells: list[list[str]], numbers: list[bool], head: str) -> str:
@@ -77,8 +97,8 @@ def _tex(text: str, number: object) -> str:
 
 
 def columns(rows: Sequence[Row]) -> tuple[list[str], dict[str, str]]:
-    """Returns the metrics that a table has columns for, and the other ones, each with a word on the metric that it
-    equals.
+    """Returns the metrics that a table has columns for, and the other ones, each with the metric that it equals, or
+    nothing.
 
     Percentiles, as ``pulls_50`` beside ``pulls``, have none, and neither has a metric that is the same as an earlier
     one, interval and all, in every line.
@@ -96,7 +116,7 @@ def columns(rows: Sequence[Row]) -> tuple[list[str], dict[str, str]]:
         if percent.isdigit() and base in names:
             others[name] = ""
         elif twin is not None and any(wide for _, wide in values[name]):
-            others[name] = f"the same as {twin}"
+            others[name] = twin
         else:
             shown.append(name)
     return shown, others
@@ -142,9 +162,9 @@ def caption(rows: Sequence[Row], every: bool = False, ends: bool = False, paired
     same = rows[0]["params"] if rows else {}
     parts += [f"{name} = {show(value)}" for name, value in same.items() if name not in names and value is not None]
     others: dict[str, list[str]] = {}
-    for name, why in ({} if every else columns(rows)[1]).items():
-        others.setdefault(why, []).append(name)
-    parts += [f"{why}: {', '.join(same)}" for why, same in others.items() if why]
+    for name, twin in ({} if every else columns(rows)[1]).items():
+        others.setdefault(twin, []).append(name)
+    parts += [f"left out: {', '.join(same)}, the same as {twin} in all rows" for twin, same in others.items() if twin]
     if percentiles := others.get(""):
         parts.append(f"left out: {percentiles[0]} to {percentiles[-1]} (jaxbandit show --metric {percentiles[0]})")
     return "; ".join(parts)

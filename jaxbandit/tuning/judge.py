@@ -73,6 +73,7 @@ class Judge:
     def __post_init__(self) -> None:
         self._values = [np.zeros(0) for _ in range(self.count)]
         self._covers = np.zeros((self.count, self.count), bool)
+        self._bounds = np.full((self.count, self.count), -np.inf, np.float32)
         self._active = list(range(self.count))
         self._alive = np.ones(self.count, bool)
         self._centre = np.zeros(self.count)
@@ -157,6 +158,12 @@ class Judge:
         """Returns the mean of a candidate's runs so far."""
         return float(self._centre[one] + self._sums[one] / self._values[one].size)
 
+    def behind(self, one: int) -> float:
+        """Returns how far a candidate is at most behind the best one, with the judge's confidence; infinity where the
+        runs do not tell."""
+        others = [other for other in self.survivors if other != one]
+        return max(0.0, float(-self._bounds[one, others].min())) if others else 0.0
+
     def values(self, one: int) -> np.ndarray:
         """Returns a candidate's values so far, float64 of shape (runs,)."""
         return self._values[one]
@@ -187,6 +194,8 @@ class Judge:
         else:
             close = lower > -self.within if self.within else np.zeros(lower.shape, bool)
         self._covers[np.ix_(active, active)] |= close
+        pairs = np.ix_(active, active)
+        self._bounds[pairs] = np.maximum(self._bounds[pairs], lower)  # each holds at all numbers of runs
         better = lower > 0
         for place in np.flatnonzero(better.any(0)):
             self.eliminated[self._active[place]] = (self._active[int(np.argmax(better[:, place]))], self.runs)

@@ -148,7 +148,9 @@ def _range(study: Study, parameter: str, low: int | None, high: int | None) -> t
     if (low is None or high is None) and not numbers:
         raise BadInput("--from", "missing", f"the range of {parameter} to search, --from and --to")
     first, last = low if low is not None else min(numbers), high if high is not None else max(numbers)
-    if not 1 <= first < last <= 2**31 - 1:
+    if last > 2**31 - 1:
+        raise BadInput("--to", last, "at most 2147483647")
+    if not 1 <= first < last:
         raise BadInput("--from", first, f"at least 1 and below --to, {last}")
     return first, last
 

@@ -1,7 +1,7 @@
 """Pictures of a tuning: the metric over each parameter, over two at once, over all, and what was left to judge."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ EXPLAINED = (
 
 def draw(tuned: TuningOutcome, narrow: bool = False) -> ShownFigure:
     """Draws a panel for each parameter that was searched, for each two ranges of a policy, for all of three or more,
-    and for the runs; ``narrow``: one below the other, for a phone."""
+    for policies of which nothing was searched, and for the runs; ``narrow``: one below the other, for a phone."""
     searched = [(each.kind, each.axes) for each in tuned.options.policies if each.axes]
     panels: list[Any] = []
     for kind, axes in searched:
@@ -37,6 +37,9 @@ def draw(tuned: TuningOutcome, narrow: bool = False) -> ShownFigure:
         ranges = [name for name, axis in axes.items() if isinstance(axis, Range)]
         panels += [(_map, kind, pair, axes) for pair in itertools.combinations(ranges, 2)]
         panels += [(_parallel, kind, axes)] if len(axes) > 2 else []
+    drawn = {kind for kind, _ in searched}
+    if others := [kind for kind in dict.fromkeys(each.name for each in tuned.candidates) if kind not in drawn]:
+        panels.append((_plain, others))
     panels.append((_left,))
     across = 1 if narrow else min(2, len(panels))
     rows = -(-len(panels) // across)
@@ -59,11 +62,10 @@ def draw(tuned: TuningOutcome, narrow: bool = False) -> ShownFigure:
 
 def _of(tuned: TuningOutcome, kind: str) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
     """Returns status, parameters and row of each candidate of a policy that has a mean, the chosen one last, on top."""
-    rows = tuned.rows()
     found = [
-        (tuned.status(number), each.params, rows[number])
-        for number, each in enumerate(tuned.candidates)
-        if each.name == kind and rows[number]["mean"] is not None
+        (tuned.status(number), row["params"], row)
+        for number, row in enumerate(tuned.rows())
+        if row["policy"] == kind and row["mean"] is not None
     ]
     return sorted(found, key=lambda each: list(_MARKS).index(each[0]))
 
@@ -100,14 +102,29 @@ def _logarithmic(axes: Any, which: str) -> None:
 def _slice(axes: Any, tuned: TuningOutcome, kind: str, name: str, axis: Domain) -> None:
     inside = [each for each in _of(tuned, kind) if _is_on(axis, each[1].get(name))]
     places = _placed(axes, axis, [params[name] for _, params, _ in inside])
-    for (status, _, row), place in zip(inside, places, strict=True):
+    _marks(axes, inside, places)
+    if len(places) and not isinstance(axis, Range):
+        axes.set_xlim(-0.5, len(axis.values) - 0.5)
+    axes.set(xlabel=f"{name} of {kind}", ylabel=tuned.options.metric.name)
+    axes.grid(axis="y", alpha=0.25)
+
+
+def _marks(axes: Any, found: Sequence[tuple[str, Any, Any]], places: Sequence[float]) -> None:
+    """Draws the mean and the interval of each candidate at its place."""
+    for (status, _, row), place in zip(found, places, strict=True):
         low, high = (row[end] if row[end] is not None else row["mean"] for end in ("ci_low", "ci_high"))
         front = status == "chosen"
         axes.plot([place] * 2, [low, high], color=_COLOURS[status], lw=1, alpha=1 if front else 0.6)
         axes.plot([place], [row["mean"]], _MARKS[status], color=_COLOURS[status], ms=12 if front else 5)
-    if len(places) and not isinstance(axis, Range):
-        axes.set_xlim(-0.5, len(axis.values) - 0.5)
-    axes.set(xlabel=f"{name} of {kind}", ylabel=tuned.options.metric.name)
+
+
+def _plain(axes: Any, tuned: TuningOutcome, kinds: list[str]) -> None:
+    """Draws the candidates of policies of which nothing was searched, side by side."""
+    for place, kind in enumerate(kinds):
+        found = _of(tuned, kind)
+        _marks(axes, found, [float(place)] * len(found))
+    axes.set_xticks(range(len(kinds)), kinds)
+    axes.set(xlim=(-0.5, len(kinds) - 0.5), xlabel="policies without a search", ylabel=tuned.options.metric.name)
     axes.grid(axis="y", alpha=0.25)
 
 

@@ -1,6 +1,7 @@
 """Tuning a study: candidates are found, frozen, and judged on runs that the search did not use."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,12 +73,16 @@ class TuningOutcome:
         return "eliminated" if number in self.judge.eliminated else "survivor"
 
     def rows(self) -> list[Row]:
-        """Returns each candidate's mean of the metric, with its 95 % interval, as a summary has them."""
+        """Returns each candidate's mean of the metric, with its 95 % interval, as a summary has them. Params that other
+        candidates of its policy differ in are there at their defaults, too."""
         metric, rows = self.options.metric, []
+        named: dict[str, set[str]] = {}
+        for each in self.candidates:
+            named.setdefault(each.name, set()).update(each.params)
         for number, each in enumerate(self.candidates):
             moments = Moments(metric.binary, metric.bounded(each.setting))
             moments.add(self.options.sign * self.judge.values(number))
-            rows.append(moments.row(each.name, each.params, metric.name, None))
+            rows.append(moments.row(each.name, _whole(each, named[each.name]), metric.name, None))
         return rows
 
     def ranked(self) -> list[Row]:
@@ -96,7 +101,8 @@ class TuningOutcome:
         return {
             "verdict": self.verdict, "chosen": named(self.chosen), "survivors": survivors, "within": options.within,
             "relative": options.relative, "confidence": options.confidence, "metric": options.metric.name,
-            "mean": self.mean(self.chosen), "runs": self.runs, "search_runs": self.searched,
+            "mean": self.mean(self.chosen), "at_most_behind": self.judge.behind(self.chosen),
+            "runs": self.runs, "search_runs": self.searched,
             "candidates": len(self.candidates), "best_seen": self._best_seen(),
             "failed": [{**named(number), "runs": runs} for number, runs in sorted(self.judge.failed.items())],
         }  # fmt: skip
@@ -145,6 +151,10 @@ class TuningOutcome:
             f"{where}{chosen.label} {said}: {options.metric.name} {self.mean(self.chosen):.5g} in "
             f"{self.judge.values(self.chosen).size:,} runs of it ({self.runs:,} of all)"
         ]
+        most = self.judge.behind(self.chosen)
+        if self.verdict != "best" and 0 < most < math.inf:
+            step = 10.0 ** (math.floor(math.log10(most)) - 1)
+            lines.append(f"no candidate is ahead of it by more than {math.ceil(most / step) * step:.2g}, at {sure}")
         seen, mean, number = self._ahead()
         if why := self._why_not(number):
             lines.append(f"{seen.label} looked best, with {mean:.5g}; not chosen: {why}")
@@ -155,6 +165,17 @@ class TuningOutcome:
             names = [self.candidates[number].label for number in self.judge.survivors]
             lines.append(f"not told apart: {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}")
         return lines
+
+
+def _whole(each: Configuration, names: set[str]) -> dict[str, Any]:
+    """Returns a candidate's params, and the defaults of those of ``names`` that it leaves out and that matter to it."""
+    parameters = each.family.policies[each.name].parameters
+    values = {one.name: one.default for one in parameters} | each.params
+    return each.params | {
+        one.name: one.default
+        for one in parameters
+        if one.name in names - each.params.keys() and isinstance(one.default, int | float | str) and one.matters(values)
+    }
 
 
 def tuned(study: Study, out: Path, tell: Progress) -> list[TuningOutcome]:
