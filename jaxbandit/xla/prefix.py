@@ -251,7 +251,8 @@ def _sums_before(counts: Array) -> Array:
     size = counts.shape[0]
     width = min(size, 32)
     rows = jnp.pad(counts, (0, -size % width)).reshape(-1, width)
-    within = rows @ jnp.tri(width, k=-1, dtype=jnp.int32).T
+    earlier = jnp.tri(width, k=-1, dtype=bool)
+    within = jnp.sum(jnp.where(earlier, rows[:, None, :], 0), axis=2, dtype=jnp.int32)
     if rows.shape[0] > 1:
         within = within + _sums_before(jnp.sum(rows, axis=1, dtype=jnp.int32))[:, None]
     return within.reshape(-1)[:size]
