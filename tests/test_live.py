@@ -210,6 +210,25 @@ def test_what_looking_ahead_gains_and_costs() -> None:
     assert ahead["removed"] > 0.95 * alone["removed"]
 
 
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [("cleaning", "ee"), ("topk", "lucb"), ("outliers", "rr"), ("extraction", "bfs")],
+)
+def test_what_an_answer_needs_can_be_compiled_before_it(family: str, name: str, tmp_path: Path) -> None:
+    session = Session.begin(study(family, name, tmp_path), name, tmp_path / "journal")
+    step = session.play._step.func.compiled
+    step.clear_cache()
+    before = jax.tree.map(np.asarray, session.play.state)
+    session.play.prepare()
+    assert step._cache_size() == 1
+    jax.tree.map(np.testing.assert_array_equal, before, session.play.state)
+    answer = agent(session)
+    while session.play.steps < 3:
+        number = session.next()["id"]
+        session.record(number, answer(session.questions[number].address))
+    assert step._cache_size() == 1
+
+
 def test_an_open_question_is_not_asked_again_when_its_time_comes(session: Session) -> None:
     """One agent keeps a question that was asked ahead, and others come to where the policy needs its answer."""
     answer = agent(session)

@@ -30,7 +30,7 @@ class Play:
     def __init__(
         self, problem: Problem, policy: Policy, key: Stream, asks: Questions, answers: Mapping[Address, Any]
     ) -> None:
-        self._asks = asks
+        self._asks, self._problem, self._key = asks, problem, key
         leaves, treedef = jax.tree.flatten((problem, policy))
         self._begin = functools.partial(_begin(treedef), leaves, key)
         self._step = functools.partial(_step(treedef), leaves, key)
@@ -60,6 +60,13 @@ class Play:
             self._waiting.remove(address)
             self.told[address] = value
             self._go_on()
+
+    def prepare(self) -> None:
+        """Compiles what an answer needs, by an outcome of zeros from which nothing follows, so that the first real one
+        does not wait for it."""
+        if not self.over:
+            outcome = jax.eval_shape(lambda: self._problem.pull(self._key, self._problem.draw(self._key), self.pull))
+            self._step(self._state, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), outcome))
 
     def trace(self, step: int) -> str:
         """Returns a hash of all pulls and outcomes before a step, which two versions that decide the same have in

@@ -280,6 +280,7 @@ def serve(
         if getattr(error, "errno", 0) in (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN):
             raise BadInput("--host", host, f"an address of this machine ({error})") from None
         raise BadInput("--port", port, f"a port from 0 to 65535 that is free at {host} ({error})") from None
+    session.play.prepare()  # or the first answer would hold the journal for as long as the compiler takes
     if ready is not None:
         ready(f"http://{name}:{door.getsockname()[1]}/")
     server = uvicorn.Server(config)
