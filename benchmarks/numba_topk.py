@@ -3,8 +3,8 @@
 Bernoulli arms whose means are uniform on [0, 1], drawn afresh in each run, in units of 2^-24. Runs are spread over all
 cores, one thread a core. An arm's pulls of a round are drawn in one go from the exact binomial law; selection is by
 counts of equal totals, which is O(n); uniform sampling, OptMAI and SAR follow the library's schedules (of SAR, phases
-that pull nothing are taken together). LUCB searches its two arms by vector
-instructions.
+that pull nothing are taken together). LUCB searches its two arms by vector instructions, and KL-LUCB solves for the
+bounds of the few arms that can have the least.
 
 Every loop is built over two samplers: numba's own (``np.random``, with its binomial), and one by hand: xoroshiro128+
 in registers, and trials decided 64 at a time, bit by bit, until none is left open (``_halved``).
@@ -24,7 +24,7 @@ from jaxbandit.topk.optmai import optmai
 from jaxbandit.topk.sar import sar
 
 GENERATORS = ("np.random", "xoroshiro128+")
-POLICIES = ("uniform", "optmai", "sar", "lucb")
+POLICIES = ("uniform", "optmai", "sar", "lucb", "kl-lucb")
 
 Jitted = Any
 _BITS = 24
@@ -258,21 +258,88 @@ def _reach(values, slopes, width, bounds):
         bounds[i] = values[i] + width * slopes[i]
 
 
-def _lucb(word: Jitted, binomial: Jitted) -> Jitted:
+@njit
+def _radius_of(mean, made, chosen, tie):
+    """What is sought is the largest: of the chosen, 2 - the mean, and of the others, 1 + the mean; and its slope."""
+    return (2 - mean if chosen else 1 + mean) - tie, 1 / math.sqrt(made)
+
+
+@njit
+def _by_radius(value, root, made, arm, want, t, bound, weak, strong):
+    n = arm.size
+    _reach(value, root, math.sqrt(0.5 * (math.log(_K1 * n / _DELTA) + 4 * math.log(t))), bound)
+    bits = bound.view(np.int64)
+    return _largest(bound, 0, want, bits), _largest(bound, want, n, bits)
+
+
+# KL-LUCB. An upper bound is 1 less the lower one of 1 less the mean, so both searches are for the least lower bound.
+# An arm's is below the least found so far where the divergence of that one is at most the arm's level: two products.
+
+_KL_K1, _KL_ALPHA = 405.5, 1.1
+
+
+@njit
+def _divergence_of(mean, made, chosen, tie):
+    """The mean whose lower bound is sought, and its entropy, negative."""
+    p = mean if chosen else 1 - mean
+    return p, p * math.log(p) + (1 - p) * math.log(1 - p) if 0 < p < 1 else 0.0
+
+
+@njit
+def _lower(p, entropy, level):
+    """The least q whose divergence from ``p`` is at most ``level``: by Newton's method on x in q = p exp(-x)."""
+    if p <= 0:
+        return 0.0
+    x = (level - entropy) / p + math.log(p)  # where ln(1 - q) counts as 0, which is beyond
+    for _ in range(50):
+        share = math.exp(-x)
+        q = p * share
+        rest = (1 - p) * math.log(1 - q) if p < 1 else 0.0
+        step = (entropy - p * math.log(p) + p * x - rest - level) / max(p * (1 - share) / (1 - q), 1e-300)
+        x = max(x - step, 0.0)
+        if abs(step) <= 1e-12 * x:
+            break
+    return p * math.exp(-x)
+
+
+@njit
+def _least_bound(means, entropies, made, arm, rate, first, start, end):
+    best = _lower(means[first], entropies[first], rate / made[first])
+    log_q, log_other, at = math.log(max(best, 1e-300)), math.log(1 - best), first
+    for slot in range(start, end):
+        p = means[slot]
+        if best < p and (entropies[slot] - p * log_q - (1 - p) * log_other) * made[slot] > rate:
+            continue
+        q = _lower(p, entropies[slot], rate / made[slot])
+        if q < best or (q == best and arm[slot] < arm[at]):
+            best, at = q, slot
+            log_q, log_other = math.log(max(best, 1e-300)), math.log(1 - best)
+    return at
+
+
+@njit
+def _by_divergence(value, root, made, arm, want, t, bound, weak, strong):
+    x = math.log(_KL_K1 * arm.size / _DELTA) + _KL_ALPHA * math.log(t)
+    rate = x + math.log(x)
+    return (
+        _least_bound(value, root, made, arm, rate, weak, 0, want),
+        _least_bound(value, root, made, arm, rate, strong, want, arm.size),
+    )
+
+
+def _lucb(word: Jitted, binomial: Jitted, of: Jitted = _radius_of, search: Jitted = _by_radius) -> Jitted:
     @njit
     def place(slot, want, arm, total, made, value, level, root):
-        """What is sought is the largest: of the chosen, 2 - the mean, and of the others, 1 + the mean."""
         mean, tie = total[slot] / made[slot], arm[slot] * _TIE
-        value[slot] = (2 - mean if slot < want else 1 + mean) - tie
+        value[slot], root[slot] = of(mean, made[slot], slot < want, tie)
         level[slot] = 2 - mean + tie if slot < want else 1 + mean - tie
-        root[slot] = 1 / math.sqrt(made[slot])
 
     @njit
     def run(state, means, want, budget, plan, space, counts):
         n = means.size
         arm, total, made = space[0], space[1], space[2]
         value, level, root, bound = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-        level_bits, bound_bits = level.view(np.int64), bound.view(np.int64)
+        level_bits = level.view(np.int64)
         ones = 0
         for i in range(n):
             state, bits = word(state)
@@ -295,11 +362,9 @@ def _lucb(word: Jitted, binomial: Jitted) -> Jitted:
             total[slot] = bound[slot]
             place(slot, want, arm, total, made, value, level, root)
         out, into = _largest(level, 0, want, level_bits), _largest(level, want, n, level_bits)
-        spent, t = n, 1
+        spent, t, weak, strong = n, 1, 0, want
         while spent < budget:
-            width = math.sqrt(0.5 * (math.log(_K1 * n / _DELTA) + 4 * math.log(t)))
-            _reach(value, root, width, bound)
-            weak, strong = _largest(bound, 0, want, bound_bits), _largest(bound, want, n, bound_bits)
+            weak, strong = search(value, root, made, arm, want, t, bound, weak, strong)
             for slot in (weak, strong):
                 if spent < budget:
                     before = level[slot]
@@ -335,7 +400,11 @@ def _lucb(word: Jitted, binomial: Jitted) -> Jitted:
     return run
 
 
-_RULES = {"uniform": _uniform, "optmai": _rounds, "sar": _rounds, "lucb": _lucb}
+def _kl_lucb(word: Jitted, binomial: Jitted) -> Jitted:
+    return _lucb(word, binomial, _divergence_of, _by_divergence)
+
+
+_RULES = {"uniform": _uniform, "optmai": _rounds, "sar": _rounds, "lucb": _lucb, "kl-lucb": _kl_lucb}
 _SAMPLERS = {"np.random": (_twister_word, _twister_binomial), "xoroshiro128+": (_xoroshiro_word, _halved)}
 _ROWS = 4
 

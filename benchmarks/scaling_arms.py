@@ -96,7 +96,7 @@ def _topk(name: str, point: Point) -> tuple[Side, Side | None, float]:
         own = {"arms": n, "want": want, "budget": budget, "threads": 1}
         return numba_topk.simulate(name, "xoroshiro128+", runs=runs, seed=seed, **own)["pulls"]
 
-    return ours, numbas if name in ("uniform", "optmai", "sar", "lucb") and delta == 0.1 else None, budget
+    return ours, numbas if name in numba_topk.POLICIES and delta == 0.1 else None, budget
 
 
 def _outliers(name: str, point: Point) -> tuple[Side, Side | None, float]:

@@ -36,8 +36,8 @@ from jaxbandit.topk.sar import sar
 from jaxbandit.topk.uniform import uniform
 
 ARMS, WANT, TIMES = 1000, 100, 50
-TARGETS = {"uniform": 2.0, "optmai": 2.0, "sar": 2.0, "lucb": 1.0}
-RUNS = {"uniform": 32_768, "optmai": 8192, "sar": 4096, "lucb": 512}
+TARGETS = {"uniform": 2.0, "optmai": 2.0, "sar": 2.0, "lucb": 1.0, "kl-lucb": 1.0}
+RUNS = {"uniform": 32_768, "optmai": 8192, "sar": 4096, "lucb": 512, "kl-lucb": 256}
 """Runs a repetition of ours: some seconds on two cores."""
 SIZES = {100: 16_384, 1000: 4096, 10_000: 512, 100_000: 48}
 """The curve's numbers of arms, and runs a repetition of ours."""
@@ -52,8 +52,8 @@ Side = Callable[[int], Answers]
 def _policy(name: str, n: int, want: int, budget: int) -> Policy:
     if name == "uniform":
         return uniform(want)
-    if name == "lucb":
-        return lucb(want)
+    if name.endswith("lucb"):
+        return lucb(want, divergence="kl" if name == "kl-lucb" else "hoeffding")
     return (optmai if name == "optmai" else sar)(n, want, budget, ties="lowest")
 
 
@@ -115,7 +115,7 @@ def measure(policy: str, n: int, want: int, runs: int, repeats: int, seconds: fl
             )
 
         loops(0, threads)
-        few = max(threads, 20_000 // n) if policy != "lucb" else threads
+        few = max(threads, 20_000 // n) if not policy.endswith("lucb") else threads
         _, speed, _ = _timed(lambda seed, loops=loops, few=few: loops(seed, few), 0)
         sizes[generator] = max(few, int(speed * seconds))
         sides[generator] = loops
