@@ -193,7 +193,7 @@ def marked(mask: Array) -> Marked:
 def words_of(mask: Array) -> Array:
     """The bits of a bool ``mask``, shape (n,): uint32, 32 entries each."""
     rows = jnp.pad(mask, (0, -mask.shape[0] % 32)).reshape(-1, 32)
-    return jnp.sum(rows.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32), axis=1, dtype=jnp.uint32)
+    return jnp.sum(rows.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)[None], axis=1, dtype=jnp.uint32)
 
 
 def places(mask: Array) -> Array:
@@ -210,7 +210,7 @@ def places(mask: Array) -> Array:
 def ranks(word: Array, before: Array) -> Array:
     """How many entries before each one are set, of whole words (``words_of``) that have so many before them."""
     lower = (jnp.uint32(1) << jnp.arange(32, dtype=jnp.uint32)) - jnp.uint32(1)
-    within = lax.population_count(word[:, None] & lower).astype(jnp.int32)
+    within = lax.population_count(word[:, None] & lower[None]).astype(jnp.int32)
     return (before[:, None] + within).reshape(-1)
 
 
@@ -252,7 +252,7 @@ def _sums_before(counts: Array) -> Array:
     width = min(size, 32)
     rows = jnp.pad(counts, (0, -size % width)).reshape(-1, width)
     earlier = jnp.tri(width, k=-1, dtype=bool)
-    within = jnp.sum(jnp.where(earlier, rows[:, None, :], 0), axis=2, dtype=jnp.int32)
+    within = jnp.sum(jnp.where(earlier[None], rows[:, None], 0), axis=2, dtype=jnp.int32)
     if rows.shape[0] > 1:
         within = within + _sums_before(jnp.sum(rows, axis=1, dtype=jnp.int32))[:, None]
     return within.reshape(-1)[:size]
