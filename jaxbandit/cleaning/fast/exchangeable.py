@@ -337,10 +337,11 @@ def _tables(law: Law, weights: tuple[float, ...], length: int) -> Tables:
         ends[1].append(pack(good + 2, good + bad + 2))
     chance, number = np.concatenate(ends[0]), np.concatenate(ends[1])
     chance = chance / chance.sum()
-    slots = np.floor(chance * (1 << _SLOT_BITS)).astype(np.int64)
+    # A whole number of slots whose last bit a processor's sums round down stays whole.
+    slots = np.floor(chance * (1 << _SLOT_BITS) + 2.0**-24).astype(np.int64)
     visits = np.full(1 << _SLOT_BITS, UNKNOWN, np.int32)
     visits[: slots.sum()] = np.repeat(number, slots)
-    rest = chance - slots / (1 << _SLOT_BITS)
+    rest = np.maximum(chance - slots / (1 << _SLOT_BITS), 0)
     others = alias(rest if rest.any() else chance, number)  # no rest: the slots have it all
     successes = np.arange(1, most)
     streak = np.float32(moment[successes, 0] @ (1 - false_values.cumsum()[:-1]))
