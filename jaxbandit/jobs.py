@@ -11,7 +11,6 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxbandit.answer_rows import answers_in
 from jaxbandit.devices import accelerator
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution, execution_of
@@ -116,7 +115,10 @@ class Jobs:
         return execution_of(self.partition.join(self.shared, self.varying)[1])
 
     def _shapes(self) -> tuple[Lane, dict[str, Array]]:
-        return shapes_of(self.partition, self.shared, self.varying, self.checkpoints)
+        lane, answers = shapes_of(self.partition, self.shared, self.varying, self.checkpoints)
+        if "endless" in answers:
+            raise BadInput("answer", "endless", "another name; this is what `simulate` calls runs that do not end")
+        return lane, answers
 
     def _at_once(self) -> int:
         """Runs of each configuration whose answers fit."""
@@ -202,15 +204,14 @@ class Jobs:
                 break
             rounds = min(2 * rounds, 256)
         # Job d + devices * s stands at device d in slot s.
-        rows = {
-            kind: np.asarray(table)
-            .reshape(devices, size.answers, table.shape[1])
+        return {
+            name: np.asarray(values)
+            .reshape(devices, size.answers, *values.shape[1:])
             .swapaxes(0, 1)
-            .reshape(devices * size.answers, table.shape[1])[:jobs]
-            .reshape(self.configurations, runs, table.shape[1])
-            for kind, table in queue.answers.items()
+            .reshape(-1, *values.shape[1:])[:jobs]
+            .reshape(self.configurations, runs, *values.shape[1:])
+            for name, values in (queue.answers | {"endless": queue.endless}).items()
         }
-        return answers_in(rows, self._shapes()[1])
 
 
 def _is_full(error: Exception) -> bool:

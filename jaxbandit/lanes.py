@@ -16,9 +16,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxbandit.answer_rows import row_of
 from jaxbandit.contract import Contract
-from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution, Tree, execution_of
 from jaxbandit.many_steps import WAYS, with_fields
 from jaxbandit.programs.store import traced_once
@@ -54,12 +52,13 @@ class Lane(NamedTuple):
 
 class Queue(NamedTuple):
     """A device's share of the jobs. ``next``: the first job that is not begun; the others follow in steps of the number
-    of devices, below ``_Chunk.jobs``. ``open``: lanes that had a job after the last refill. ``answers``: a row for each
-    slot, which is the job over the number of devices, as ``answer_rows`` has them; ``ENDLESS`` is among them."""
+    of devices, below ``_Chunk.jobs``. ``open``: lanes that had a job after the last refill. By slot, which is the job
+    over the number of devices: the ``answers``, and whether the run made as many steps as it may (``endless``)."""
 
     next: Array
     open: Array
     answers: dict[str, Array]
+    endless: Array
 
 
 class Partition(NamedTuple):
@@ -77,8 +76,6 @@ class Partition(NamedTuple):
 
 
 AXIS = "lanes"
-ENDLESS = "endless"
-"""The answer that is the engine's own: whether the run made as many steps as it may."""
 _NOWHERE = 2**31 - 1
 _NO_JOB, _NO_RUN = -1, -2
 """In place of a job's number: of a lane whose runs are over, and of one that never had a run."""
@@ -261,15 +258,13 @@ class _Chunk:
 
     def _refill(self, lanes: Lane, queue: Queue, ended: Array) -> tuple[Lane, Queue]:
         """Takes down what has ``ended``, and gives those lanes the next jobs."""
+        answers = self._answers(lanes)
         endless = self._is_endless(lanes) & ~ended
-        # An endless run goes on until the refill, so its answers would depend on when that comes: they are zeros.
-        answers = {
-            name: jnp.where(_column(ended, value), value, jnp.zeros_like(value))
-            for name, value in self._answers(lanes).items()
-        }
-        slot = jnp.where(ended | endless, lanes.job // self.devices, _NOWHERE)
-        rows = jax.vmap(row_of)(answers | {ENDLESS: endless})
-        kept = {kind: queue.answers[kind].at[slot].set(row, mode="drop") for kind, row in rows.items()}
+        # An endless run goes on until the refill, so its answers would depend on when that comes: they stay zeros.
+        slot = jnp.where(ended, lanes.job // self.devices, _NOWHERE)
+        kept = {name: queue.answers[name].at[slot].set(value, mode="drop") for name, value in answers.items()}
+        slot = jnp.where(endless, lanes.job // self.devices, _NOWHERE)
+        marked = queue.endless.at[slot].set(True, mode="drop")
         free = ended | endless | (lanes.job < 0)
         job = queue.next + places(free) * self.devices
         job = jnp.where(free & (job < self.jobs), job, _NO_JOB)
@@ -280,7 +275,7 @@ class _Chunk:
         lanes = jax.tree.map(lambda new, old: jnp.where(_column(begins, old), new, old), fresh, lanes)
         lanes = lanes._replace(job=jnp.where(free, job, lanes.job))
         taken, open_ = added((job >= 0).astype(jnp.int32)), added((lanes.job >= 0).astype(jnp.int32))
-        return lanes, Queue(queue.next + taken * self.devices, open_, kept)
+        return lanes, Queue(queue.next + taken * self.devices, open_, kept, marked)
 
 
 def _but_scratch(names: tuple[str, ...], fresh: Any, old: Any) -> Any:
@@ -305,10 +300,7 @@ def _shapes(
         answers = run.answer(run.view(lane.key, lane.instance), lane.instance, lane.state)
         if lane.curve is not None:
             answers = {name: jnp.stack([value] * (1 + checkpoints.shape[0])) for name, value in answers.items()}
-        if ENDLESS in answers:
-            allowed = "another name; this is what `simulate` calls runs that do not end"
-            raise BadInput("answer", ENDLESS, allowed)
-        return lane, answers | {ENDLESS: jnp.bool_(False)}
+        return lane, answers
 
     given = list(shared), list(varying), checkpoints
     return traced_once(("shapes", partition, *given), lambda: jax.eval_shape(sample, *given))
@@ -350,9 +342,9 @@ def _lane_maker(
     def empty(xp: Any) -> tuple[Lane, Queue]:
         blank = jax.tree.map(lambda leaf: xp.zeros((devices * lanes, *leaf.shape), leaf.dtype), lane)
         blank = blank._replace(job=xp.full(devices * lanes, _NO_RUN, xp.int32))
-        rows = jax.eval_shape(row_of, answers)
-        kept = {kind: xp.zeros((devices * per_device, *row.shape), row.dtype) for kind, row in rows.items()}
-        return blank, Queue(xp.arange(devices, dtype=xp.int32), xp.zeros(devices, xp.int32), kept)
+        kept = {name: xp.zeros((devices * per_device, *leaf.shape), leaf.dtype) for name, leaf in answers.items()}
+        start = xp.arange(devices, dtype=xp.int32)
+        return blank, Queue(start, xp.zeros(devices, xp.int32), kept, xp.zeros(devices * per_device, bool))
 
     if on_host:
         return lambda: jax.device_put(empty(np), split)
