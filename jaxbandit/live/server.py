@@ -73,6 +73,7 @@ class _Rates:
         return self._seen[address] <= self._most
 
 
+# uvicorn chooses the class as it is imported, by what is installed: to a type checker it is a variable.
 class _Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """Is closed where no request begins. uvicorn waits for the first one forever, and silent connections count among
     those that may be open."""
