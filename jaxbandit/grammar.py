@@ -123,6 +123,8 @@ class Execution:
             full effort, for each second that this effort takes (``benchmarks/hurry.py``). What gains less than half of
             the effort in all its runs is compiled in a hurry. A problem may have such a number too, of what it draws
             itself; both are added.
+        loss_ns: the same that a CPU's program loses when it is compiled with the least effort, for each second that
+            this saves against a hurry.
 
     Example:
         >>> from jaxbandit import Execution
@@ -140,6 +142,7 @@ class Execution:
     unroll: int = 1
     level: int = 2
     gain_ns: float = 30
+    loss_ns: float = 300
 
 
 def execution_of(policy: Any) -> Execution:

@@ -14,10 +14,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxbandit.devices import accelerator
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution, execution_of
-from jaxbandit.lanes import AXIS, Lane, Partition, bytes_of, chunk_function, lane_maker, shapes_of
+from jaxbandit.lanes import AXIS, Lane, Partition, alike, bytes_of, chunk_function, lane_maker, shapes_of
 from jaxbandit.many_steps import MANY
 from jaxbandit.programs.ahead import Ahead, Program
 from jaxbandit.programs.store import Like
+from jaxbandit.xla.options import Effort
 
 _log = logging.getLogger("jaxbandit")
 
@@ -34,8 +35,10 @@ _SCRATCH_SHARE = 4
 """On a GPU, ``Execution.scratch`` counts as one part in so many of its bytes, as a refill leaves it in its place."""
 _VECTOR = 64
 WORTH_COMPILING = 5e8
-"""Nanoseconds that a program's runs must gain to be compiled with full effort, for each second of that effort. It is
+"""Nanoseconds that a program's runs must gain to be compiled with more effort, for each second of that effort. It is
 made once: later processes load the program, and lose again what it does not gain."""
+_alike: dict[Any, bool] = {}
+"""By the keys of programs, whether the least effort has the same bits."""
 
 
 class Report(Protocol):
@@ -142,15 +145,28 @@ class Jobs:
         lane, answers = self._shapes()
         return lane_maker(lane, answers, size.lanes, size.answers, self.mesh)
 
-    def _way(self) -> tuple[int, bool, int]:
-        """How the chunk is made: its stride, whether so little runs that it is compiled in a hurry, and else LLVM's
-        level."""
+    def _way(self) -> tuple[int, Effort, int]:
+        """How the chunk is made: its stride, the effort that its work is worth, and LLVM's level at full effort."""
         problem, _ = self.partition.join(self.shared, self.varying)
         execution, budget = self._execution, getattr(problem, "budget", None)
         jobs = max(self.configurations * self.runs, self.room)
         most = np.inf if budget is None else jobs * float(np.mean(np.asarray(budget)))
-        gain = execution.gain_ns + getattr(problem, "gain_ns", 0)
-        return execution.stride, self.hurry and most * gain < WORTH_COMPILING, execution.level
+        of_problem = getattr(problem, "gain_ns", 0)
+        if not self.hurry or most * (execution.gain_ns + of_problem) >= WORTH_COMPILING:
+            effort = Effort.FULL
+        else:
+            little = most * (execution.loss_ns + of_problem) >= WORTH_COMPILING
+            effort = Effort.LITTLE if little else Effort.LEAST
+        return execution.stride, effort, execution.level
+
+    def _chunk(self, key: Any, way: tuple[int, Effort, int], arguments: tuple[Any, ...]) -> Any:
+        """The chunk's function: made with the least effort only where each effort has the same bits."""
+        stride, effort, level = way
+        if effort is Effort.LEAST:
+            if key not in _alike:
+                _alike[key] = alike(self.partition, self.mesh, stride, *arguments)
+            effort = Effort.LEAST if _alike[key] else Effort.LITTLE
+        return chunk_function(self.partition, self.mesh, stride, effort, level)
 
     def _steps_of_a_round(self) -> int:
         """The most steps that a lane makes in a round."""
@@ -170,30 +186,35 @@ class Jobs:
                 jax.eval_shape(self._lane_maker(size)),
             )
 
+        key = self.partition, self.mesh, way, size, shapes
+
         def lower() -> Any:
-            return chunk_function(self.partition, self.mesh, *way).lower(*carry(), *given, *numbers)
+            arguments = *carry(), *given, *numbers
+            return self._chunk(key, way, arguments).lower(*arguments)
 
         def like() -> Like:
             lanes_and_queue = carry()
             return Like((*lanes_and_queue, *given, *numbers), lanes_and_queue, tuple(self.mesh.devices.flat))
 
-        return Program((self.partition, self.mesh, way, size, shapes), lower, like)
+        return Program(key, lower, like)
 
     def _run_on(
-        self, chunk: Any | None, size: _Size, first_run: int, runs: int, report: Report
+        self, loaded: Any | None, size: _Size, first_run: int, runs: int, report: Report
     ) -> dict[str, np.ndarray]:
         jobs, devices = self.configurations * runs, self.mesh.size
         carry = self._lane_maker(size)()
         way = self._way()
-        stride, chunk = way[0], chunk or chunk_function(self.partition, self.mesh, *way)
+        stride = way[0]
         # Whole rounds, far enough below 2^31 to count one more.
         most_steps = np.int32(min(-(-self.max_steps // stride), (2**31 - 1) // stride - 1) * stride)
         numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_steps)
         rounds, done, idle = 8, 0, 0
+        given = self.shared, self.varying, self.checkpoints, *numbers
+        chunk = loaded or self._chunk(self._program(size).key, way, (*carry, *given, np.int32(rounds)))
         steps = self._steps_of_a_round()
         report(done, "running", idle)
         while True:
-            carry = chunk(*carry, self.shared, self.varying, self.checkpoints, *numbers, np.int32(rounds))
+            carry = chunk(*carry, *given, np.int32(rounds))
             queue = carry[1]
             upcoming, running = np.asarray(queue.next), np.asarray(queue.open)
             begun = ((upcoming - np.arange(devices)) // devices).sum()

@@ -21,8 +21,9 @@ from jaxbandit.grammar import Execution, Tree, execution_of
 from jaxbandit.many_steps import WAYS, with_fields
 from jaxbandit.programs.store import traced_once
 from jaxbandit.random.stream import Stream, stream
+from jaxbandit.xla.contraction import rounded_alike
 from jaxbandit.xla.fence import as_one_kernel, where_due
-from jaxbandit.xla.options import options_for
+from jaxbandit.xla.options import Effort, options_for
 from jaxbandit.xla.platforms import by_platform, traced_for
 from jaxbandit.xla.prefix import added, places
 
@@ -352,11 +353,24 @@ def _lane_maker(
 
 
 @functools.lru_cache(maxsize=64)
-def chunk_function(partition: Partition, mesh: Mesh, stride: int, hurried: bool = False, level: int = 2) -> Any:
+def chunk_function(
+    partition: Partition, mesh: Mesh, stride: int, effort: Effort = Effort.FULL, level: int = 2
+) -> Any:  # fmt: skip
     """Returns the function that makes rounds of one structure: compiled once a shape, whatever the values.
 
     It takes the lanes and the queue, what ``_Chunk`` has from ``shared`` on, and the most rounds.
     """
+    # Said of the results too: arrays without entries come back otherwise, and would have the program compiled anew.
+    return jax.jit(
+        _on_all_devices(partition, mesh, stride), donate_argnums=(0, 1),
+        out_shardings=NamedSharding(mesh, PartitionSpec(AXIS)),
+        compiler_options=options_for(mesh.devices.flat[0].platform, effort, level),
+    )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=64)
+def _on_all_devices(partition: Partition, mesh: Mesh, stride: int) -> Any:
+    """One function for all ways to compile it, so that it is traced once."""
     devices = mesh.size
     split, whole = PartitionSpec(AXIS), PartitionSpec()
 
@@ -367,13 +381,12 @@ def chunk_function(partition: Partition, mesh: Mesh, stride: int, hurried: bool 
         return lanes, alone._replace(next=alone.next[None], open=alone.open[None])
 
     given = [whole] * (len(fields(_Chunk)) - 3 + 1)  # what _Chunk has from `shared` on, and the rounds
-    platform = mesh.devices.flat[0].platform
-    mapped = jax.shard_map(
-        traced_for(platform, local), mesh=mesh, in_specs=(split, split, *given), out_specs=(split, split),
-        check_vma=False,
+    return jax.shard_map(
+        traced_for(mesh.devices.flat[0].platform, local), mesh=mesh, in_specs=(split, split, *given),
+        out_specs=(split, split), check_vma=False,
     )  # fmt: skip
-    # Said of the results too: arrays without entries come back otherwise, and would have the program compiled anew.
-    return jax.jit(
-        mapped, donate_argnums=(0, 1), out_shardings=NamedSharding(mesh, split),
-        compiler_options=options_for(platform, hurried, level),
-    )  # fmt: skip
+
+
+def alike(partition: Partition, mesh: Mesh, stride: int, *arguments: Any) -> bool:
+    """Whether the chunk's function has the same bits at each of LLVM's levels, for ``arguments`` of such shapes."""
+    return rounded_alike(chunk_function(partition, mesh, stride).trace(*arguments).jaxpr)

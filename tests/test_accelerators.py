@@ -3,6 +3,7 @@ and compiled in full."""
 
 import contextlib
 import functools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,8 @@ from jaxbandit.programs import store
 from jaxbandit.registry import parse
 from jaxbandit.study.families import FAMILIES
 from jaxbandit.xla import platforms
-from jaxbandit.xla.options import LEVEL, options_for
+from jaxbandit.xla.contraction import rounded_alike
+from jaxbandit.xla.options import CPU_OPTIONS, LEVEL, options_for
 from tests.test_compilation import unset_settings
 
 RUNS = 64
@@ -57,6 +59,11 @@ def built(name: str) -> tuple[Any, Any]:
 
 OTHERS = ("extraction/root-chao", "extraction/rand-leaf", "topk/optmai-printed", "topk/lucb-stop")
 """Policies that are another one's class with other parameters: they take that one's ways of accelerators."""
+CONTRACTED = {
+    "topk/kl-lucb", "topk/trained", "extraction/crux", "extraction/root-chao",
+    *(name for name in CASES if name.startswith("outliers/")),
+}  # fmt: skip
+"""Policies whose products meet sums, so that level 0 of LLVM's optimization gives other bits than the others."""
 # pytest runs all tests of a policy one after the other, and the fixture ``own`` traces and compiles for all of them.
 CASES.sort(key=OTHERS.__contains__)
 ALL = pytest.mark.parametrize("own", CASES, indirect=True, scope="module")
@@ -99,15 +106,19 @@ def kept(folder: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def own(level_1: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
-    """What is traced and compiled for it stays in memory until the next policy."""
+def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
+    """Compiled with the least effort that has the bits of more. What is traced and compiled for it stays in memory
+    until the next policy."""
     forget()
     folder = tmp_path_factory.mktemp("programs")
-    with kept(folder):
-        found = answers(request.param)
-        assert store._MADE_HERE
-        assert not store._LOADED
-    yield Own(request.param, found, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param in CONTRACTED and "optimization_level=0" in os.environ.get("XLA_FLAGS", ""):
+            patch.setitem(CPU_OPTIONS, LEVEL, 1)
+        with kept(folder):
+            found = answers(request.param)
+            assert store._MADE_HERE
+            assert not store._LOADED
+        yield Own(request.param, found, folder)
     forget()
 
 
@@ -167,9 +178,26 @@ class _InFull:
 @ALL
 @pytest.mark.usefixtures("fast_programs")
 def test_programs_compiled_in_a_hurry_have_the_same_bits(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little work is compiled so (``Jobs``), as all of the tests is (conftest.py): no user may see which it was."""
+    """Little work is compiled so (``Jobs``), as all of the tests is: no user may see which it was. At level 0 too where
+    no rounding is left to the compiler."""
     monkeypatch.setattr(jobs, "chunk_function", functools.cache(_InFull))
     assert_same(own.answers, answers(own.name))
+
+
+class _Alike(_Exported):
+    """A chunk of which is found out whether it is rounded alike at all levels."""
+
+    def lower(self, *arguments: Any) -> Any:
+        return rounded_alike(self._chunk.trace(*arguments).jaxpr)
+
+
+@pytest.mark.slow
+@ALL
+def test_which_policies_are_rounded_alike_is_known(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is added to one of them may not leave its rounding to the compiler: its first call would take longer."""
+    monkeypatch.setattr(jobs, "chunk_function", _Alike)
+    (program,) = Batch([built(own.name)], devices=jax.devices("cpu")[:1]).programs([0], runs=RUNS)
+    assert program.lower() == (own.name not in CONTRACTED)
 
 
 @WAYS

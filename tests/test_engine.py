@@ -23,9 +23,10 @@ from jaxbandit.cleaning.family import POLICIES, Setting
 from jaxbandit.jobs import Jobs
 from jaxbandit.lanes import bytes_of, shapes_of
 from jaxbandit.progress import Status
+from jaxbandit.pytree import pytree
 from jaxbandit.study.spec import Study
 from jaxbandit.xla import options
-from jaxbandit.xla.options import options_for
+from jaxbandit.xla.options import Effort, options_for
 from tests import toy
 
 
@@ -242,27 +243,56 @@ def test_devices_and_x64_change_nothing(tmp_path: Any) -> None:
                 assert np.array_equal(first[name], other[name]), (kind, name)
 
 
-def test_little_work_is_compiled_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hurried(policy: Any, runs: int) -> bool:
+def test_the_less_work_the_less_effort_for_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def effort(policy: Any, runs: int) -> Effort:
         (program,) = engine_module.Batch([(problem(budget=200), policy)]).programs([0], runs=runs)
-        return bool(program.key[2][1])
+        found: Effort = program.key[2][1]
+        return found
 
     rule = ee(2, 0.5)
-    assert hurried(rule, 64)
-    assert not hurried(rule, 10**7)
+    assert [effort(rule, runs) for runs in (64, 10**5, 10**7)] == [Effort.LEAST, Effort.LITTLE, Effort.FULL]
     monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=1e6))  # a millisecond for each clean
-    assert not hurried(rule, 64)
+    assert effort(rule, 64) is Effort.FULL
+    monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=1, loss_ns=1e6))
+    assert effort(rule, 64) is Effort.LITTLE
+
+
+def test_options_of_an_effort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's flags win."""
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    monkeypatch.setattr(options, "HURRIED", {"xla_cpu_use_fusion_emitters": False})  # some versions have none
-    full, quick = options_for("cpu"), options_for("cpu", hurried=True)
+    quick = {"xla_cpu_use_fusion_emitters": False}  # some versions have none
+    monkeypatch.setattr(options, "HURRIED", {Effort.LEAST: quick, Effort.LITTLE: quick, Effort.FULL: {}})
+    full = options_for("cpu")
     assert full is not None
-    assert quick is not None
-    assert full.items() < quick.items()
-    assert options_for("gpu", hurried=True) == options.GPU_OPTIONS
-    assert options_for("tpu", hurried=True) is None
+    for effort in (Effort.LEAST, Effort.LITTLE):
+        assert full.items() < (options_for("cpu", effort) or {}).items()
+        assert options_for("gpu", effort) == options.GPU_OPTIONS
+        assert options_for("tpu", effort) is None
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true --xla_disable_hlo_passes=fusion")
-    assert "xla_cpu_use_fusion_emitters" not in (options_for("cpu", hurried=True) or {})
+    assert "xla_cpu_use_fusion_emitters" not in (options_for("cpu", Effort.LITTLE) or {})
     assert options_for("gpu") is None
+
+
+def test_the_least_effort_waits_for_programs_that_are_rounded_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's own policy too, whose products may meet sums."""
+    efforts = []
+    original = jobs_module.chunk_function
+
+    def noted(*key: Any) -> Any:
+        efforts.append(key[3])
+        return original(*key)
+
+    class Contracting(EE):
+        def done(self, view: Any, state: Any) -> Any:
+            x = state.totals.spent.astype(jnp.float32)
+            return super().done(view, state) | (x * 0.3 + x < 0)
+
+    monkeypatch.setattr(jobs_module, "chunk_function", noted)
+    simulate(problem(), ee(2, 0.5), runs=10)
+    assert set(efforts) == {Effort.LEAST}
+    efforts.clear()
+    simulate(problem(), pytree(Contracting)(**vars(ee(2, 0.5))), runs=10)
+    assert set(efforts) == {Effort.LITTLE}
 
 
 def test_a_policy_says_at_which_level_it_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,9 @@ from jax import Array, lax
 from jax.scipy.special import erf, erfinv
 
 from jaxbandit.pytree import pytree
-from jaxbandit.random.counts import _until_accepted, pinned
+from jaxbandit.random.counts import _until_accepted
 from jaxbandit.random.draws import exponential, scale, uniform
+from jaxbandit.random.elementary import cos_of_turn, exp, log, pinned
 from jaxbandit.random.permutation import position
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.random.trials import MOST_TRIALS, UNITS, many_successes, successes
@@ -210,14 +211,14 @@ class Bounded(Rewards):
     def _beta(self, key: Stream, arm: Array, attempt: Array, m: Array) -> Array:
         own = substream(key, arm, attempt)
         logs = [_log_gamma(own, number, jnp.maximum(self.spread * x, 1e-30)) for number, x in ((1, m), (2, 1 - m))]
-        drawn = 1 / (1 + jnp.exp(jnp.clip(logs[1] - logs[0], -80, 80)))
+        drawn = 1 / (1 + exp(jnp.clip(logs[1] - logs[0], -80, 80)))
         return jnp.where(m <= 0, 0, jnp.where(m >= 1, 1, drawn))
 
 
 def _standard_normal(word: Array, turn: Array) -> Array:
     """Draws a standard normal number (float32) by Box and Muller's transform. ``word``: uint32, for its size; ``turn``:
     float32, uniform on [0, 1), for its direction."""
-    return pinned(jnp.sqrt(2 * exponential(word)) * jnp.cos(jnp.float32(6.2831853) * turn))
+    return pinned(jnp.sqrt(2 * exponential(word)) * cos_of_turn(turn))
 
 
 def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
@@ -236,13 +237,13 @@ def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
         turn, _ = words(own, 2, number)
         x = _standard_normal(first, uniform(turn))
         v = 1 + pinned(c * x)
-        log = 3 * jnp.log(jnp.maximum(v, jnp.float32(1e-6)))
+        drawn = pinned(3 * log(jnp.maximum(v, jnp.float32(1e-6))))
         cube = pinned(pinned(v * v) * v)
-        bound = pinned(0.5 * x * x) + pinned(d * ((1 - cube) + log))
-        return log, (v > 0) & (-exponential(second) < bound)
+        bound = pinned(0.5 * x * x) + pinned(d * ((1 - cube) + drawn))
+        return drawn, (v > 0) & (-exponential(second) < bound)
 
-    log = jnp.log(d) + _until_accepted(jnp.ones(d.shape, bool), jnp.zeros(d.shape, jnp.float32), attempt)
-    return log - jnp.where(low, exponential(words(own, 3, 0)[0]) / shape, 0)
+    found = log(d) + _until_accepted(jnp.ones(d.shape, bool), jnp.zeros(d.shape, jnp.float32), attempt)
+    return found - jnp.where(low, exponential(words(own, 3, 0)[0]) / shape, 0)
 
 
 @pytree

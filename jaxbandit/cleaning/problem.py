@@ -25,6 +25,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Uniform
 from jaxbandit.pytree import pytree
 from jaxbandit.random import binomial, exponential, thresholds
+from jaxbandit.random.elementary import expm1
 from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.race import UNLIMITED, concealed, race_at, race_on_tape
 from jaxbandit.random.stream import Stream, substream, words
@@ -138,7 +139,7 @@ class Cleaning:
         gap = exponential(words(key, RANK, rank)[0])
         height = height + gap / jnp.maximum(instance.entities - rank, 1).astype(jnp.float32)
         entity = self.public(instance).in_random_order(rank)
-        return entity, self.sc.draw_upper(-jnp.expm1(-height)), height
+        return entity, self.sc.draw_upper(-expm1(-height)), height
 
     def count(self, key: Stream) -> Int32[Array, ""]:
         """Draws how many entities have a false value in this run."""

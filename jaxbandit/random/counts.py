@@ -21,6 +21,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxbandit.random.draws import LARGEST, exponential, probability, saturated, uniform, wide_product
+from jaxbandit.random.elementary import exp, log, log1p, pinned
 from jaxbandit.random.stream import Stream, substream, words
 
 if TYPE_CHECKING:
@@ -33,11 +34,6 @@ _FEW = 8
 _TERMS = 37
 """Terms of the inverted chain: with a mean of 10, less than 5e-11 lies beyond."""
 _INVERSES = np.array([1 / max(k, 1) for k in range(_TERMS + 1)], np.float32)
-
-
-def pinned(product: Array) -> Array:
-    """Returns ``product`` without its last bit, so that no compiler contracts it with a sum into one rounding."""
-    return _float(_bits(product) & jnp.uint32(0xFFFFFFFE))
 
 
 def _bits(x: Array) -> Array:
@@ -62,7 +58,7 @@ def _deviance(x: Array, mean: Array, excess: Array) -> Array:
     for odd in (11, 9, 7, 5, 3):
         series = jnp.float32(1 / odd) + pinned(square * series)
     near = pinned(excess * v) + pinned(2 * x * v * square * series)
-    far = pinned(x * jnp.log(jnp.maximum(x / mean, jnp.float32(1e-30)))) - excess
+    far = pinned(x * log(jnp.maximum(x / mean, jnp.float32(1e-30)))) - excess
     return jnp.where(jnp.abs(v) < 0.25, near, far)
 
 
@@ -175,7 +171,7 @@ def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p:
 
     trials = n.astype(jnp.float32)
     odds = rare / (1 - rare)
-    start = jnp.exp(pinned(trials * jnp.log1p(-rare)))
+    start = exp(pinned(trials * log1p(-rare)))
     todo = trials * rare >= _INVERTED
     small = _inverted(
         ~todo, word, start, lambda k, part: odds * part * jnp.maximum(n - (k - 1), 0).astype(jnp.float32), whole
@@ -187,7 +183,7 @@ def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p:
         count = jnp.where(inside, whole + offset, 0)
         y, z = count.astype(jnp.float32) + 0.5, (n - count).astype(jnp.float32) + 0.5
         exponent = _deviance(y, mean, excess) + _deviance(z, other, -excess) + (_stirling(y) + _stirling(z))
-        return jnp.where(inside, jnp.exp(-exponent), 0)
+        return jnp.where(inside, exp(-exponent), 0)
 
     spread = jnp.sqrt(mean * (1 - rare))
     large = whole + _rejected(substream(key, purpose, index), todo, part, rare, spread, weight)
@@ -201,13 +197,13 @@ def _poisson(key: Stream, word: Array, mean: Array) -> Array:
     whole = jnp.floor(mean).astype(jnp.int32)
     part = mean - jnp.floor(mean)
     todo = mean >= _INVERTED
-    small = _inverted(~todo, word, jnp.exp(-mean), lambda _, part: mean * part, whole)
+    small = _inverted(~todo, word, exp(-mean), lambda _, part: mean * part, whole)
 
     def weight(offset: Array) -> Array:
         excess = offset.astype(jnp.float32) + (0.5 - part)
         inside = offset >= -whole
         y = jnp.where(inside, whole.astype(jnp.float32) + offset.astype(jnp.float32), 0) + 0.5
-        return jnp.where(inside, jnp.exp(-(_deviance(y, mean, excess) + _stirling(y))), 0)
+        return jnp.where(inside, exp(-(_deviance(y, mean, excess) + _stirling(y))), 0)
 
     offset = _rejected(key, todo, part, jnp.zeros_like(mean), jnp.sqrt(mean), weight)
     return jnp.where(todo, whole + jnp.minimum(offset, LARGEST - whole), small)
@@ -230,7 +226,7 @@ def _gamma(key: Stream, shape: Array) -> Array:
         step = pinned(jnp.sqrt((pinned(3 * shape) - 0.75) / w) * (u - 0.5))
         x = peak + step
         safe = jnp.maximum(x, jnp.float32(1e-30))
-        return x, (x > 0) & (64 * w * w * w * v * v <= jnp.exp(-2 * _deviance(peak, safe, -step)))
+        return x, (x > 0) & (64 * w * w * w * v * v <= exp(-2 * _deviance(peak, safe, -step)))
 
     return _until_accepted(shape > _FEW, total, attempt)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.rewards import unit
-from jaxbandit.random.counts import pinned
+from jaxbandit.random.elementary import log, pinned
 from jaxbandit.registry import real
 from jaxbandit.xla.exact import quotient, root
 from jaxbandit.xla.fence import repeated
@@ -40,8 +40,8 @@ def exploration(
     ``_LEAST`` for "kl".
     """
     start = quotient(k1 * jnp.float32(arms), delta)
-    x = jnp.maximum(jnp.log(start) + alpha * jnp.log(jnp.maximum(round_, 1).astype(jnp.float32)), 0)
-    return root(x * jnp.float32(0.5)) if divergence == "hoeffding" else jnp.maximum(x + jnp.log(x), _LEAST)
+    x = jnp.maximum(log(start) + pinned(alpha * log(jnp.maximum(round_, 1).astype(jnp.float32))), 0)
+    return root(x * jnp.float32(0.5)) if divergence == "hoeffding" else jnp.maximum(x + log(x), _LEAST)
 
 
 def stops(

@@ -3,6 +3,7 @@
 import functools
 import os
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import jax
@@ -24,22 +25,39 @@ GPU_OPTIONS: dict[str, Any] = {
     "xla_disable_hlo_passes": "triton-softmax-rewriter,fusion-block-level-rewriter",
 }
 
-# A third of the time that XLA takes for a program makes it faster, and no other. Not level 0: products and sums are
-# contracted otherwise there, so that results would have other bits. The bits are tested with jaxlib 0.10 alone; XLA of
-# 0.12 has no choice of emitters, and level 1 by itself saves next to nothing.
 LEVEL = "xla_backend_optimization_level"
-HURRIED: dict[str, Any] = {LEVEL: 1, "xla_cpu_use_fusion_emitters": False} if __version_info__[:2] == (0, 10) else {}
 
 
-def options_for(platform: str, hurried: bool = False, level: int = 2) -> dict[str, Any] | None:
+class Effort(Enum):
+    """How much of XLA's work on a program makes it fast: each has the same bits (``options_for``)."""
+
+    LEAST = "least"
+    LITTLE = "little"
+    FULL = "full"
+
+
+# A third of the time that XLA takes for a program makes it faster, and no other; at LLVM's level 0, half of the rest.
+# The bits are tested with jaxlib 0.10 alone; XLA of 0.12 has no choice of emitters, and level 1 by itself saves next to
+# nothing.
+_EMITTERS: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False} if __version_info__[:2] == (0, 10) else {}
+HURRIED: dict[Effort, dict[str, Any]] = {
+    Effort.LEAST: _EMITTERS and {LEVEL: 0, **_EMITTERS},
+    Effort.LITTLE: _EMITTERS and {LEVEL: 1, **_EMITTERS},
+    Effort.FULL: {},
+}
+
+
+def options_for(platform: str, effort: Effort = Effort.FULL, level: int = 2) -> dict[str, Any] | None:
     """For ``compiler_options`` of ``jax.jit``; None where XLA's own are left.
 
-    ``hurried``: compiled in about two thirds of the time, to a program of the same bits that may be slower. ``level``:
-    see ``Execution.level``. What the user's ``XLA_FLAGS`` name is left to them.
+    ``effort``: ``LITTLE`` takes about two thirds of the time of ``FULL``, for a program of the same bits that may be
+    slower. ``LEAST`` takes half of that, for one that is ten times slower, and has the same bits where
+    ``contraction.contractible`` finds nothing. ``level``: see ``Execution.level``. What the user's ``XLA_FLAGS`` name
+    is left to them.
     """
     given = os.environ.get("XLA_FLAGS", "")
     if platform == "cpu":
-        wanted = {LEVEL: level} | (HURRIED if hurried else {})
+        wanted = {LEVEL: level} | HURRIED[effort]
         return CPU_OPTIONS | {name: value for name, value in wanted.items() if name not in given}
     own = {name: value for name, value in GPU_OPTIONS.items() if platform == "gpu" and name not in given}
     return own or None
@@ -58,7 +76,7 @@ class ShortRun:
     def compiled(self) -> Any:
         """``jax.jit``'s function. Not before the first call: to ask for the platform makes JAX look for its devices."""
         platform = jax.default_backend()
-        options = options_for(platform, hurried=True)
+        options = options_for(platform, Effort.LITTLE)
         return jax.jit(traced_for(platform, self._function), compiler_options=options, **self._keywords)
 
     def __call__(self, *values: Any, **named: Any) -> Any:

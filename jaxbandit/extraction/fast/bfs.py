@@ -36,7 +36,7 @@ class ShortQueue:
     rows: int = field(metadata={"static": True})
     nodes: int = field(metadata={"static": True})
 
-    execution = Execution(most_lanes=64, masked=True, gain_ns=1_900)
+    execution = Execution(most_lanes=64, masked=True, gain_ns=1_900, loss_ns=10_000)
 
     def init(self, view: View) -> State:
         """Puts the root in the queue, as its first and only node."""

@@ -30,7 +30,7 @@ class TabledRand:
     start: Array
     rows: int = field(metadata={"static": True})
 
-    execution = Execution(most_lanes=64, masked=True, gain_ns=2_700)
+    execution = Execution(most_lanes=64, masked=True, gain_ns=2_700, loss_ns=10_000)
 
     def init(self, view: View) -> State:
         """Starts a run, with nothing asked and nothing retrieved."""

@@ -41,7 +41,7 @@ from jaxbandit.outliers.ib import IB, Move
 from jaxbandit.outliers.problem import Chosen, OutlierArms, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.pytree import pytree
-from jaxbandit.random.counts import pinned
+from jaxbandit.random.elementary import pinned
 from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.entries import gathered, select
 from jaxbandit.xla.fence import patiently, rarely

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.arms.rewards import unit
+from jaxbandit.random.elementary import pinned
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import lower_bound
 from jaxbandit.xla.columns import Columns
@@ -219,7 +220,8 @@ def evaluated(
 def _lowered(divergence: str, value: Array, fall: Array, rate: Array) -> Line:
     """Returns the line that has a ``value`` at the present rate and falls by ``fall``, lowered by more than rounding
     can change it."""
-    return Line(value + fall * rate - _SLACK[divergence] * (2 + jnp.abs(value) + fall * rate), fall)
+    risen = pinned(fall * rate)
+    return Line(value + risen - pinned(_SLACK[divergence] * (2 + jnp.abs(value) + risen)), fall)
 
 
 def compared(
@@ -240,7 +242,7 @@ def compared(
     keys, arms = first(key, blocks.arm)
     bounds = [_float(key) for key in keys]
     above, below = (_straight(divergence, bound) for bound in bounds)
-    doubt = (blocks.floor - blocks.slope * rate <= jnp.where(top, above, below)) & (blocks.since != round_)
+    doubt = (blocks.floor - pinned(blocks.slope * rate) <= jnp.where(top, above, below)) & (blocks.since != round_)
     # Next to the cut are the last arm with the least mean of the top, and the first with the largest of the others.
     # The side mean of the latter is 1 less its mean, so the two are in the wrong order where the sum is below 1.
     (above_cut, below_cut), (last, early) = first(blocks.least, blocks.next_to)

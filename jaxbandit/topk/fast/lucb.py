@@ -38,7 +38,7 @@ from jaxbandit.topk.lucb import Lucb
 from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.columns import Columns
 from jaxbandit.xla.entries import select
-from jaxbandit.xla.fence import each, walk
+from jaxbandit.xla.fence import each, once, walk
 from jaxbandit.xla.prefix import best, places
 
 _PULL, _EVALUATE, _SWAP = range(3)
@@ -96,7 +96,7 @@ class LucbByTurns:
     block: int = field(metadata={"static": True})
     turns: int = field(default=2048, metadata={"static": True})
 
-    execution = Execution(stride=4, cache_mib=1, masked=True, gain_ns=10)
+    execution = Execution(stride=4, cache_mib=1, masked=True, gain_ns=10, loss_ns=750)
 
     def init(self, view: View) -> State:
         """Begins with no pulls. Before the first round, each arm is in the slot of its number."""
@@ -136,7 +136,8 @@ class LucbByTurns:
 
     def _rate(self, arms: int, round_: Array) -> Array:
         rule = self.rule
-        return exploration(rule.divergence, rule.k1, arms, rule.delta, rule.alpha, round_)
+        rate: Array = once(exploration(rule.divergence, rule.k1, arms, rule.delta, rule.alpha, round_))
+        return rate
 
     def _opened(self, view: View, state: State, sample: _Sample) -> State:
         """Makes the first pulls; when each arm has one, the arms with the K largest means are the top."""

@@ -1,0 +1,185 @@
+"""Where a compiler may round a program's floats otherwise than another one does.
+
+LLVM contracts a product and the sum that it meets into one rounding, from optimization level 1 on, where one kernel has
+both; and logarithms, exponentials and their like become polynomials of the compiler's own, which it contracts too. A
+program without any such place has the same bits at each level.
+"""
+
+import functools
+import operator
+from collections.abc import Iterable
+from enum import Flag, auto
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
+
+_SUMS = {"add", "sub", "add_any", "reduce_sum", "cumsum", "scatter-add", "scatter_add"}
+_PRODUCTS = {"square", "integer_pow", "reduce_prod", "cumprod"}
+_SHAPES = {"broadcast_in_dim", "reshape", "squeeze", "transpose", "slice", "convert_element_type", "copy"}
+"""What leaves powers of two such."""
+_ALIKE = _SHAPES | {
+    "select_n", "rev", "dynamic_slice", "dynamic_update_slice", "gather", "scatter", "concatenate", "pad", "sort",
+    "reduce_max", "reduce_min", "cummax", "cummin", "max", "min", "clamp", "neg", "abs", "sign", "floor", "ceil",
+    "round", "bitcast_convert_type", "iota", "split", "reduce_precision", "stop_gradient", "optimization_barrier",
+    "stack", "reshard", "xla_metadata_value",
+}  # fmt: skip
+"""What is rounded alike; a product that goes in may come out."""
+_COMPARED = {"eq", "ne", "lt", "le", "gt", "ge", "is_finite", "argmax", "argmin"}
+_CALLS = {
+    "jit", "pjit", "closed_call", "core_call", "checkpoint", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call",
+    "shard_map",
+}  # fmt: skip
+_EXPONENT = 23
+"""The bit of a float32 at which its exponent begins."""
+
+
+class _Is(Flag):
+    """What is known of a value."""
+
+    NOTHING = 0
+    PRODUCT = auto()
+    """It may be a rounded product."""
+    POWER = auto()
+    """A power of two or 0, or the bits of such a float32: a product with it is exact."""
+    PAST = auto()
+    """An integer of at least 23: bits that are shifted by it leave the mantissa of a float32."""
+    CONSTANT = auto()
+    """XLA multiplies by its inverse in place of dividing by it."""
+    ROOT = auto()
+    """A square root. XLA multiplies by its inverse too."""
+
+
+_DOUBTS = _Is.PRODUCT | _Is.ROOT
+"""What holds of a value that may be one of two, if it holds of either."""
+
+
+class _Found(Exception):
+    """That is all that was asked."""
+
+
+def contractible(program: Any) -> set[str]:
+    """Names operations of a jaxpr whose rounding the compiler chooses, as ``add`` for a sum with a product in it."""
+    search = _Search()
+    search.through(program, [_Is.NOTHING] * len(program.in_avals))
+    return search.found
+
+
+def rounded_alike(program: Any) -> bool:
+    """Whether a jaxpr has no such operation."""
+    search = _Search(first=True)
+    try:
+        search.through(program, [_Is.NOTHING] * len(program.in_avals))
+    except _Found:
+        return False
+    return True
+
+
+def _either(one: _Is, other: _Is) -> _Is:
+    return (one & other) | ((one | other) & _DOUBTS)
+
+
+def _any(values: Iterable[_Is]) -> _Is:
+    return functools.reduce(operator.or_, values, _Is.NOTHING)
+
+
+def _of_constant(value: Any) -> _Is:
+    array = np.asarray(value)
+    if array.dtype == bool or jnp.issubdtype(array.dtype, np.floating):
+        mantissas, _ = np.frexp(array.astype(np.float64))
+        return _Is.CONSTANT | (_Is.POWER if np.isin(np.abs(mantissas), (0, 0.5)).all() else _Is.NOTHING)
+    return _Is.CONSTANT | (_Is.PAST if (array >= _EXPONENT).all() else _Is.NOTHING)
+
+
+class _Search:
+    """Goes through a program with what is known of each value; ``found`` is what it met, to the ``first`` or all."""
+
+    def __init__(self, first: bool = False) -> None:
+        self.found: set[str] = set()
+        self._first = first
+        self._results: dict[Any, tuple[Any, list[_Is]]] = {}
+
+    def through(self, program: Any, given: list[_Is]) -> list[_Is]:
+        """What is known of the results."""
+        key = id(program), tuple(given)
+        if key not in self._results:
+            jaxpr: Jaxpr = getattr(program, "jaxpr", program)
+            known = dict(zip(jaxpr.constvars, map(_of_constant, getattr(program, "consts", ())), strict=False))
+            known.update(zip(jaxpr.invars, given, strict=True))
+
+            def of(value: Any) -> _Is:
+                return _of_constant(value.val) if isinstance(value, Literal) else known[value]
+
+            for equation in jaxpr.eqns:
+                known.update(
+                    zip(equation.outvars, self._after(equation, [of(x) for x in equation.invars]), strict=True)
+                )
+            # Kept too, so that no other program gets its identity.
+            self._results[key] = program, [of(value) for value in jaxpr.outvars]
+        return self._results[key][1]
+
+    def _after(self, equation: JaxprEqn, given: list[_Is]) -> list[_Is]:
+        name, params = equation.primitive.name, equation.params
+        if name == "cond":
+            ways = [self.through(branch, given[1:]) for branch in params["branches"]]
+            return [functools.reduce(_either, way) for way in zip(*ways, strict=True)]
+        if name == "while":
+            at, of_body = params["cond_nconsts"], params["body_nconsts"]
+            tested, constants, start = given[:at], given[at : at + of_body], given[at + of_body :]
+            carried = self._settled(params["body_jaxpr"], constants, start, [])
+            self.through(params["cond_jaxpr"], tested + carried)
+            return carried
+        if name == "scan":
+            at, end = params["num_consts"], params["num_consts"] + params["num_carry"]
+            carried = self._settled(params["jaxpr"], given[:at], given[at:end], given[end:])
+            return carried + self.through(params["jaxpr"], given[:at] + carried + given[end:])[len(carried) :]
+        if name in _CALLS:
+            return self.through(next(params[key] for key in ("jaxpr", "call_jaxpr", "call") if key in params), given)
+        return [self._of_one(name, equation, given)] * len(equation.outvars)
+
+    def _settled(self, body: Any, constants: list[_Is], start: list[_Is], each: list[_Is]) -> list[_Is]:
+        """What stays true of the values that a loop carries."""
+        while True:
+            after = self.through(body, constants + start + each)[: len(start)]
+            joined = [_either(one, other) for one, other in zip(start, after, strict=True)]
+            if joined == start:
+                return start
+            start = joined
+
+    def _of_one(self, name: str, equation: JaxprEqn, given: list[_Is]) -> _Is:
+        """What is known of the results of an operation that is no call and no loop."""
+        constant = _Is.CONSTANT & functools.reduce(operator.and_, given, _Is.CONSTANT)
+        kinds = [getattr(value.aval, "dtype", np.dtype(bool)) for value in (*equation.invars, *equation.outvars)]
+        if not any(jnp.issubdtype(kind, np.inexact) for kind in kinds):
+            power = name == "shift_left" and _Is.PAST in given[1]
+            return constant | (_Is.POWER if power else _kept(name, kinds, given))
+        doubts = _any(given) & _DOUBTS
+        if name in _SUMS and _Is.PRODUCT not in doubts:
+            return constant
+        if name == "mul":
+            exact = any(_Is.POWER in each for each in given)
+            return constant | (doubts & _Is.PRODUCT if exact else _Is.PRODUCT)
+        if name == "div":
+            inverted = given[1] & (_Is.CONSTANT | _Is.ROOT) and _Is.POWER not in given[1]
+            return constant | (_Is.PRODUCT if inverted else _Is.NOTHING)
+        if name in _PRODUCTS:
+            return constant | _Is.PRODUCT
+        if name == "sqrt":
+            return constant | _Is.ROOT
+        if name not in _ALIKE | _COMPARED or any(jnp.issubdtype(kind, np.complexfloating) for kind in kinds):
+            self.found.add(name)
+            if self._first:
+                raise _Found
+        return constant | doubts | _kept(name, kinds, given)
+
+
+def _kept(name: str, kinds: list[Any], given: list[_Is]) -> _Is:
+    """What a result still is of what the operand is said to be exactly. Of bools, 0 and 1 are meant."""
+    if kinds[0] == np.dtype(bool) and name == "convert_element_type":
+        return _Is.POWER
+    same = jnp.issubdtype(kinds[0], np.inexact) == jnp.issubdtype(kinds[-1], np.inexact)
+    moved = name in _SHAPES and (same or name != "convert_element_type")
+    if not (moved or name == "bitcast_convert_type"):
+        return _Is.NOTHING
+    return given[0] & (_Is.POWER | _Is.PAST if moved else _Is.POWER)

@@ -1,0 +1,73 @@
+"""Where a compiler may choose how floats are rounded: what is found of it."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array, lax
+
+from jaxbandit.random import elementary
+from jaxbandit.xla.contraction import contractible
+
+X, Y, Z = (jnp.float32(value) for value in (1.1, 2.3, 0.7))
+HALVES = np.array([0.5, 2.0, 0.0], np.float32)
+
+
+def found(function: Any, *values: Any) -> set[str]:
+    return contractible(jax.make_jaxpr(function)(*(values or (X, Y, Z))))
+
+
+def power(k: Array) -> Array:
+    return lax.bitcast_convert_type(k.astype(jnp.int32) << 23, jnp.float32)
+
+
+def summed(x: Array, y: Array, z: Array) -> Array:
+    """The product is in the carry of a loop, and the sum in a branch."""
+    product = lax.fori_loop(0, 3, lambda i, p: p * y, x)
+    return lax.cond(z > 0, lambda p: p + z, lambda p: p, product)
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (lambda x, y, z: x * y + z, {"add"}),
+        (lambda x, y, z: jnp.where(z > 0, x * y, z) - z, {"sub"}),
+        (lambda x, y, z: jnp.sum(jnp.stack([x, y]) * z), {"reduce_sum"}),
+        (lambda x, y, z: jnp.zeros(2).at[0].add(x * y), {"scatter-add"}),
+        (lambda x, y, z: x**2 + z, {"add"}),
+        (lambda x, y, z: x / 3 + z, {"add"}),  # times the inverse
+        (lambda x, y, z: x / jnp.sqrt(y) + z, {"add"}),
+        (lambda x, y, z: x * lax.convert_element_type(np.int32(24), np.float32) + z, {"add"}),
+        (lambda x, y, z: jax.jit(lambda p: p + z)(x * y), {"add"}),
+        (lambda x, y, z: jax.vmap(lambda p: p * y)(jnp.stack([x, z]))[0] + z, {"add"}),
+        (summed, {"add"}),
+        (lambda x, y, z: jnp.exp(x), {"exp"}),
+        (lambda x, y, z: jnp.dot(jnp.stack([x, y]), jnp.stack([y, z])), {"dot_general"}),
+        (lambda x, y, z: lax.reduce(jnp.stack([x, y]), z, lambda a, b: a * b + b, (0,)), {"reduce"}),
+    ],
+)  # fmt: skip
+def test_a_product_that_meets_a_sum_is_found(function: Any, names: set[str]) -> None:
+    assert found(function) == names
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y, z: (x + y) * z,
+        lambda x, y, z: elementary.pinned(x * y) + z,
+        lambda x, y, z: x * 0.5 + z,  # exact
+        lambda x, y, z: jnp.full(3, x) * HALVES + z,
+        lambda x, y, z: x * power(y) + z,
+        lambda x, y, z: x * (y > 0) + z,
+        lambda x, y, z: x / 4 + z,
+        lambda x, y, z: x / y + z,
+        lambda x, y, z: (x * y).astype(jnp.int32) + z.astype(jnp.int32),
+        lambda x, y, z: jnp.where(x * y > z, x + z, y),
+        lambda x, y, z: lax.scan(lambda s, v: (s + v, s), x, jnp.stack([y, z]))[0],
+        lambda x, y, z: elementary.log(x) + elementary.exp(y) + elementary.log1p(z) + elementary.expm1(z),
+    ],
+)
+def test_what_is_rounded_alike_is_not(function: Any) -> None:
+    assert not found(function)
