@@ -1,13 +1,15 @@
 """What XLA's full effort for a program costs and gains, for each policy: the reason of
-``Execution.gain_ns`` and ``Execution.level``.
+``Execution.gain_ns``, ``Execution.loss_ns`` and ``Execution.level``.
 
     python -m benchmarks.hurry [--out FILE.json] [--quick] [--only topk/lucb ...]
 
 Each policy makes its runs in a fresh process that has no cache of programs, with its program compiled in a hurry
-(``xla.options.HURRIED``), in full at its own level of LLVM's optimization, and in full at the ``other`` one of 2 and 3.
+(``xla.options.HURRIED``), in full at its own level of LLVM's optimization, and in full at the ``other`` one of 2 and 3;
+and with the ``least`` effort, a tenth of the runs, where no rounding is left to the compiler (``xla.contraction``).
 ``first``: CPU-seconds of the first call, compilation included; ``second``: the least of three more calls. ``effort``:
 CPU-seconds that the full effort takes more. ``gain_ns``: what it gains in a later call for each of these seconds, by
-the unit of the problems' budget, in nanoseconds. It fails where they have not the same bits.
+the unit of the problems' budget, in nanoseconds; ``saved`` and ``loss_ns``: the same of the least effort against a
+hurry. It fails where they have not the same bits.
 """
 
 import hashlib
@@ -16,8 +18,6 @@ import os
 import subprocess
 import sys
 import time
-
-import numpy as np
 
 from benchmarks.common import ROOT, Row, facts, parser, save, table
 from benchmarks.compile import SIZES, built, names
@@ -31,6 +31,7 @@ COLUMNS = {
     "full_first_s": ("full", ".1f"), "hurried_second_s": ("second: hurried", ".2f"), "full_second_s": ("full", ".2f"),
     "other_second_s": ("other level", ".2f"), "level": ("level", "d"),
     "effort_s": ("effort", ".1f"), "gain_ns": ("gain, ns a unit", ",.1f"),
+    "least_first_s": ("first: least", ".1f"), "saved_s": ("saved", ".1f"), "loss_ns": ("loss, ns a unit", ",.0f"),
 }  # fmt: skip
 
 
@@ -39,12 +40,13 @@ def one(name: str, arms: int | None, runs: int, way: str) -> Row:
     from jaxbandit import jobs, lanes, simulate
     from jaxbandit.devices import use_all_cores
     from jaxbandit.grammar import accelerated, execution_of
-    from jaxbandit.xla.options import options_for
+    from jaxbandit.xla.options import Effort, options_for
 
     use_all_cores()
-    jobs.WORTH_COMPILING = np.inf if way == "hurried" else -1.0
+    effort = {"hurried": Effort.LITTLE, "least": Effort.LEAST}.get(way, Effort.FULL)
+    jobs.Jobs._effort = lambda self, execution: effort
     if way == "other":
-        lanes.options_for = lambda platform, hurried, level: options_for(platform, hurried, 5 - level)
+        lanes.options_for = lambda platform, effort, level: options_for(platform, effort, 5 - level)
     problem, policy = built(name, arms)
     seconds = []
     for _ in range(4):
@@ -56,26 +58,39 @@ def one(name: str, arms: int | None, runs: int, way: str) -> Row:
         bits.update(key.encode() + answers[key].tobytes())
     first, *later = seconds
     row: Row = {"budget": float(problem.budget), "level": execution_of(accelerated(policy, problem)).level}
-    return row | {f"{way}_first_s": first, f"{way}_second_s": min(later), "bits": bits.hexdigest()}
+    alike = all(jobs._alike.values())
+    return row | {f"{way}_first_s": first, f"{way}_second_s": min(later), "bits": bits.hexdigest(), "alike": alike}
+
+
+def in_a_process(name: str, arms: int | None, runs: int, way: str) -> Row:
+    """What ``one`` finds in a process of its own."""
+    words = [sys.executable, "-m", "benchmarks.hurry", "--one", name, str(arms or 0), str(runs), way]
+    own = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
+    done = subprocess.run(words, cwd=ROOT, env=own, check=True, capture_output=True, text=True)
+    found: Row = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def compared(name: str, arms: int | None, runs: int, dear: str, cheap: str, *others: str) -> tuple[Row, float, float]:
+    """What was found in all these ways; the seconds that a program of the ``dear`` way takes more; and what it gains in
+    a later call for each of these, in nanoseconds by the unit of the budget."""
+    found = {way: in_a_process(name, arms, runs, way) for way in (dear, cheap, *others)}
+    if len({each["bits"] for each in found.values()}) > 1:
+        raise SystemExit(f"{name}: a program compiled otherwise has other bits")
+    row = {key: value for each in found.values() for key, value in each.items() if key != "bits"}
+    effort = sum(sign * (row[f"{way}_first_s"] - row[f"{way}_second_s"]) for way, sign in ((dear, 1), (cheap, -1)))
+    gain = (row[f"{cheap}_second_s"] - row[f"{dear}_second_s"]) / runs / row["budget"] * 1e9
+    return row, effort, gain / max(effort, 0.1)
 
 
 def measure(name: str, arms: int | None, runs: int) -> Row:
     """All ways, each in a process of its own."""
-    row: Row = {"policy": name, "arms": arms, "runs": runs}
-    bits = set()
-    for way in ("hurried", "full", "other"):
-        words = [sys.executable, "-m", "benchmarks.hurry", "--one", name, str(arms or 0), str(runs), way]
-        own = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
-        done = subprocess.run(words, cwd=ROOT, env=own, check=True, capture_output=True, text=True)
-        found = json.loads(done.stdout.splitlines()[-1])
-        bits.add(found.pop("bits"))
-        row |= found
-    if len(bits) > 1:
-        raise SystemExit(f"{name}: a program compiled otherwise has other bits")
-    made = {way: row[f"{way}_first_s"] - row[f"{way}_second_s"] for way in ("hurried", "full")}
-    effort = made["full"] - made["hurried"]
-    gain = (row["hurried_second_s"] - row["full_second_s"]) / runs / row["budget"] * 1e9
-    return row | {"effort_s": effort, "gain_ns": gain / max(effort, 0.1)}
+    least, saved, loss = compared(name, arms, max(runs // 10, 64), "hurried", "least")
+    row, effort, gain = compared(name, arms, runs, "full", "hurried", "other")
+    row = {"policy": name, "arms": arms, "runs": runs} | row | {"effort_s": effort, "gain_ns": gain}
+    if least["alike"]:
+        row |= {"least_first_s": least["least_first_s"], "saved_s": saved, "loss_ns": loss}
+    return row | {"alike": least["alike"]}
 
 
 def main() -> None:

@@ -147,17 +147,17 @@ class Jobs:
 
     def _way(self) -> tuple[int, Effort, int]:
         """How the chunk is made: its stride, the effort that its work is worth, and LLVM's level at full effort."""
+        execution = self._execution
+        return execution.stride, self._effort(execution), execution.level
+
+    def _effort(self, execution: Execution) -> Effort:
         problem, _ = self.partition.join(self.shared, self.varying)
-        execution, budget = self._execution, getattr(problem, "budget", None)
+        budget, of_problem = getattr(problem, "budget", None), getattr(problem, "gain_ns", 0)
         jobs = max(self.configurations * self.runs, self.room)
         most = np.inf if budget is None else jobs * float(np.mean(np.asarray(budget)))
-        of_problem = getattr(problem, "gain_ns", 0)
         if not self.hurry or most * (execution.gain_ns + of_problem) >= WORTH_COMPILING:
-            effort = Effort.FULL
-        else:
-            little = most * (execution.loss_ns + of_problem) >= WORTH_COMPILING
-            effort = Effort.LITTLE if little else Effort.LEAST
-        return execution.stride, effort, execution.level
+            return Effort.FULL
+        return Effort.LITTLE if most * (execution.loss_ns + of_problem) >= WORTH_COMPILING else Effort.LEAST
 
     def _chunk(self, key: Any, way: tuple[int, Effort, int], arguments: tuple[Any, ...]) -> Any:
         """The chunk's function: made with the least effort only where each effort has the same bits."""

@@ -21,7 +21,7 @@ from jaxbandit.random.permutation import position
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.random.trials import MOST_TRIALS, UNITS, many_successes, successes
 from jaxbandit.xla.batch import over_lanes
-from jaxbandit.xla.exact import quotient
+from jaxbandit.xla.exact import quotient, root
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int32, Num
@@ -40,7 +40,7 @@ class Scale:
 
     def place(self, mean: Array) -> Array:
         """Returns where a mean reward (float32) is on the scale, from 0 to 1."""
-        return (mean - self.low) / self.width
+        return quotient(mean - self.low, self.width)
 
     def units(self, total: Array, count: Array, equal_counts: bool) -> Array:
         """Returns empirical means as numbers that can be compared exactly, as ``View.mean`` says."""
@@ -168,7 +168,7 @@ class Gaussian(Rewards):
     def total(self, key: Stream, arm: Array, row: Array | None, first: Array, count: Array, mean: Array) -> Array:
         """Draws a sum as a normal number with ``count`` times the mean and the variance."""
         many = count.astype(jnp.float32)
-        deviation = pinned(pinned(self.sd * jnp.sqrt(many)) * self._normal(key, arm, first))
+        deviation = pinned(pinned(self.sd * root(many)) * self._normal(key, arm, first))
         return jnp.where(count > 0, pinned(many * self._mean(mean)) + deviation, 0)
 
     @property
@@ -203,22 +203,22 @@ class Bounded(Rewards):
         if self.shape == "uniform":
             return m + pinned(jnp.minimum(wide, self.spread) * centred)
         # By inversion, as the truncated part of the density may be narrow.
-        root = jnp.float32(2**0.5)
-        inside = erf(wide / (self.spread * root))
-        deviate = pinned(self.spread * root * erfinv(centred * inside))
+        spread = self.spread * jnp.float32(2**0.5)
+        inside = erf(quotient(wide, spread))
+        deviate = pinned(spread * erfinv(centred * inside))
         return m + jnp.clip(deviate, -wide, wide)
 
     def _beta(self, key: Stream, arm: Array, attempt: Array, m: Array) -> Array:
         own = substream(key, arm, attempt)
         logs = [_log_gamma(own, number, jnp.maximum(self.spread * x, 1e-30)) for number, x in ((1, m), (2, 1 - m))]
-        drawn = 1 / (1 + exp(jnp.clip(logs[1] - logs[0], -80, 80)))
+        drawn = quotient(1, 1 + exp(jnp.clip(logs[1] - logs[0], -80, 80)))
         return jnp.where(m <= 0, 0, jnp.where(m >= 1, 1, drawn))
 
 
 def _standard_normal(word: Array, turn: Array) -> Array:
     """Draws a standard normal number (float32) by Box and Muller's transform. ``word``: uint32, for its size; ``turn``:
     float32, uniform on [0, 1), for its direction."""
-    return pinned(jnp.sqrt(2 * exponential(word)) * cos_of_turn(turn))
+    return pinned(root(2 * exponential(word)) * cos_of_turn(turn))
 
 
 def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
@@ -230,7 +230,7 @@ def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
     own = substream(key, purpose)
     low = shape < 1
     d = jnp.where(low, shape + 1, shape) - jnp.float32(1 / 3)
-    c = 1 / jnp.sqrt(9 * d)
+    c = quotient(1, root(9 * d))
 
     def attempt(number: Array) -> tuple[Array, Array]:
         first, second = words(own, 1, number)
@@ -243,7 +243,7 @@ def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
         return drawn, (v > 0) & (-exponential(second) < bound)
 
     found = log(d) + _until_accepted(jnp.ones(d.shape, bool), jnp.zeros(d.shape, jnp.float32), attempt)
-    return found - jnp.where(low, exponential(words(own, 3, 0)[0]) / shape, 0)
+    return found - jnp.where(low, quotient(exponential(words(own, 3, 0)[0]), shape), 0)
 
 
 @pytree

@@ -29,6 +29,7 @@ from jaxbandit.random.elementary import expm1
 from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.race import UNLIMITED, concealed, race_at, race_on_tape
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.exact import quotient
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int32, UInt32
@@ -137,7 +138,7 @@ class Cleaning:
         they have the law of a sorted sample, but are not the p that other policies meet in the same run.
         """
         gap = exponential(words(key, RANK, rank)[0])
-        height = height + gap / jnp.maximum(instance.entities - rank, 1).astype(jnp.float32)
+        height = height + quotient(gap, jnp.maximum(instance.entities - rank, 1).astype(jnp.float32))
         entity = self.public(instance).in_random_order(rank)
         return entity, self.sc.draw_upper(-expm1(-height)), height
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from jaxbandit.extraction.costs import Configurations
 from jaxbandit.extraction.poset import Domain
 from jaxbandit.random.elementary import pinned
+from jaxbandit.xla.exact import quotient
 
 _POINTS = 400
 """Times at which the number of clocks that have rung is evaluated."""
@@ -129,6 +130,6 @@ def expected_gain(known: Array, excluded: Array, population: Array, first: Array
     gap = steps.astype(jnp.float32) - ahead
     step = jnp.argmax(gap >= 0)
     before = jnp.maximum(step - 1, 0)
-    share = jnp.where(step > 0, -gap[before] / jnp.maximum(gap[step] - gap[before], jnp.float32(1e-6)), 0)
+    share = jnp.where(step > 0, -quotient(gap[before], jnp.maximum(gap[step] - gap[before], jnp.float32(1e-6))), 0)
     value = new[before] + pinned(share * (new[step] - new[before]))
     return jnp.maximum(value, 0)

@@ -23,6 +23,7 @@ from jax.typing import ArrayLike
 from jaxbandit.random.draws import LARGEST, exponential, probability, saturated, uniform, wide_product
 from jaxbandit.random.elementary import exp, log, log1p, pinned
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.exact import quotient, root
 
 if TYPE_CHECKING:
     from jaxtyping import Int32
@@ -52,20 +53,23 @@ def _halves(shift: Array) -> Array:
 def _deviance(x: Array, mean: Array, excess: Array) -> Array:
     """Computes x log(x / mean) - excess where excess = x - mean (Loader, "Fast and accurate computation of binomial
     probabilities", 2000): precise when x is near the mean too. ``x`` >= 0, ``mean`` > 0."""
-    v = excess / (x + mean)
+    v = quotient(excess, x + mean)
     square = v * v
     series = jnp.float32(1 / 13)
     for odd in (11, 9, 7, 5, 3):
         series = jnp.float32(1 / odd) + pinned(square * series)
     near = pinned(excess * v) + pinned(2 * x * v * square * series)
-    far = pinned(x * log(jnp.maximum(x / mean, jnp.float32(1e-30)))) - excess
+    far = pinned(x * log(jnp.maximum(quotient(x, mean), jnp.float32(1e-30)))) - excess
     return jnp.where(jnp.abs(v) < 0.25, near, far)
 
 
 def _stirling(y: Array) -> Array:
     """Computes log Gamma(y + 1/2) - (y log y - y + log(2 pi) / 2) for y >= 1/2, within 5e-8, by a continued fraction
     whose first coefficient is exact and whose others are fitted in the maximum norm."""
-    return (-1 / 24) / (y + 0.05818695 / (y + 0.22763125 / (y + 0.17502707 / y)))
+    third = quotient(0.17502707, y)
+    second = quotient(0.22763125, y + third)
+    first = quotient(0.05818695, y + second)
+    return quotient(-1 / 24, y + first)
 
 
 def _inverted(todo: Array, word: Array, start: Array, ratio: Callable[[Array, Array], Array], mode: Array) -> Array:
@@ -120,19 +124,19 @@ def _rejected(
     a = pinned(0.0248 * b) + pinned(0.01 * lean) - 0.0873
     centre = (part + (0.5 - lean)) * unit
     # Hörmann has 2.83: cells make the law coarser than his by up to 1% where it is steep.
-    height = (2.87 + 5.1 / b) * sd
+    height = (2.87 + quotient(5.1, b)) * sd
     bound = unit * jnp.float32(2**30)
 
     def attempt(number: Array) -> tuple[Array, Array]:
         first, second = words(key, 0, number)
         u = first.astype(jnp.int32).astype(jnp.float32) * jnp.float32(2**-32)
         edge = jnp.maximum(0.5 - jnp.abs(u), 2**-26)
-        cell = jnp.floor(jnp.clip(pinned((2 * a / edge + b) * u) + centre, -bound, bound)).astype(jnp.int32)
+        cell = jnp.floor(jnp.clip(pinned((quotient(2 * a, edge) + b) * u) + centre, -bound, bound)).astype(jnp.int32)
         within = second & ((jnp.uint32(1) << shift) - jnp.uint32(1))
         offset = (cell << shift.astype(jnp.int32)) + within.astype(jnp.int32)
         # The low bits of the second word chose within the cell; the high ones decide here.
         v = second.astype(jnp.float32) * jnp.float32(2**-32)
-        return offset, v * height / (a / (edge * edge) + b) <= weight(offset)
+        return offset, quotient(v * height, quotient(a, edge * edge) + b) <= weight(offset)
 
     return _until_accepted(todo, jnp.zeros(todo.shape, jnp.int32), attempt)
 
@@ -170,7 +174,7 @@ def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p:
     other = (n - whole).astype(jnp.float32) + (1 - part)
 
     trials = n.astype(jnp.float32)
-    odds = rare / (1 - rare)
+    odds = quotient(rare, 1 - rare)
     start = exp(pinned(trials * log1p(-rare)))
     todo = trials * rare >= _INVERTED
     small = _inverted(
@@ -185,7 +189,7 @@ def binomial(key: Stream, purpose: ArrayLike, index: ArrayLike, n: ArrayLike, p:
         exponent = _deviance(y, mean, excess) + _deviance(z, other, -excess) + (_stirling(y) + _stirling(z))
         return jnp.where(inside, exp(-exponent), 0)
 
-    spread = jnp.sqrt(mean * (1 - rare))
+    spread = root(mean * (1 - rare))
     large = whole + _rejected(substream(key, purpose, index), todo, part, rare, spread, weight)
     count = jnp.where(todo, large, small)
     return jnp.where(p > 0.5, n - count, count)
@@ -205,7 +209,7 @@ def _poisson(key: Stream, word: Array, mean: Array) -> Array:
         y = jnp.where(inside, whole.astype(jnp.float32) + offset.astype(jnp.float32), 0) + 0.5
         return jnp.where(inside, exp(-(_deviance(y, mean, excess) + _stirling(y))), 0)
 
-    offset = _rejected(key, todo, part, jnp.zeros_like(mean), jnp.sqrt(mean), weight)
+    offset = _rejected(key, todo, part, jnp.zeros_like(mean), root(mean), weight)
     return jnp.where(todo, whole + jnp.minimum(offset, LARGEST - whole), small)
 
 
@@ -223,7 +227,7 @@ def _gamma(key: Stream, shape: Array) -> Array:
         first, second = words(key, 1, number)
         u, v = uniform(first), uniform(second)
         w = u * (1 - u)
-        step = pinned(jnp.sqrt((pinned(3 * shape) - 0.75) / w) * (u - 0.5))
+        step = pinned(root(quotient(pinned(3 * shape) - 0.75, w)) * (u - 0.5))
         x = peak + step
         safe = jnp.maximum(x, jnp.float32(1e-30))
         return x, (x > 0) & (64 * w * w * w * v * v <= exp(-2 * _deviance(peak, safe, -step)))
@@ -254,7 +258,7 @@ def negative_binomial(
     r = jnp.asarray(successes).astype(jnp.int32)
     word, r, p = jnp.broadcast_arrays(words(key, purpose, index)[0], r, probability(p))
     own = substream(key, purpose, index)
-    mean = pinned(_gamma(own, jnp.maximum(r, 1).astype(jnp.float32)) * ((1 - p) / p))
+    mean = pinned(_gamma(own, jnp.maximum(r, 1).astype(jnp.float32)) * quotient(1 - p, p))
     # Just below 2^31, the Poisson law saturates by itself.
     count = _poisson(own, word, jnp.minimum(mean, jnp.float32(2**31 - 128)))
     return jnp.where(r > 0, jnp.where(mean < jnp.float32(2**31), count, saturated(mean)), 0)

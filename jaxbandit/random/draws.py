@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from jaxbandit.errors import BadInput
 from jaxbandit.random.elementary import log1p, log_of_uniform
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import computed_once
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def geometric(word: UInt32[Array, " ..."], p: ArrayLike) -> Int32[Array, " ..."]
         True
     """
     # Not a negated 0 where p is 0.
-    return saturated(exponential(word) / jnp.abs(log1p(-probability(p))))
+    return saturated(quotient(exponential(word), jnp.abs(log1p(-probability(p)))))
 
 
 def thresholds(weights: Float[np.ndarray, "*laws k"]) -> UInt32[np.ndarray, "*laws k-1"]:

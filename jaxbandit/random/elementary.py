@@ -26,11 +26,11 @@ _ROOT_HALF = 0x3F3504F3
 _NEAR = 0.29
 """Where |x| is less, log(1 + x) is computed from x itself."""
 _LOG = 0.33333331, -0.25000820, 0.20001227, -0.16623357, 0.14201757, -0.13160183, 0.12761578, -0.076344974
-"""log(1 + f) = f - f^2 / 2 + f^3 (_LOG[0] + _LOG[1] f + ...), within a relative 6e-9."""
+"""log(1 + f) = f - f^2 / 2 + f^3 (_LOG[0] + _LOG[1] f + ...), within a relative 7e-9."""
 _EXP = 0.49999997, 0.16666544, 0.041667201, 0.0083665801, 0.0013882510
-"""exp(r) - 1 = r + r^2 (_EXP[0] + _EXP[1] r + ...), within a relative 1.4e-8."""
+"""exp(r) - 1 = r + r^2 (_EXP[0] + _EXP[1] r + ...), within a relative 2e-8."""
 _SIN = 6.2831855, -41.341679, 81.602234, -76.574989, 39.710918
-"""sin(2 pi y) = y (_SIN[0] + _SIN[1] y^2 + ...) up to a quarter, within a relative 6e-9."""
+"""sin(2 pi y) = y (_SIN[0] + _SIN[1] y^2 + ...) up to a quarter, within a relative 5e-8."""
 _LEAST, _MOST = -87.0, 88.0
 """From where to where ``exp`` is a normal number."""
 

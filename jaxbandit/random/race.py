@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.random.stream import Stream, words
+from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import computed_once
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _packed_race(word: Array, probability: Array, successes: Array, failures: Ar
         power = power * power
     rest = (word >> jnp.uint32(2)).astype(jnp.int32) - mass.astype(jnp.int32)
     count = (rest >= 0).astype(jnp.int32)
-    odds = counted / steady
+    odds = quotient(counted, steady)
     within, top = jnp.minimum(limit, 2 * LONGEST_RACE).astype(jnp.float32), most.astype(jnp.float32)
     for done in range(LONGEST_RACE - 1):
         ways = jnp.where(within + done <= top, within + done, top - done) * (1 / (done + 1))

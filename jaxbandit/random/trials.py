@@ -22,6 +22,7 @@ from jax import Array, lax
 from jaxbandit.random.counts import binomial
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.exact import quotient
 
 UNITS = 1 << 24
 """Probabilities here are whole multiples of 1 / UNITS: exact as float32, with their complements."""
@@ -127,7 +128,7 @@ def successes(key: Stream, purpose: Array, first: Array, count: Array, probabili
         state = lax.while_loop(lambda state: state.largest > _CHAIN, halve, start)
         likely, rare = _rarer(state.probability)
         other = 1 - rare
-        odds = rare / other
+        odds = quotient(rare, other)
         chain = _begin(words(key, purpose, state.place)[0], state.trials, other)
         for k in range(_CHAIN + 1):
             chain = _link(chain, jnp.float32(k), state.trials, odds)

@@ -9,15 +9,17 @@ import functools
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from jaxbandit.xla.platforms import by_platform
 
 
-def quotient(a: Array, b: Array) -> Array:
-    """Returns a / b of arrays of one shape."""
-    return _rounded(lax.div, a, b)
+def quotient(a: ArrayLike, b: ArrayLike) -> Array:
+    """Returns a / b."""
+    return _rounded(lax.div, *jnp.broadcast_arrays(*(jnp.asarray(x, np.float32) for x in (a, b))))
 
 
 def root(x: Array) -> Array:

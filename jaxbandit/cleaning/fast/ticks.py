@@ -17,7 +17,9 @@ from jax import Array, lax
 from jaxbandit.cleaning.fast.exchangeable import Chances
 from jaxbandit.random.counts import binomial
 from jaxbandit.random.draws import scale
+from jaxbandit.random.elementary import pinned
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import once
 
 UNMET, LEVEL, ADJUST, RESIDUAL, LONE, MET, ONE = range(8, 15)
@@ -137,14 +139,14 @@ def _on_unmet(table: Chances, key: Stream, index: Array, ticks: Array, state: Ti
 
 def _levels(key: Stream, index: Array, ticks: Array, unmet: Array) -> Array:
     """Draws how many of the unmet entities have at least k + 1 ticks: int32, (SIDE,), the last one 0."""
-    mean = ticks.astype(jnp.float32) / jnp.maximum(unmet, 1).astype(jnp.float32)
+    mean = quotient(ticks.astype(jnp.float32), jnp.maximum(unmet, 1).astype(jnp.float32))
     # The Poisson tail from k on is exp(-mean) mean^k / k! times series[k]. The quotient of two tails is chances[k]: the
     # chance that an entity with at least k ticks has more than k.
     series = [jnp.ones((), jnp.float32)]
     for k in range(2 * SIDE, 0, -1):
-        series.append(1 + mean * (1 / k) * series[-1])
+        series.append(1 + pinned(mean * (1 / k) * series[-1]))
     series = series[::-1]
-    chances = jnp.stack([mean * (1 / (k + 1)) * (series[k + 1] / series[k]) for k in range(SIDE - 1)])
+    chances = pinned(jnp.stack([mean * (1 / (k + 1)) * quotient(series[k + 1], series[k]) for k in range(SIDE - 1)]))
 
     def deeper(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         count, sums = carry
