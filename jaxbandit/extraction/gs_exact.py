@@ -20,6 +20,7 @@ from jaxbandit.extraction.retrieved import Retrieved, add, ancestors, exclude_li
 from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import one_of
 from jaxbandit.pytree import pytree
+from jaxbandit.xla.exact import quotient
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
@@ -70,7 +71,7 @@ class GsExact:
         lists = exclude_lists(view, state.retrieved, node)
         r = jnp.where(state.pruned[:, None], 0, gains(view, node, lists, self._known(view, state)))
         cost, askable = self._askable(view, state)
-        best = jnp.argmax(jnp.where(askable, r / cost.astype(jnp.float32), -jnp.inf)).astype(jnp.int32)
+        best = jnp.argmax(jnp.where(askable, quotient(r, cost.astype(jnp.float32)), -jnp.inf)).astype(jnp.int32)
         chosen, configuration = best // cost.shape[1], best % cost.shape[1]
         asked = jnp.any(askable)
         exclude = jnp.where(

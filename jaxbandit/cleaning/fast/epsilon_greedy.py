@@ -30,6 +30,7 @@ from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import scale, uniform
 from jaxbandit.random.stream import words
 from jaxbandit.xla.entries import at, in_shared, put, put_parts_where
+from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import once
 from jaxbandit.xla.platforms import by_platform
 
@@ -57,7 +58,7 @@ class MetEntity(NamedTuple):
 
     def estimate(self) -> Array:
         """Returns gained / tried as the bits of a float32, whose order is that of the estimates."""
-        ratio = self.gained.astype(jnp.float32) / jnp.maximum(self.tried, 1).astype(jnp.float32)
+        ratio = quotient(self.gained.astype(jnp.float32), jnp.maximum(self.tried, 1).astype(jnp.float32))
         return lax.bitcast_convert_type(ratio, jnp.int32)
 
 

@@ -29,6 +29,7 @@ from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import below, uniform
 from jaxbandit.random.stream import words
+from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import once
 
 ANY, UNCOMMON, AGAIN, ON = range(4)
@@ -157,7 +158,7 @@ def _run(view: View, state: State, visits: tuple[Array, ...]) -> _Run:
     for number, visit in enumerate(visits):
         if number == VISITS // 2:
             chain = chain.computed_once()
-        chance = (state.unmet - number).astype(jnp.float32) / jnp.maximum(chain.alive, 1).astype(jnp.float32)
+        chance = quotient((state.unmet - number).astype(jnp.float32), jnp.maximum(chain.alive, 1).astype(jnp.float32))
         if number == 0:
             chance = jnp.where(state.next == UNCOMMON, 1, chance)
         chain = chain.after(visit, u, chance, left)

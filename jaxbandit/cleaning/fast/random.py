@@ -23,6 +23,7 @@ from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.random.draws import below, uniform
 from jaxbandit.random.stream import words
+from jaxbandit.xla.exact import quotient
 
 RUN = 4
 """What a word of the policy's stream is for: the length of a run."""
@@ -36,7 +37,7 @@ def run_length(word: Array, unmet: Array, alive: Array, first: Array) -> Array:
     """Draws how many draws among ``alive`` entities, without replacement of the ``unmet`` ones, are of unmet entities
     before one is not: int32, at most ``LONGEST_RUN``. Where ``first`` (bool), the first draw is known to be of one."""
     share, length = jnp.ones((), jnp.float32), jnp.zeros((), jnp.int32)
-    each = 1 / jnp.maximum(alive, 1).astype(jnp.float32)
+    each = quotient(1, jnp.maximum(alive, 1).astype(jnp.float32))
     # By inversion: ``share`` is the chance that the run is longer than ``done``.
     u = uniform(word)
     for done in range(LONGEST_RUN):

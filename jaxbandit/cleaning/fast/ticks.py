@@ -103,7 +103,7 @@ def make_ticks(table: Chances, key: Stream, pull: Ticks) -> Ticked:
     zero = jnp.int32(0)
     unmet, alive = pull.counts[0], pull.counts[-1]
     ticks = jnp.where(pull.cleans >= _LEAST, jnp.minimum(pull.cleans, alive), 0)
-    share = unmet.astype(jnp.float32) / jnp.maximum(alive, 1).astype(jnp.float32)
+    share = quotient(unmet.astype(jnp.float32), jnp.maximum(alive, 1).astype(jnp.float32))
     fresh = jnp.where(unmet < alive, binomial(key, UNMET, pull.words, ticks, share), ticks)
     fresh = jnp.minimum(fresh, (SIDE - 1) * jnp.minimum(unmet, 1 << 16))
     known, state = substream(key, MET, pull.words), Ticked(pull.counts, zero, zero, zero)

@@ -19,6 +19,7 @@ from jaxbandit.extraction.problem import Extraction, InformedView, Outcome, Pull
 from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, ancestors, exclude_lists
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.pytree import pytree
+from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import rarely
 
 
@@ -62,7 +63,7 @@ class SlottedGsExact:
         lists = exclude_lists(view, state.retrieved, slots)
         r = jnp.where(state.nodes.pruned[:, None], 0, gains(view, jnp.maximum(slots, 0), lists, state.known))
         cost, askable = self._askable(view, state)
-        score, c = r / cost.astype(jnp.float32), cost.shape[1]
+        score, c = quotient(r, cost.astype(jnp.float32)), cost.shape[1]
         best = jnp.max(jnp.where(askable, score, -jnp.inf))
         place = jnp.where(askable & (score == best), slots[:, None] * c + jnp.arange(c, dtype=jnp.int32), 2**31 - 1)
         asked = jnp.any(askable)
