@@ -18,6 +18,7 @@ import jaxbandit
 from benchmarks.ahead_of_time import complaints, counted
 from jaxbandit import jobs, lanes, simulate
 from jaxbandit.engine import Batch
+from jaxbandit.grammar import accelerated
 from jaxbandit.programs import store
 from jaxbandit.registry import parse
 from jaxbandit.study.families import FAMILIES
@@ -35,6 +36,8 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 CHANGES: dict[str, dict[str, Any]] = {"counted": {"paired": False, "entities": 400}, "gs-exact": {"informed": True}}
 POLICIES: dict[str, dict[str, Any]] = {"ee": {"t": 3, "q": 0.6}, "epsilon-greedy": {"epsilon": 0.5}}
+ENOUGH: dict[str, dict[str, Any]] = {"epsilon-greedy": {"epsilon": 0.8}}
+"""Of the counted ones: it explores so much that its entities are counted."""
 COUNTED = ["random", "greedy", "epsilon-greedy"]
 CASES = [
     *(f"{family}/{name}" for family in FAMILIES for name in FAMILIES[family].policies),
@@ -54,7 +57,15 @@ def built(name: str) -> tuple[Any, Any]:
     kind, given = PROBLEMS[family]
     problem, of = FAMILIES[family].problems[kind], FAMILIES[family].policies[policy]
     setting = problem.build(**parse("problem", problem.parameters, given | CHANGES.get(how or policy, {})))
-    return setting.problem(), of.build(setting, **parse("policy", of.parameters, POLICIES.get(policy, {})))[0]
+    return setting.problem(), of.build(
+        setting, **parse("policy", of.parameters, (ENOUGH if how else POLICIES).get(policy, {}))
+    )[0]
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_is_called_counted_is(name: str) -> None:
+    problem, policy = built(f"cleaning/counted {name}")
+    assert type(accelerated(policy, problem)).__name__.startswith("Counted")
 
 
 OTHERS = ("extraction/root-chao", "extraction/rand-leaf", "topk/optmai-printed", "topk/lucb-stop")

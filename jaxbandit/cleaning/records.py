@@ -11,6 +11,7 @@ from jaxbandit.cleaning.pulls import Outcome, Pull, Totals
 from jaxbandit.cleaning.view import View
 from jaxbandit.random.draws import below
 from jaxbandit.random.race import UNLIMITED
+from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.prefix import highest, marked, nth
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Records(NamedTuple):
 
     def estimates(self) -> Float32[Array, " capacity"]:
         """Computes the share of operations that succeeded, by entry; -1 where no entity is."""
-        share = self.gained.astype(jnp.float32) / jnp.maximum(self.tried, 1).astype(jnp.float32)
+        share = quotient(self.gained.astype(jnp.float32), jnp.maximum(self.tried, 1).astype(jnp.float32))
         return jnp.where(self.used, share, -1)
 
     def highest(self, view: View) -> tuple[Bool[Array, " capacity"], Int32[Array, ""]]:

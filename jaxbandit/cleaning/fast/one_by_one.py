@@ -18,6 +18,7 @@ from jaxbandit.cleaning.fast.exchangeable import Chances
 from jaxbandit.random.draws import bernoulli, scale
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.batch import whole
+from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import as_one_kernel, once_in_blocks, patiently
 
 ONE_BY_ONE = 15
@@ -85,7 +86,7 @@ class SequenceOutcome(NamedTuple):
 
 def estimate(gained: Array, failed: Array | int) -> Array:
     """Returns the estimate of an entity, the share of its operations that succeeded (float32)."""
-    return gained.astype(jnp.float32) / jnp.maximum(gained + failed, 1).astype(jnp.float32)
+    return quotient(gained.astype(jnp.float32), jnp.maximum(gained + failed, 1).astype(jnp.float32))
 
 
 def make_sequence(chances: Chances, key: Stream, pull: Sequence) -> SequenceOutcome:
