@@ -1,4 +1,4 @@
-"""Where a compiler may choose how floats are rounded: what is found of it."""
+"""Where a compiler may choose how floats are rounded: what is found of it, and functions that leave it no choice."""
 
 from typing import Any
 
@@ -71,3 +71,30 @@ def test_a_product_that_meets_a_sum_is_found(function: Any, names: set[str]) -> 
 )
 def test_what_is_rounded_alike_is_not(function: Any) -> None:
     assert not found(function)
+
+
+TURNS = (np.random.default_rng(1).integers(0, 2**24, 20_000) / 2**24).astype(np.float32)
+SIZES = np.exp(np.random.default_rng(0).uniform(-25, 0, 20_000)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("function", "exact", "values"),
+    [
+        (elementary.log, np.log, np.concatenate([SIZES, 1 / SIZES, 1 - SIZES / 2])),
+        (elementary.log1p, np.log1p, np.concatenate([SIZES, -SIZES[SIZES < 0.99], 9 * SIZES])),
+        (elementary.exp, np.exp, np.concatenate([-87 * SIZES, 88 * SIZES])),
+        (elementary.expm1, np.expm1, np.concatenate([-20 * SIZES, 20 * SIZES])),
+        (elementary.cos_of_turn, lambda x: np.sin(2 * np.pi * (np.abs(x - 0.5) - 0.25)), TURNS),
+    ],
+)  # fmt: skip
+def test_elementary_functions_are_within_a_relative_3e_7(function: Any, exact: Any, values: np.ndarray) -> None:
+    found, true = np.asarray(jax.jit(function)(values), np.float64), exact(values.astype(np.float64))
+    np.testing.assert_allclose(found, true, rtol=3e-7, atol=0)
+
+
+def test_ends_of_elementary_functions() -> None:
+    """What samplers meet there: a probability of 0 or 1, and exponents beyond float32."""
+    assert elementary.log1p(jnp.float32(0)) == 0
+    assert -89 < elementary.log1p(jnp.float32(-1)) < -87
+    assert -89 < elementary.log(jnp.float32(0)) < -87
+    assert 0 < elementary.exp(jnp.float32(-1000)) < 2e-38
