@@ -18,7 +18,7 @@ from jaxbandit.lanes import AXIS, Lane, Partition, alike, bytes_of, chunk_functi
 from jaxbandit.many_steps import MANY
 from jaxbandit.programs.ahead import Ahead, Program
 from jaxbandit.programs.store import Like
-from jaxbandit.xla.options import Effort
+from jaxbandit.xla.options import Effort, saves_effort
 
 _log = logging.getLogger("jaxbandit")
 
@@ -101,7 +101,7 @@ class Jobs:
                 program, chunk = self._program(size), None
                 try:
                     chunk = ahead.need(program, functools.partial(onward, 0))
-                    part = self._run_on(chunk, size, self.first_run + start, some, onward)
+                    part = self._run_on(chunk, size, program.key, self.first_run + start, some, onward)
                     break
                 except Exception as error:
                     if _is_full(error):
@@ -155,7 +155,8 @@ class Jobs:
         budget, of_problem = getattr(problem, "budget", None), getattr(problem, "gain_ns", 0)
         jobs = max(self.configurations * self.runs, self.room)
         most = np.inf if budget is None else jobs * float(np.mean(np.asarray(budget)))
-        if not self.hurry or most * (execution.gain_ns + of_problem) >= WORTH_COMPILING:
+        hurried = self.hurry and saves_effort(self.mesh.devices.flat[0].platform)
+        if not hurried or most * (execution.gain_ns + of_problem) >= WORTH_COMPILING:
             return Effort.FULL
         return Effort.LITTLE if most * (execution.loss_ns + of_problem) >= WORTH_COMPILING else Effort.LEAST
 
@@ -199,7 +200,7 @@ class Jobs:
         return Program(key, lower, like)
 
     def _run_on(
-        self, loaded: Any | None, size: _Size, first_run: int, runs: int, report: Report
+        self, loaded: Any | None, size: _Size, key: Any, first_run: int, runs: int, report: Report
     ) -> dict[str, np.ndarray]:
         jobs, devices = self.configurations * runs, self.mesh.size
         carry = self._lane_maker(size)()
@@ -210,7 +211,7 @@ class Jobs:
         numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_steps)
         rounds, done, idle = 8, 0, 0
         given = self.shared, self.varying, self.checkpoints, *numbers
-        chunk = loaded or self._chunk(self._program(size).key, way, (*carry, *given, np.int32(rounds)))
+        chunk = loaded or self._chunk(key, way, (*carry, *given, np.int32(rounds)))
         steps = self._steps_of_a_round()
         report(done, "running", idle)
         while True:

@@ -249,12 +249,16 @@ def test_the_less_work_the_less_effort_for_the_program(monkeypatch: pytest.Monke
         found: Effort = program.key[2][1]
         return found
 
+    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: True)  # whatever version of XLA is there
     rule = ee(2, 0.5)
     assert [effort(rule, runs) for runs in (64, 10**5, 10**7)] == [Effort.LEAST, Effort.LITTLE, Effort.FULL]
     monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=1e6))  # a millisecond for each clean
     assert effort(rule, 64) is Effort.FULL
     monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=1, loss_ns=1e6))
     assert effort(rule, 64) is Effort.LITTLE
+    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: False)
+    assert effort(rule, 64) is Effort.FULL
+    assert not any(map(options.saves_effort, ("gpu", "tpu")))
 
 
 def test_options_of_an_effort(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,6 +291,7 @@ def test_the_least_effort_waits_for_programs_that_are_rounded_alike(monkeypatch:
             x = state.totals.spent.astype(jnp.float32)
             return super().done(view, state) | (x * 0.3 + x < 0)
 
+    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: True)
     monkeypatch.setattr(jobs_module, "chunk_function", noted)
     simulate(problem(), ee(2, 0.5), runs=10)
     assert set(efforts) == {Effort.LEAST}

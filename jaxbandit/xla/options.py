@@ -47,6 +47,11 @@ HURRIED: dict[Effort, dict[str, Any]] = {
 }
 
 
+def saves_effort(platform: str) -> bool:
+    """Whether less effort makes another program there: else the same one would be compiled once for each effort."""
+    return platform == "cpu" and bool(_EMITTERS)
+
+
 def options_for(platform: str, effort: Effort = Effort.FULL, level: int = 2) -> dict[str, Any] | None:
     """For ``compiler_options`` of ``jax.jit``; None where XLA's own are left.
 
