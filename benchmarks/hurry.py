@@ -44,7 +44,7 @@ def one(name: str, arms: int | None, runs: int, way: str) -> Row:
 
     use_all_cores()
     effort = {"hurried": Effort.LITTLE, "least": Effort.LEAST}.get(way, Effort.FULL)
-    jobs.Jobs._effort = lambda self, execution: effort
+    jobs.Jobs._effort = lambda self, execution, size: effort
     if way == "other":
         lanes.options_for = lambda platform, effort, level: options_for(platform, effort, 5 - level)
     problem, policy = built(name, arms)

@@ -39,6 +39,8 @@ WORTH_COMPILING = 5e8
 made once: later processes load the program, and lose again what it does not gain."""
 _alike: dict[Any, bool] = {}
 """By the keys of programs, whether the least effort has the same bits."""
+_worked: dict[Any, float] = {}
+"""By the keys of programs without the way that they are made: units of budgets that this process has had them run."""
 
 
 class Report(Protocol):
@@ -111,6 +113,8 @@ class Jobs:
                     else:  # it was loaded, and does not run
                         ahead.anew(program)
             parts.append(part)
+        work = self._matter(size)
+        _worked[work] = _worked.get(work, 0) + self.configurations * self.runs * self._budget()
         return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
 
     @property
@@ -145,16 +149,26 @@ class Jobs:
         lane, answers = self._shapes()
         return lane_maker(lane, answers, size.lanes, size.answers, self.mesh)
 
-    def _way(self) -> tuple[int, Effort, int]:
+    def _way(self, size: _Size) -> tuple[int, Effort, int]:
         """How the chunk is made: its stride, the effort that its work is worth, and LLVM's level at full effort."""
         execution = self._execution
-        return execution.stride, self._effort(execution), execution.level
+        return execution.stride, self._effort(execution, size), execution.level
 
-    def _effort(self, execution: Execution) -> Effort:
-        problem, _ = self.partition.join(self.shared, self.varying)
-        budget, of_problem = getattr(problem, "budget", None), getattr(problem, "gain_ns", 0)
-        jobs = max(self.configurations * self.runs, self.room)
-        most = np.inf if budget is None else jobs * float(np.mean(np.asarray(budget)))
+    def _matter(self, size: _Size) -> Any:
+        """What is compiled, in whichever way."""
+        leaves = jax.tree.leaves((self.shared, self.varying, self.checkpoints))
+        return self.partition, self.mesh, size, tuple((leaf.shape, leaf.dtype, leaf.weak_type) for leaf in leaves)
+
+    def _budget(self) -> float:
+        """The mean of all configurations."""
+        budget = getattr(self.partition.join(self.shared, self.varying)[0], "budget", None)
+        return np.inf if budget is None else float(np.mean(np.asarray(budget)))
+
+    def _effort(self, execution: Execution, size: _Size) -> Effort:
+        """What this call's work is worth, with that of earlier calls: many small ones gain as much as a large one."""
+        of_problem = getattr(self.partition.join(self.shared, self.varying)[0], "gain_ns", 0)
+        jobs, budget = self.configurations * self.runs, self._budget()
+        most = max(max(jobs, self.room) * budget, jobs * budget + _worked.get(self._matter(size), 0))
         hurried = self.hurry and saves_effort(self.mesh.devices.flat[0].platform)
         if not hurried or most * (execution.gain_ns + of_problem) >= WORTH_COMPILING:
             return Effort.FULL
@@ -175,9 +189,7 @@ class Jobs:
         return MANY if many else self._execution.stride
 
     def _program(self, size: _Size) -> Program:
-        way = self._way()
-        given = (self.shared, self.varying, self.checkpoints)
-        shapes = tuple((leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(given))
+        way, given = self._way(size), (self.shared, self.varying, self.checkpoints)
         numbers = (np.uint32(0), np.uint32(0), *[np.int32(0)] * 4)
 
         def carry() -> Any:
@@ -187,7 +199,7 @@ class Jobs:
                 jax.eval_shape(self._lane_maker(size)),
             )
 
-        key = self.partition, self.mesh, way, size, shapes
+        key = way, *self._matter(size)
 
         def lower() -> Any:
             arguments = *carry(), *given, *numbers
@@ -204,7 +216,7 @@ class Jobs:
     ) -> dict[str, np.ndarray]:
         jobs, devices = self.configurations * runs, self.mesh.size
         carry = self._lane_maker(size)()
-        way = self._way()
+        way = self._way(size)
         stride = way[0]
         # Whole rounds, far enough below 2^31 to count one more.
         most_steps = np.int32(min(-(-self.max_steps // stride), (2**31 - 1) // stride - 1) * stride)

@@ -303,8 +303,8 @@ def _shapes(
             answers = {name: jnp.stack([value] * (1 + checkpoints.shape[0])) for name, value in answers.items()}
         return lane, answers
 
-    given = list(shared), list(varying), checkpoints
-    return traced_once(("shapes", partition, *given), lambda: jax.eval_shape(sample, *given))
+    key = "shapes", partition, shared, varying, checkpoints
+    return traced_once(key, lambda: jax.eval_shape(sample, list(shared), list(varying), checkpoints))
 
 
 def shapes_of(

@@ -246,7 +246,7 @@ def test_devices_and_x64_change_nothing(tmp_path: Any) -> None:
 def test_the_less_work_the_less_effort_for_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     def effort(policy: Any, runs: int) -> Effort:
         (program,) = engine_module.Batch([(problem(budget=200), policy)]).programs([0], runs=runs)
-        found: Effort = program.key[2][1]
+        found: Effort = program.key[0][1]
         return found
 
     monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: True)  # whatever version of XLA is there
@@ -259,6 +259,21 @@ def test_the_less_work_the_less_effort_for_the_program(monkeypatch: pytest.Monke
     monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: False)
     assert effort(rule, 64) is Effort.FULL
     assert not any(map(options.saves_effort, ("gpu", "tpu")))
+
+
+def test_many_small_calls_are_worth_what_a_large_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each effort once what its lack has cost adds up to it; the answers are the same."""
+    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: True)
+    monkeypatch.setattr(jobs_module, "_worked", {})
+    monkeypatch.setattr(jobs_module, "WORTH_COMPILING", 5e4)  # nanoseconds
+    monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=2, loss_ns=10))
+    batch = engine_module.Batch([(problem(budget=200), ee(2, 0.5))])
+    efforts, answers = [], []
+    for _ in range(15):
+        efforts.append(batch.programs([0], runs=10)[0].key[0][1])  # 2,000 cleans: 20 us of 50, and 4 us of 50
+        answers.append(batch.run([0], runs=10, seed=3)["removed"])
+    assert efforts == [Effort.LEAST] * 2 + [Effort.LITTLE] * 10 + [Effort.FULL] * 3
+    assert all(np.array_equal(answers[0], other) for other in answers)
 
 
 def test_options_of_an_effort(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +319,7 @@ def test_a_policy_says_at_which_level_it_is_compiled(monkeypatch: pytest.MonkeyP
     """In full; the user's flags win."""
     monkeypatch.setattr(EE, "execution", Execution(masked=True, level=3))
     (program,) = engine_module.Batch([(problem(budget=200), ee(2, 0.5))]).programs([0], runs=64)
-    assert program.key[2][2] == 3
+    assert program.key[0][2] == 3
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     for level in (2, 3):
         assert (options_for("cpu", level=level) or {})[options.LEVEL] == level

@@ -131,10 +131,10 @@ def test_what_may_change_unseen_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> 
     coins = toy.Coins(np.int32(5), np.float32(0.2), np.float32(0.8)), toy.Coin(np.float32(0.5))
     (program,) = Batch([coins]).programs([0], runs=8)
     assert store.name_of(program.key) is None  # of a user's class
-    assert store.name_of(np.zeros(3)) is None
+    assert store.name_of(np.float32(3)) is None
     assert store.name_of(lambda: 0) is None
 
-    @dataclass
+    @dataclass(frozen=True)
     class Jaxbandit:
         """Has nothing of the package but a name."""
 

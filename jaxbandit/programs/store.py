@@ -57,18 +57,16 @@ class Like(NamedTuple):
 def name_of(key: Any) -> str | None:
     """The name of a program whose key is equal in all processes with one name; None where nothing is to be kept."""
     source = _source() if programs() else None
-    if source is None:
-        return None
+    return None if source is None else _name(source, surroundings(), key)
+
+
+def surroundings() -> tuple[Any, ...]:
+    """What a program depends on beside its key: JAX's settings, and variables of the environment."""
     names = (name for name in jax.config.values if "_cache_" not in name)
-    settings = sorted((name, repr(getattr(jax.config, name, jax.config.values[name]))) for name in names)
+    settings = sorted((name, repr(getattr(jax.config, name, None))) for name in names)
     prefixes = ("JAX", "XLA", "LIBTPU", "NVIDIA", "CUDA")
     variables = sorted(pair for pair in os.environ.items() if pair[0].startswith(prefixes) and "CACHE" not in pair[0])
-    versions = np.__version__, version("scipy")
-    try:
-        text = _spelled((source, versions, tuple(settings), tuple(variables), key))
-    except _Untold:
-        return None
-    return hashlib.sha256(text.encode()).hexdigest()
+    return tuple(settings), tuple(variables)
 
 
 def loaded(name: str) -> Any | None:
@@ -143,6 +141,15 @@ def traced_once(key: Any, trace: Callable[[], T]) -> T:
 def _put(name: str, stored: bytes) -> None:
     if folder := programs():
         folder.put(name, zlib.compress(stored, 1))
+
+
+@functools.lru_cache(maxsize=256)
+def _name(source: str, around: tuple[Any, ...], key: Any) -> str | None:
+    try:
+        text = _spelled((source, (np.__version__, version("scipy")), *around, key))
+    except _Untold:
+        return None
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @functools.cache
