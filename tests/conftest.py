@@ -25,7 +25,7 @@ import jax
 
 from jaxbandit import grammar
 from jaxbandit import jobs as jobs_module
-from jaxbandit.programs import ahead
+from jaxbandit.programs import store
 from jaxbandit.study import families, plugins
 from jaxbandit.xla.options import CPU_OPTIONS
 
@@ -37,7 +37,7 @@ def _forget_programs() -> Iterator[None]:
     """What one file compiled is of little use to the next, and adds up to gigabytes."""
     yield
     jax.clear_caches()
-    ahead._MADE.clear()
+    store.COMPILED.clear()
 
 
 @pytest.fixture

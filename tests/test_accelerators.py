@@ -99,18 +99,17 @@ def answers(name: str) -> dict[str, np.ndarray]:
 
 
 def forget() -> None:
-    """What was traced is traced anew."""
+    """What was traced and compiled is so anew."""
     jax.clear_caches()
     lanes.chunk_function.cache_clear()
+    store.COMPILED.clear()
 
 
 @contextlib.contextmanager
 def kept(folder: Path) -> Iterator[None]:
     """Whole programs are kept in a folder. That of the other tests has none, as names do not tell what tests change."""
     reset_cache()
-    with unset_settings(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "_MADE_HERE", set())
-        patch.setattr(store, "_LOADED", {})
+    with unset_settings():
         jaxbandit.cache(folder)
         yield
     reset_cache()

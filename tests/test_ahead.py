@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxbandit import experiment, run_study, simulate
+from jaxbandit.programs import store
 from jaxbandit.programs.ahead import Ahead, Program
 from jaxbandit.progress import Status
 from tests import toy
@@ -96,6 +97,19 @@ def test_what_has_not_begun_is_dropped_at_the_end() -> None:
         if thread.name.startswith("jaxbandit-compiler"):
             thread.join(10)
     assert sum(each.count for each in made) < len(made)
+
+
+def test_a_later_call_lowers_nothing_unless_settings_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered: list[Any] = []
+    original = store.compiled
+    monkeypatch.setattr(store, "compiled", lambda *given: lowered.append(given) or original(*given))
+    monkeypatch.setattr(store, "COMPILED", set())
+    for runs in (70, 70, 68):  # of which no other test has the program
+        simulate(COINS, toy.Coin(np.float32(0.5)), runs=runs)
+    assert len(lowered) == 1
+    with jax.default_matmul_precision("highest"):
+        simulate(COINS, toy.Coin(np.float32(0.5)), runs=70)
+    assert len(lowered) == 2
 
 
 @pytest.mark.smoke

@@ -14,8 +14,9 @@ import jax
 import pytest
 
 import jaxbandit
-from jaxbandit import cli
+from jaxbandit import cli, jobs
 from jaxbandit.programs import cache as compilation
+from jaxbandit.programs import store
 
 _STUDY = """
 seed = 3
@@ -31,7 +32,7 @@ budget = [5]
 # The command line, which says which events of JAX's cache there were.
 _PROGRAM = """
 import collections, json, sys, jax
-from jaxbandit import cli
+from jaxbandit import cli, jobs
 from jaxbandit.study import families
 from tests import toy
 families.register(toy.FAMILY)
@@ -62,7 +63,8 @@ def finish(process: subprocess.Popen[str]) -> dict[str, int]:
 
 @contextlib.contextmanager
 def unset_settings() -> Iterator[None]:
-    """No settings of the cache, which the tests else have; what is set meanwhile is taken back."""
+    """No settings of the cache, which the tests else have, and no programs, as in another process; what is set
+    meanwhile is taken back."""
     names = (
         "jax_compilation_cache_dir", "jax_enable_compilation_cache", "jax_persistent_cache_min_compile_time_secs",
     )  # fmt: skip
@@ -71,6 +73,9 @@ def unset_settings() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(internal, "get_file_cache", internal.get_file_cache)
         patch.delenv("JAXBANDIT_CACHE", raising=False)
+        for known, nothing in ("_MADE_HERE", set()), ("_LOADED", {}), ("COMPILED", set()):
+            patch.setattr(store, known, nothing)
+        patch.setattr(jobs, "_worked", {})
         jax.config.update("jax_compilation_cache_dir", None)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
         yield

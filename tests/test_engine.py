@@ -261,6 +261,15 @@ def test_the_less_work_the_less_effort_for_the_program(monkeypatch: pytest.Monke
     assert not any(map(options.saves_effort, ("gpu", "tpu")))
 
 
+def test_effort_is_saved_where_it_makes_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not where the user's flags leave it no choice."""
+    monkeypatch.setattr(options, "HURRIED", {Effort.LEAST: {options.LEVEL: 0}, Effort.FULL: {}})
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    assert [options.saves_effort(platform) for platform in ("cpu", "gpu", "tpu")] == [True, False, False]
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    assert not options.saves_effort("cpu")
+
+
 def test_many_small_calls_are_worth_what_a_large_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each effort once what its lack has cost adds up to it; the answers are the same."""
     monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: True)

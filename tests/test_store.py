@@ -153,10 +153,7 @@ def test_texts_tell_values_apart() -> None:
     assert len({store._spelled(value) for value in values}) == len(values)
 
 
-def test_what_does_not_run_is_forgotten_and_made_anew(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_MADE_HERE", set())
-    monkeypatch.setattr(store, "_LOADED", {})
-
+def test_what_does_not_run_is_forgotten_and_made_anew(cached: Path) -> None:
     def broken(*_: Any) -> Any:
         raise jax.errors.JaxRuntimeError("NOT_FOUND: a function of the program")
 
@@ -165,14 +162,12 @@ def test_what_does_not_run_is_forgotten_and_made_anew(cached: Path, monkeypatch:
     for name in store._MADE_HERE:
         store._LOADED[name] = broken
     store._MADE_HERE.clear()
+    store.COMPILED.clear()
     np.testing.assert_array_equal(jaxbandit.simulate(*pair, runs=8, progress=False)["removed"], first)
     assert not any((cached / f"{name}.program").exists() for name in store._MADE_HERE)
 
 
-def test_what_cannot_be_loaded_is_forgotten_and_made_anew(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_MADE_HERE", set())
-    monkeypatch.setattr(store, "_LOADED", {})
-
+def test_what_cannot_be_loaded_is_forgotten_and_made_anew(cached: Path) -> None:
     def removed() -> np.ndarray:
         return jaxbandit.simulate(*built("cleaning/greedy"), runs=8, progress=False)["removed"]
 
@@ -180,5 +175,6 @@ def test_what_cannot_be_loaded_is_forgotten_and_made_anew(cached: Path, monkeypa
     for name in store._MADE_HERE:
         store._put(name, b"of another version")
     store._MADE_HERE.clear()
+    store.COMPILED.clear()
     np.testing.assert_array_equal(removed(), first)
     assert not any((cached / f"{name}.program").exists() for name in store._MADE_HERE)

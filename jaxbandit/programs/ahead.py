@@ -13,8 +13,6 @@ from jaxbandit.programs import store
 THREADS = "jaxbandit-compiler"
 """How the names of the threads begin that compile."""
 _GLANCE = 0.2
-_MADE: set[Any] = set()
-"""What this process has compiled, with its surroundings: a plain call finds it, unless JAX has dropped it since."""
 
 
 @dataclass(frozen=True)
@@ -91,24 +89,18 @@ class Ahead:
     def _begin(self, program: Program) -> None:
         self._waiting.pop(program, None)
         self._start = self._start or time.monotonic()
-        which = (program.key, store.surroundings()) if program.like else None
-        name = store.name_of(program.key) if which and which not in _MADE else None
+        which = store.here(program.key) if program.like else None
+        name = store.name_of(program.key) if which else None
         ready, found = (store.loaded(name), store.find(name)) if name else (None, None)
         future: Future[Any] = Future()
         try:
-            if ready is not None or which in _MADE:
+            if ready is not None or (which and which in store.COMPILED):
                 future.set_result(ready)
             elif found and program.like:
                 future = self._pool.submit(store.load, found, program.like())
             else:
-                future = self._pool.submit(_compiled, program.lower(), name, which)
+                future = self._pool.submit(store.compiled, program.lower(), name, which)
         except Exception as error:  # of the policy, or of the problem
             future.set_exception(error)
         self._begun[program] = future
         future.add_done_callback(lambda _: self._ends.append(time.monotonic()))
-
-
-def _compiled(lowered: Any, name: str | None, which: Any) -> None:
-    store.compiled(lowered, name)
-    if which:
-        _MADE.add(which)

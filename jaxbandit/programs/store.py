@@ -29,6 +29,8 @@ from jaxbandit.programs.imported import WHEN
 _PACKAGE = Path(__file__).parents[1]
 _LOADED: dict[str, Any] = {}
 _MADE_HERE: set[str] = set()
+COMPILED: set[Any] = set()
+"""What this process has compiled (``here``): a plain call finds it, or makes it anew where JAX has dropped it."""
 _MOST_LOADED = 64
 
 
@@ -57,10 +59,10 @@ class Like(NamedTuple):
 def name_of(key: Any) -> str | None:
     """The name of a program whose key is equal in all processes with one name; None where nothing is to be kept."""
     source = _source() if programs() else None
-    return None if source is None else _name(source, surroundings(), key)
+    return None if source is None else _name(source, _surroundings(), key)
 
 
-def surroundings() -> tuple[Any, ...]:
+def _surroundings() -> tuple[Any, ...]:
     """What a program depends on beside its key: JAX's settings, and variables of the environment."""
     names = (name for name in jax.config.values if "_cache_" not in name)
     settings = sorted((name, repr(getattr(jax.config, name, None))) for name in names)
@@ -72,6 +74,11 @@ def surroundings() -> tuple[Any, ...]:
 def loaded(name: str) -> Any | None:
     """The program of that name that this process has loaded already."""
     return _LOADED.get(name)
+
+
+def here(key: Any) -> Any:
+    """The program of a key as this process makes it now: by JAX's settings, and with or without a folder to keep it."""
+    return key, _surroundings(), programs() is not None
 
 
 def find(name: str) -> Kept | None:
@@ -107,11 +114,12 @@ def forget(name: str | None) -> None:
         folder.remove(name)
 
 
-def compiled(lowered: Any, name: str | None) -> None:
+def compiled(lowered: Any, name: str | None, which: Any) -> None:
     """Compiles a program, for a later plain call, and stores it."""
     first = name is not None and name not in _MADE_HERE
     HITS.any = False
     program = lowered.compile()
+    COMPILED.add(which)
     if name is None or not first:
         return
     _MADE_HERE.add(name)

@@ -47,11 +47,6 @@ HURRIED: dict[Effort, dict[str, Any]] = {
 }
 
 
-def saves_effort(platform: str) -> bool:
-    """Whether less effort makes another program there: else the same one would be compiled once for each effort."""
-    return platform == "cpu" and bool(_EMITTERS)
-
-
 def options_for(platform: str, effort: Effort = Effort.FULL, level: int = 2) -> dict[str, Any] | None:
     """For ``compiler_options`` of ``jax.jit``; None where XLA's own are left.
 
@@ -66,6 +61,11 @@ def options_for(platform: str, effort: Effort = Effort.FULL, level: int = 2) -> 
         return CPU_OPTIONS | {name: value for name, value in wanted.items() if name not in given}
     own = {name: value for name, value in GPU_OPTIONS.items() if platform == "gpu" and name not in given}
     return own or None
+
+
+def saves_effort(platform: str) -> bool:
+    """Whether less effort makes another program there: else the same one would be compiled once for each effort."""
+    return options_for(platform, Effort.LEAST) != options_for(platform)
 
 
 class ShortRun:
