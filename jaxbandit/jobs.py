@@ -37,6 +37,9 @@ _VECTOR = 64
 WORTH_COMPILING = 5e8
 """Nanoseconds that a program's runs must gain to be compiled with more effort, for each second of that effort. It is
 made once: later processes load the program, and lose again what it does not gain."""
+_AGAIN = 5
+"""So many times as much work is worth that a program is compiled again, with more effort: that takes two to three times
+what the effort adds, and is due once as much has been lost, not half."""
 _alike: dict[Any, bool] = {}
 """By the keys of programs, whether the least effort has the same bits."""
 _worked: dict[Any, float] = {}
@@ -165,10 +168,10 @@ class Jobs:
         return np.inf if budget is None else float(np.mean(np.asarray(budget)))
 
     def _effort(self, execution: Execution, size: _Size) -> Effort:
-        """What this call's work is worth, with that of earlier calls: many small ones gain as much as a large one."""
+        """What the work of this call is worth, or with that of earlier ones, where it pays for another compilation."""
         of_problem = getattr(self.partition.join(self.shared, self.varying)[0], "gain_ns", 0)
         jobs, budget = self.configurations * self.runs, self._budget()
-        most = max(max(jobs, self.room) * budget, jobs * budget + _worked.get(self._matter(size), 0))
+        most = max(max(jobs, self.room) * budget, (jobs * budget + _worked.get(self._matter(size), 0)) / _AGAIN)
         hurried = self.hurry and saves_effort(self.mesh.devices.flat[0].platform)
         if not hurried or most * (execution.gain_ns + of_problem) >= WORTH_COMPILING:
             return Effort.FULL

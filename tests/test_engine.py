@@ -271,17 +271,17 @@ def test_effort_is_saved_where_it_makes_another_program(monkeypatch: pytest.Monk
 
 
 def test_many_small_calls_are_worth_what_a_large_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each effort once what its lack has cost adds up to it; the answers are the same."""
+    """Each effort once what its lack has cost pays for another compilation; the answers are the same."""
     monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: True)
     monkeypatch.setattr(jobs_module, "_worked", {})
     monkeypatch.setattr(jobs_module, "WORTH_COMPILING", 5e4)  # nanoseconds
-    monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=2, loss_ns=10))
+    monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=5, loss_ns=10))
     batch = engine_module.Batch([(problem(budget=200), ee(2, 0.5))])
     efforts, answers = [], []
-    for _ in range(15):
-        efforts.append(batch.programs([0], runs=10)[0].key[0][1])  # 2,000 cleans: 20 us of 50, and 4 us of 50
+    for _ in range(27):
+        efforts.append(batch.programs([0], runs=10)[0].key[0][1])  # 2,000 cleans: 20 us and 10 us
         answers.append(batch.run([0], runs=10, seed=3)["removed"])
-    assert efforts == [Effort.LEAST] * 2 + [Effort.LITTLE] * 10 + [Effort.FULL] * 3
+    assert efforts == [Effort.LEAST] * 12 + [Effort.LITTLE] * 12 + [Effort.FULL] * 3
     assert all(np.array_equal(answers[0], other) for other in answers)
 
 

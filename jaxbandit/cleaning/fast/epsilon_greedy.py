@@ -165,6 +165,27 @@ class State(NamedTuple):
     totals: Totals
 
 
+def _moved(sizes: tuple[Array, Array, Array], old: Array, new: Array) -> tuple[Array, Array, Array]:
+    """Returns the sizes of the parts after an entity has moved from one to another, or to nowhere."""
+    certain, between, zeros = (
+        size + (new == number).astype(jnp.int32) - (old == number).astype(jnp.int32)
+        for number, size in enumerate(sizes)
+    )
+    return certain, between, zeros
+
+
+def _to_know(state: State, told: State, part: Array, greedy: Array) -> tuple[Array, Array]:
+    """Returns up to which slot the tree knows those of the part between, and up to which it has to: all of them where
+    the next operation is ``greedy`` and no estimate is 1."""
+    certain, between, _ = told.sizes
+    # The slot before the one that falls away is put again, which corrects the nodes that counted the lost one.
+    lost = (state.part == BETWEEN) & (part != BETWEEN)
+    known = jnp.maximum(jnp.where(lost, jnp.minimum(state.known, between - 1), state.known), 0)
+    # On an accelerator all lanes wait for the longest loop, so each slot is put when it comes.
+    always = by_platform(cpu=lambda: jnp.bool_(False), default=lambda: jnp.bool_(True))
+    return known, jnp.where(always | (greedy & (certain == 0)), between, known)
+
+
 @pytree
 @dataclass(frozen=True)
 class EpsilonGreedyByParts:
@@ -234,44 +255,41 @@ class EpsilonGreedyByParts:
     def tell(self, view: View, state: State, pull: Trials, outcome: Outcome) -> State:
         """Moves the entity to the part of its new estimate, or out if it is clean, and draws the next one."""
         outcome = Outcome(outcome.cleans, once(outcome.removed))
-        operated = outcome.cleans > 0
-        after = state.next.add(outcome)
+        operated, after = outcome.cleans > 0, state.next.add(outcome)
         part = jnp.where(operated, after.part(), state.part)
-        stays = part == state.part
-        certain, between, zeros = (
-            old + (part == number).astype(jnp.int32) - (state.part == number).astype(jnp.int32)
-            for number, old in enumerate(state.sizes)
-        )
         told = state._replace(
-            sizes=(certain, between, zeros),
+            sizes=_moved(state.sizes, state.part, part),
             met=state.met + (operated & (state.part == NOWHERE)).astype(jnp.int32),
             totals=state.totals.add(outcome, operated & (part == NOWHERE)),
         )
         explore, word = self._words(view, told)
-        # The slot before the one that falls away is put again, which corrects the nodes that counted the lost one.
-        known = jnp.where((state.part == BETWEEN) & ~stays, jnp.minimum(state.known, between - 1), state.known)
-        known = jnp.maximum(known, 0)
-        # On an accelerator all lanes wait for the longest loop, so each slot is put when it comes.
-        always = by_platform(cpu=lambda: jnp.bool_(False), default=lambda: jnp.bool_(True))
-        end = jnp.where(always | (~explore & (certain == 0)), between, known)
+        known = _to_know(state, told, part, ~explore)
+        change = self._change(state, told, after, part, known)
+        rows, best, many = _changed(self.memory)((state.rows, state.best, state.many), change)
+        told = told._replace(rows=rows, best=best, many=many, known=jnp.maximum(*known))
+        return self._drawn(view, told, explore, word)
+
+    def _change(self, state: State, told: State, after: MetEntity, part: Array, known: tuple[Array, Array]) -> _Change:
+        """Returns what the entity at hand changes, whose record ``after`` the operation belongs to a ``part``; the
+        state is ``told`` the sizes. ``known``: see ``_to_know``."""
+        stays, between = part == state.part, told.sizes[BETWEEN]
+        left = jnp.where(stays, NOWHERE, state.part)
+        operated = after.tried > state.next.tried
         filled = operated & (state.part == BETWEEN) & (state.slot < between)
-        change = _Change(
+        return _Change(
             row=jnp.where(part != NOWHERE, jnp.stack(after), 0),
             stays=stays,
-            hole=self._place(state.run, jnp.where(stays, NOWHERE, state.part), state.slot),
-            last=self._place(state.run, jnp.where(stays, NOWHERE, state.part), _size_of(state.part, state.sizes) - 1),
+            hole=self._place(state.run, left, state.slot),
+            last=self._place(state.run, left, _size_of(state.part, state.sizes) - 1),
             place=self._place(state.run, part, jnp.where(stays, state.slot, _size_of(part, state.sizes))),
             base=state.run * (2 * self.memory),
             size=between,
             changed=jnp.where(filled, state.slot, -1),
             new=jnp.where((part == BETWEEN) & ~stays, between - 1, -1),
             estimate=after.estimate(),
-            begin=known,
-            end=end,
+            begin=known[0],
+            end=known[1],
         )
-        rows, best, many = _changed(self.memory)((state.rows, state.best, state.many), change)
-        told = told._replace(rows=rows, best=best, many=many, known=jnp.maximum(known, end))
-        return self._drawn(view, told, explore, word)
 
     def done(self, view: View, state: State) -> Array:
         """Ends the run when the budget is spent or no false value is left."""
