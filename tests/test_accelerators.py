@@ -50,7 +50,6 @@ QUICK = [
 """Policies that take all ways of accelerators between them: the others' bits are compared in the slow tests."""
 
 
-@functools.cache
 def built(name: str) -> tuple[Any, Any]:
     """A small problem and a policy."""
     family, _, rest = name.partition("/")
