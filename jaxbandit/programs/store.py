@@ -64,8 +64,8 @@ def name_of(key: Any) -> str | None:
 
 def _surroundings() -> tuple[Any, ...]:
     """What a program depends on beside its key: JAX's settings, and variables of the environment."""
-    names = (name for name in jax.config.values if "_cache_" not in name)
-    settings = sorted((name, repr(getattr(jax.config, name, None))) for name in names)
+    values = jax.config.values
+    settings = sorted((name, repr(getattr(jax.config, name, values[name]))) for name in values if "_cache_" not in name)
     prefixes = ("JAX", "XLA", "LIBTPU", "NVIDIA", "CUDA")
     variables = sorted(pair for pair in os.environ.items() if pair[0].startswith(prefixes) and "CACHE" not in pair[0])
     return tuple(settings), tuple(variables)
