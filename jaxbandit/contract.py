@@ -100,6 +100,9 @@ def inspect(role: str, instance: Any) -> None:
             )  # fmt: skip
         if isinstance(leaf, int) and not -(2**31) <= leaf < 2**32:
             raise BadInput(f"{name}{jax.tree_util.keystr(path)}", leaf, "a number of 32 bits")
+    budget = getattr(instance, "budget", None)
+    if role == "problem" and budget is not None and (not is_array(budget) or np.ndim(budget)):
+        raise BadInput(f"{name}.budget", budget, f"a number, what all pulls of a run may cost; {PAGE}")
     if role == "policy":
         _inspect_execution(name, execution_of(instance))
     for field in fields(instance) if is_dataclass(instance) else ():
@@ -135,6 +138,12 @@ def _inspect_execution(name: str, execution: Execution) -> None:
         value = getattr(execution, hint)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise BadInput(f"{name}.execution.{hint}", value, f"a whole number from {least}; {PAGE}")
+    for hint in ("gain_ns", "loss_ns"):
+        value = getattr(execution, hint)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+            raise BadInput(f"{name}.execution.{hint}", value, f"a number from 0; {PAGE}")
+    if execution.level not in (2, 3):
+        raise BadInput(f"{name}.execution.level", execution.level, f"2 or 3; {PAGE}")
     if execution.many_steps not in ("", *WAYS):
         allowed = f"{', '.join(map(repr, WAYS))}, or '' for one step at a time; {PAGE}"
         raise BadInput(f"{name}.execution.many_steps", execution.many_steps, allowed)

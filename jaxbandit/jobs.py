@@ -17,7 +17,7 @@ from jaxbandit.grammar import Execution, execution_of
 from jaxbandit.lanes import AXIS, Lane, Partition, alike, bytes_of, chunk_function, lane_maker, shapes_of
 from jaxbandit.many_steps import MANY
 from jaxbandit.programs.ahead import Ahead, Program
-from jaxbandit.programs.store import Like
+from jaxbandit.programs.store import Like, named
 from jaxbandit.xla.options import Effort, saves_effort
 
 _log = logging.getLogger("jaxbandit")
@@ -41,9 +41,13 @@ _AGAIN = 5
 """So many times as much work is worth that a program is compiled again, with more effort: that takes two to three times
 what the effort adds, and is due once as much has been lost, not half."""
 _alike: dict[Any, bool] = {}
-"""By the keys of programs, whether the least effort has the same bits."""
+"""By what is compiled, and the widest float: whether all efforts surely have the same bits."""
 _worked: dict[Any, float] = {}
-"""By the keys of programs without the way that they are made: units of budgets that this process has had them run."""
+"""By what is compiled: units of budgets that this process has had it run."""
+
+
+class _DoesNotRun(Exception):
+    """A program that was loaded cannot be run here."""
 
 
 class Report(Protocol):
@@ -103,18 +107,17 @@ class Jobs:
 
             while True:
                 size = self._size(some, lanes)
-                program, chunk = self._program(size), None
+                program = self._program(size)
                 try:
                     chunk = ahead.need(program, functools.partial(onward, 0))
-                    part = self._run_on(chunk, size, program.key, self.first_run + start, some, onward)
+                    part = self._run_on(chunk, size, program.key[0], self.first_run + start, some, onward)
                     break
-                except Exception as error:
-                    if _is_full(error):
-                        lanes = _fewer(error, size.lanes, self._least())
-                    elif chunk is None:
+                except _DoesNotRun:
+                    ahead.anew(program)
+                except jax.errors.JaxRuntimeError as error:
+                    if not _is_full(error):
                         raise
-                    else:  # it was loaded, and does not run
-                        ahead.anew(program)
+                    lanes = _fewer(error, size.lanes, self._least())
             parts.append(part)
         work = self._matter(size)
         _worked[work] = _worked.get(work, 0) + self.configurations * self.runs * self._budget()
@@ -155,7 +158,11 @@ class Jobs:
     def _way(self, size: _Size) -> tuple[int, Effort, int]:
         """How the chunk is made: its stride, the effort that its work is worth, and LLVM's level at full effort."""
         execution = self._execution
-        return execution.stride, self._effort(execution, size), execution.level
+        effort = self._effort(execution, size)
+        # Of the package's own classes it is tested that a hurry has the same bits.
+        if effort is not Effort.FULL and not named(self.partition) and not self._alike(size):
+            effort = Effort.FULL
+        return execution.stride, effort, execution.level
 
     def _matter(self, size: _Size) -> Any:
         """What is compiled, in whichever way."""
@@ -177,13 +184,18 @@ class Jobs:
             return Effort.FULL
         return Effort.LITTLE if most * (execution.loss_ns + of_problem) >= WORTH_COMPILING else Effort.LEAST
 
-    def _chunk(self, key: Any, way: tuple[int, Effort, int], arguments: tuple[Any, ...]) -> Any:
+    def _alike(self, size: _Size) -> bool:
+        """Whether each effort has the same bits, as no rounding is left to the compiler."""
+        key = self._matter(size), jax.dtypes.result_type(float)
+        if key not in _alike:
+            _alike[key] = alike(self.partition, self.mesh, self._execution.stride, *self._arguments(size))
+        return _alike[key]
+
+    def _chunk(self, way: tuple[int, Effort, int], size: _Size) -> Any:
         """The chunk's function: made with the least effort only where each effort has the same bits."""
         stride, effort, level = way
-        if effort is Effort.LEAST:
-            if key not in _alike:
-                _alike[key] = alike(self.partition, self.mesh, stride, *arguments)
-            effort = Effort.LEAST if _alike[key] else Effort.LITTLE
+        if effort is Effort.LEAST and not self._alike(size):
+            effort = Effort.LITTLE
         return chunk_function(self.partition, self.mesh, stride, effort, level)
 
     def _steps_of_a_round(self) -> int:
@@ -192,47 +204,50 @@ class Jobs:
         return MANY if many else self._execution.stride
 
     def _program(self, size: _Size) -> Program:
-        way, given = self._way(size), (self.shared, self.varying, self.checkpoints)
-        numbers = (np.uint32(0), np.uint32(0), *[np.int32(0)] * 4)
-
-        def carry() -> Any:
-            split = NamedSharding(self.mesh, PartitionSpec(AXIS))
-            return jax.tree.map(
-                lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=split),
-                jax.eval_shape(self._lane_maker(size)),
-            )
-
-        key = way, *self._matter(size)
+        way = self._way(size)
 
         def lower() -> Any:
-            arguments = *carry(), *given, *numbers
-            return self._chunk(key, way, arguments).lower(*arguments)
+            return self._chunk(way, size).lower(*self._arguments(size))
 
         def like() -> Like:
-            lanes_and_queue = carry()
-            return Like((*lanes_and_queue, *given, *numbers), lanes_and_queue, tuple(self.mesh.devices.flat))
+            arguments = self._arguments(size)
+            return Like(arguments, arguments[:2], tuple(self.mesh.devices.flat))
 
-        return Program(key, lower, like)
+        return Program((way, *self._matter(size)), lower, like)
+
+    def _arguments(self, size: _Size) -> tuple[Any, ...]:
+        """Some of the shapes of those that the chunk takes."""
+        split = NamedSharding(self.mesh, PartitionSpec(AXIS))
+        carry = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=split),
+            jax.eval_shape(self._lane_maker(size)),
+        )
+        numbers = (np.uint32(0), np.uint32(0), *[np.int32(0)] * 4)
+        return (*carry, self.shared, self.varying, self.checkpoints, *numbers)
 
     def _run_on(
-        self, loaded: Any | None, size: _Size, key: Any, first_run: int, runs: int, report: Report
+        self, loaded: Any | None, size: _Size, way: tuple[int, Effort, int], first_run: int, runs: int, report: Report
     ) -> dict[str, np.ndarray]:
         jobs, devices = self.configurations * runs, self.mesh.size
         carry = self._lane_maker(size)()
-        way = self._way(size)
         stride = way[0]
         # Whole rounds, far enough below 2^31 to count one more.
         most_steps = np.int32(min(-(-self.max_steps // stride), (2**31 - 1) // stride - 1) * stride)
         numbers = (np.uint32(self.seed), np.uint32(first_run), np.int32(runs), np.int32(jobs), most_steps)
         rounds, done, idle = 8, 0, 0
         given = self.shared, self.varying, self.checkpoints, *numbers
-        chunk = loaded or self._chunk(key, way, (*carry, *given, np.int32(rounds)))
+        chunk = loaded or self._chunk(way, size)
         steps = self._steps_of_a_round()
         report(done, "running", idle)
         while True:
-            carry = chunk(*carry, *given, np.int32(rounds))
-            queue = carry[1]
-            upcoming, running = np.asarray(queue.next), np.asarray(queue.open)
+            try:
+                carry = chunk(*carry, *given, np.int32(rounds))
+                queue = carry[1]
+                upcoming, running = np.asarray(queue.next), np.asarray(queue.open)
+            except Exception as error:
+                if loaded is None or _is_full(error):
+                    raise
+                raise _DoesNotRun from error
             begun = ((upcoming - np.arange(devices)) // devices).sum()
             before, done = done, int(begun - running.sum())
             idle = idle + rounds * steps if done == before else 0

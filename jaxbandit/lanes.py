@@ -291,7 +291,7 @@ def _column(mask: Array, like: Array) -> Array:
 @functools.lru_cache(maxsize=256)
 def _shapes(
     partition: Partition, shared: tuple[jax.ShapeDtypeStruct, ...], varying: tuple[jax.ShapeDtypeStruct, ...],
-    checkpoints: jax.ShapeDtypeStruct,
+    checkpoints: jax.ShapeDtypeStruct, widest: np.dtype,
 ) -> Any:  # fmt: skip
     """The shapes of a lane and of its answers, from tracing a run's beginning and end."""
 
@@ -315,7 +315,7 @@ def shapes_of(
         tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
         for leaves in (shared, varying, [checkpoints])
     ]
-    shapes: tuple[Lane, dict[str, Array]] = _shapes(partition, structs[0], structs[1], structs[2][0])
+    shapes: tuple[Lane, dict[str, Array]] = _shapes(partition, *structs[:2], structs[2][0], jnp.result_type(float))
     return shapes
 
 

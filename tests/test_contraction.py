@@ -38,7 +38,7 @@ def summed(x: Array, y: Array, z: Array) -> Array:
         (lambda x, y, z: jnp.zeros(2).at[0].add(x * y), {"scatter-add"}),
         (lambda x, y, z: x**2 + z, {"add"}),
         (lambda x, y, z: x / 3 + z, {"add"}),  # times the inverse
-        (lambda x, y, z: x / jnp.sqrt(y) + z, {"add"}),
+        (lambda x, y, z: x / jnp.sqrt(y), {"div"}),
         (lambda x, y, z: x * lax.convert_element_type(np.int32(24), np.float32) + z, {"add"}),
         (lambda x, y, z: jax.jit(lambda p: p + z)(x * y), {"add"}),
         (lambda x, y, z: jax.vmap(lambda p: p * y)(jnp.stack([x, z]))[0] + z, {"add"}),
@@ -84,6 +84,7 @@ SIZES = np.exp(np.random.default_rng(0).uniform(-25, 0, 20_000)).astype(np.float
         (elementary.log1p, np.log1p, np.concatenate([SIZES, -SIZES[SIZES < 0.99], 9 * SIZES])),
         (elementary.exp, np.exp, np.concatenate([-87 * SIZES, 88 * SIZES])),
         (elementary.expm1, np.expm1, np.concatenate([-20 * SIZES, 20 * SIZES])),
+        (elementary.tanh, np.tanh, np.concatenate([-20 * SIZES, 20 * SIZES])),
         (elementary.cos_of_turn, lambda x: np.sin(2 * np.pi * (np.abs(x - 0.5) - 0.25)), TURNS),
     ],
 )  # fmt: skip

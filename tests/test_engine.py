@@ -301,27 +301,35 @@ def test_options_of_an_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     assert options_for("gpu") is None
 
 
-def test_the_least_effort_waits_for_programs_that_are_rounded_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's own policy too, whose products may meet sums."""
-    efforts = []
+def test_less_effort_waits_for_programs_that_are_rounded_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where products meet sums, the package's own programs are compiled in a hurry, as it is tested that they have the
+    same bits then; and those of a user's class with all effort, as of them nobody has tested it."""
     original = jobs_module.chunk_function
 
-    def noted(*key: Any) -> Any:
-        efforts.append(key[3])
-        return original(*key)
+    class Mine(EE):
+        pass
 
-    class Contracting(EE):
-        def done(self, view: Any, state: Any) -> Any:
-            x = state.totals.spent.astype(jnp.float32)
-            return super().done(view, state) | (x * 0.3 + x < 0)
+    def efforts(alike: bool | None, rule: Any) -> set[Effort]:
+        found = set()
 
-    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: True)
-    monkeypatch.setattr(jobs_module, "chunk_function", noted)
-    simulate(problem(), ee(2, 0.5), runs=10)
-    assert set(efforts) == {Effort.LEAST}
-    efforts.clear()
-    simulate(problem(), pytree(Contracting)(**vars(ee(2, 0.5))), runs=10)
-    assert set(efforts) == {Effort.LITTLE}
+        def noted(*key: Any) -> Any:
+            found.add(key[3])
+            return original(*key)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(jobs_module, "saves_effort", lambda platform: True)
+            patch.setattr(jobs_module, "chunk_function", noted)
+            patch.setattr(jobs_module, "_alike", {})
+            if alike is not None:
+                patch.setattr(jobs_module, "alike", lambda *_: alike)
+            simulate(problem(), rule, runs=10)
+        return found
+
+    rule = ee(2, 0.5)
+    mine = pytree(Mine)(**vars(rule))
+    assert efforts(None, rule) == efforts(None, mine) == {Effort.LEAST}
+    assert efforts(False, rule) == {Effort.LITTLE}
+    assert efforts(False, mine) == {Effort.FULL}
 
 
 def test_a_policy_says_at_which_level_it_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,6 +342,53 @@ def test_a_policy_says_at_which_level_it_is_compiled(monkeypatch: pytest.MonkeyP
         assert (options_for("cpu", level=level) or {})[options.LEVEL] == level
     monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
     assert options.LEVEL not in (options_for("cpu") or {})
+
+
+def test_what_progress_raises_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no sign that a program that was loaded does not run."""
+
+    class Stop(Exception):
+        pass
+
+    def stopped(status: Status) -> None:
+        if status.doing == "running":
+            raise Stop
+
+    monkeypatch.setattr(jobs_module.Ahead, "need", lambda _, program, tell: program.lower().compile())
+    simulate(problem(), ee(2, 0.5), runs=10)
+    with pytest.raises(Stop):
+        simulate(problem(), ee(2, 0.5), runs=10, progress=stopped)
+
+
+def test_a_class_may_be_run_in_both_widths_of_floats() -> None:
+    """What was found of its shapes in one says nothing of the other."""
+
+    @pytree
+    @dataclass(frozen=True)
+    class Mean:
+        """Throws all coins, and keeps the mean in JAX's usual type."""
+
+        def init(self, view: Any) -> Any:
+            return jnp.zeros(2)
+
+        def ask(self, view: Any, state: Any) -> Any:
+            return jnp.int32(0), state[1].astype(jnp.int32), jnp.int32(1)
+
+        def tell(self, view: Any, state: Any, pull: Any, outcome: Any) -> Any:
+            return state + jnp.stack([outcome, 1])
+
+        def done(self, view: Any, state: Any) -> Any:
+            return state[1] >= view.budget
+
+        def answer(self, view: Any, state: Any) -> Any:
+            return {"total": state[0]}
+
+    pair = toy.Coins(np.int32(5), np.float32(0.2), np.float32(0.8)), Mean()
+    narrow = simulate(*pair, runs=3)
+    with jax.enable_x64(True):
+        wide = simulate(*pair, runs=3)
+    assert narrow["total"].dtype == np.float32
+    assert wide["total"].dtype == np.float64
 
 
 def compilations() -> int:

@@ -230,7 +230,7 @@ def _log_gamma(key: Stream, purpose: int, shape: Array) -> Array:
     own = substream(key, purpose)
     low = shape < 1
     d = jnp.where(low, shape + 1, shape) - jnp.float32(1 / 3)
-    c = quotient(1, root(9 * d))
+    c = root(quotient(1, 9 * d))
 
     def attempt(number: Array) -> tuple[Array, Array]:
         first, second = words(own, 1, number)

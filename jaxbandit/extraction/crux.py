@@ -95,7 +95,7 @@ class Crux:
         """Picks the query of the highest (r + sigma) / c that the budget allows (Algorithm 1, line 8)."""
         cost, askable = self._askable(view, state)
         sigma = self._sigma(state, state.retrieved.queries + 1)
-        score = jnp.where(askable, (state.r + sigma) / cost.astype(jnp.float32), -jnp.inf)
+        score = jnp.where(askable, queries.score(state.r, sigma, cost), -jnp.inf)
         # Node by node, so that of equally good queries it is the first node's, and of these the first configuration.
         best = jnp.argmax(score.T).astype(jnp.int32)
         node, configuration = best // score.shape[0], best % score.shape[0]

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.extraction.bootstrap import FEW, before, delta_variance, few_resampled, resampled, spread
+from jaxbandit.extraction.bootstrap import FEW, before, delta_variance, few_resampled, mean, resampled, spread
 from jaxbandit.extraction.costs import Configurations
 from jaxbandit.extraction.estimators import (
     ESTIMATORS,
@@ -37,6 +37,7 @@ from jaxbandit.extraction.retrieved import LIST, RELIST, RESAMPLE, Retrieved, an
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.fence import once_in_blocks as once
 from jaxbandit.xla.fence import patiently
+from jaxbandit.xla.formula import formula
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
@@ -154,7 +155,7 @@ class GainEstimates:
         pool = (samples.distinct + samples.outside)[None]
         ranks = self._lists(choices, LIST, samples, pool, self.readings.exclude_draws)
         gains = self._gains(samples.sizes, samples.f[None], ranks, pool, samples.past)
-        return jnp.stack([jnp.sum(each, axis=0) / each.shape[0] for each in gains], axis=1)
+        return jnp.stack([mean(each) for each in gains], axis=1)
 
     def evaluated(self, samples: Samples, choices: Stream) -> tuple[Array, Array, Array]:
         """Returns r and the gain's variance, float32 (nodes, C); and whether all resamples had room (bool)."""
@@ -207,8 +208,8 @@ class GainEstimates:
         return Spread(jnp.zeros_like(variance), variance, jnp.ones(len(samples.f), bool))
 
     def _spread(self, samples: Samples, gains: list[Array]) -> Spread:
-        mean, variance = (jnp.stack(some, axis=1) for some in zip(*map(spread, gains), strict=True))
-        return Spread(mean, variance, jnp.ones(len(samples.f), bool))
+        centre, variance = (jnp.stack(some, axis=1) for some in zip(*map(spread, gains), strict=True))
+        return Spread(centre, variance, jnp.ones(len(samples.f), bool))
 
     def _list_words(self, choices: Stream, purpose: int, samples: Samples, copies: int) -> tuple[Array, Array]:
         """The words of draws 0, 2, 4 ... and 1, 3, 5 ... of lists: uint32 (l / 2, copies, nodes) each."""
@@ -286,7 +287,7 @@ class GainEstimates:
                 x[np.array(own)][:, None, None]
                 for x in (np.array([k for k, _ in self.configurations]), np.array(lengths), self.unseen())
             )
-            each = OF_TOTALS[self.readings.estimator](left, m)
+            each = formula(OF_TOTALS[self.readings.estimator])(left, m)
             each = jnp.where((pool > least) & (left.distinct > 0), each, unseen)
             # No gain is negative: its bits are those of a whole number.
             bits = once(lax.bitcast_convert_type(jnp.abs(each), jnp.int32))

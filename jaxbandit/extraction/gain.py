@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from jaxbandit.extraction.costs import Configurations
 from jaxbandit.extraction.poset import Domain
-from jaxbandit.random.elementary import pinned
-from jaxbandit.xla.exact import quotient
+from jaxbandit.xla.formula import formula
 
 _POINTS = 400
 """Times at which the number of clocks that have rung is evaluated."""
@@ -112,6 +111,7 @@ def _without(count: NDArray[np.float64], chance: NDArray[np.float64]) -> NDArray
     return np.where(chance[:, None] <= 0.5, low, high)
 
 
+@formula
 def expected_gain(known: Array, excluded: Array, population: Array, first: Array, at: Array, most: int) -> Array:
     """Computes the expected number of new entities in an answer: float32 scalar.
 
@@ -130,6 +130,6 @@ def expected_gain(known: Array, excluded: Array, population: Array, first: Array
     gap = steps.astype(jnp.float32) - ahead
     step = jnp.argmax(gap >= 0)
     before = jnp.maximum(step - 1, 0)
-    share = jnp.where(step > 0, -quotient(gap[before], jnp.maximum(gap[step] - gap[before], jnp.float32(1e-6))), 0)
-    value = new[before] + pinned(share * (new[step] - new[before]))
+    share = jnp.where(step > 0, -gap[before] / jnp.maximum(gap[step] - gap[before], 1e-6), 0)
+    value = new[before] + share * (new[step] - new[before])
     return jnp.maximum(value, 0)

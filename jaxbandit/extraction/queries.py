@@ -9,6 +9,7 @@ from jax import Array
 from jaxbandit.extraction.problem import Outcome, Pull, View
 from jaxbandit.extraction.readings import Readings
 from jaxbandit.extraction.retrieved import Retrieved
+from jaxbandit.xla.formula import formula
 
 
 def listable(readings: Readings, retrieved: Retrieved, distinct: Array) -> Array:
@@ -51,6 +52,7 @@ def ends_node(readings: Readings, view: View, retrieved: Retrieved, pull: Pull, 
     return pull.asked & ~jnp.any(outcome.entity >= 0) & (readings.empty == "always")
 
 
+@formula
 def sigma(readings: Readings, floor: Array, variance: Array, times_asked: Array, t: Array) -> Array:
     """Returns sigma(q, t) = sqrt(v_q log(t) / n_q), float32 (C, S); ``times_asked``: n_q, int32 (C, S)."""
     if readings.asked_by == "node":
@@ -61,6 +63,13 @@ def sigma(readings: Readings, floor: Array, variance: Array, times_asked: Array,
     return jnp.where(times_asked == 0, jnp.inf, found) if readings.never_asked == "infinite" else found
 
 
+@formula
+def score(r: Array, sigma: Array, cost: Array) -> Array:
+    """Returns (r(q) + sigma(q, t)) / c(q), by which a query is chosen: float32."""
+    return (r + sigma) / cost.astype(jnp.float32)
+
+
+@formula
 def pooled(prior: Array, r: Array, root: Array, n: Array) -> Array:
     """Returns the mean of r at nodes of n answers and r at the root, which counts as ``prior`` answers."""
     answers = n.astype(jnp.float32)

@@ -90,11 +90,12 @@ class Ahead:
         self._waiting.pop(program, None)
         self._start = self._start or time.monotonic()
         which = store.here(program.key) if program.like else None
-        name = store.name_of(program.key) if which else None
+        known = which is not None and which in store.COMPILED
+        name = store.name_of(program.key) if which and not known else None
         ready, found = (store.loaded(name), store.find(name)) if name else (None, None)
         future: Future[Any] = Future()
         try:
-            if ready is not None or (which and which in store.COMPILED):
+            if ready is not None or known:
                 future.set_result(ready)
             elif found and program.like:
                 future = self._pool.submit(store.load, found, program.like())

@@ -1,6 +1,8 @@
-"""When this package was imported: files of it that changed later are not what runs. See ``store``."""
+"""When this package was imported, with which flags of the compiler: what came later is not what runs (``store``)."""
 
+import os
 import time
 
 WHEN = time.time()
 """Seconds since 1970."""
+FLAGS = os.environ.get("XLA_FLAGS")

@@ -24,7 +24,7 @@ from jax.experimental import serialize_executable
 from jax.sharding import Mesh
 
 from jaxbandit.programs.cache import HITS, programs
-from jaxbandit.programs.imported import WHEN
+from jaxbandit.programs.imported import FLAGS, WHEN
 
 _PACKAGE = Path(__file__).parents[1]
 _LOADED: dict[str, Any] = {}
@@ -99,7 +99,7 @@ def load(found: Kept, like: Like) -> Any | None:
         forget(found.name)
         return None
     while len(_LOADED) >= _MOST_LOADED:
-        del _LOADED[next(iter(_LOADED))]
+        _LOADED.pop(next(iter(_LOADED)), None)  # another thread may have taken it
     _LOADED[found.name] = program
     return program
 
@@ -152,6 +152,16 @@ def _put(name: str, stored: bytes) -> None:
 
 
 @functools.lru_cache(maxsize=256)
+def named(value: Any) -> bool:
+    """Whether another process could be told of ``value``: all classes in it are of this package."""
+    try:
+        _spelled(value)
+    except _Untold:
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=256)
 def _name(source: str, around: tuple[Any, ...], key: Any) -> str | None:
     try:
         text = _spelled((source, (np.__version__, version("scipy")), *around, key))
@@ -160,16 +170,21 @@ def _name(source: str, around: tuple[Any, ...], key: Any) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@functools.cache
 def _source() -> str | None:
-    """A digest of the package's files; None where they changed after its import, as what runs is not known then."""
+    """A digest of the package's files; None where they, or the compiler's flags, changed after its import, as what runs
+    is not known then. A file that was copied with its old date has a new one of its status."""
     files = sorted(_PACKAGE.rglob("*.py"))
     try:
-        if not files or max(file.stat().st_mtime for file in files) >= WHEN:
-            return None
-        parts = [part for file in files for part in (str(file.relative_to(_PACKAGE)).encode(), file.read_bytes())]
+        stamps = [stamp for file in files for stamp in (file.stat().st_mtime, file.stat().st_ctime)]
+        changed = not files or max(stamps) >= WHEN or os.environ.get("XLA_FLAGS") != FLAGS
+        return None if changed else _digest(tuple(files))
     except OSError:
         return None
+
+
+@functools.lru_cache(maxsize=1)
+def _digest(files: tuple[Path, ...]) -> str:
+    parts = [part for file in files for part in (str(file.relative_to(_PACKAGE)).encode(), file.read_bytes())]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 

@@ -21,9 +21,10 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxbandit.random.draws import LARGEST, exponential, probability, saturated, uniform, wide_product
-from jaxbandit.random.elementary import exp, log, log1p, pinned
+from jaxbandit.random.elementary import exp, log1p, pinned
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.exact import quotient, root
+from jaxbandit.xla.formula import formula
 
 if TYPE_CHECKING:
     from jaxtyping import Int32
@@ -50,26 +51,28 @@ def _halves(shift: Array) -> Array:
     return _float((jnp.uint32(127) - shift) << jnp.uint32(23))
 
 
+@formula
 def _deviance(x: Array, mean: Array, excess: Array) -> Array:
     """Computes x log(x / mean) - excess where excess = x - mean (Loader, "Fast and accurate computation of binomial
     probabilities", 2000): precise when x is near the mean too. ``x`` >= 0, ``mean`` > 0."""
-    v = quotient(excess, x + mean)
+    v = excess / (x + mean)
     square = v * v
     series = jnp.float32(1 / 13)
     for odd in (11, 9, 7, 5, 3):
-        series = jnp.float32(1 / odd) + pinned(square * series)
-    near = pinned(excess * v) + pinned(2 * x * v * square * series)
-    far = pinned(x * log(jnp.maximum(quotient(x, mean), jnp.float32(1e-30)))) - excess
+        series = 1 / odd + square * series
+    near = excess * v + 2 * x * v * square * series
+    far = x * jnp.log(jnp.maximum(x / mean, 1e-30)) - excess
     return jnp.where(jnp.abs(v) < 0.25, near, far)
 
 
+@formula
 def _stirling(y: Array) -> Array:
     """Computes log Gamma(y + 1/2) - (y log y - y + log(2 pi) / 2) for y >= 1/2, within 5e-8, by a continued fraction
     whose first coefficient is exact and whose others are fitted in the maximum norm."""
-    third = quotient(0.17502707, y)
-    second = quotient(0.22763125, y + third)
-    first = quotient(0.05818695, y + second)
-    return quotient(-1 / 24, y + first)
+    third = 0.17502707 / y
+    second = 0.22763125 / (y + third)
+    first = 0.05818695 / (y + second)
+    return -1 / 24 / (y + first)
 
 
 def _inverted(todo: Array, word: Array, start: Array, ratio: Callable[[Array, Array], Array], mode: Array) -> Array:

@@ -13,10 +13,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.rewards import unit
-from jaxbandit.random.elementary import log, pinned
 from jaxbandit.registry import real
-from jaxbandit.xla.exact import quotient, root
 from jaxbandit.xla.fence import repeated
+from jaxbandit.xla.formula import formula
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32
@@ -29,6 +28,7 @@ CONFIDENCE, OVERLAP = real(1e-9, 1 - 1e-6), real(0, 1)
 """The ranges of delta and epsilon."""
 
 
+@formula
 def exploration(
     divergence: str, k1: Float32[Array, ""], arms: int, delta: Float32[Array, ""], alpha: Float32[Array, ""],
     round_: Int32[Array, ""],
@@ -39,9 +39,9 @@ def exploration(
     With k1 below what the papers ask for, that may be below 0 or no number in the first rounds: it is 0 then, or
     ``_LEAST`` for "kl".
     """
-    start = quotient(k1 * jnp.float32(arms), delta)
-    x = jnp.maximum(log(start) + pinned(alpha * log(jnp.maximum(round_, 1).astype(jnp.float32))), 0)
-    return root(x * jnp.float32(0.5)) if divergence == "hoeffding" else jnp.maximum(x + log(x), _LEAST)
+    t = jnp.maximum(round_, 1).astype(jnp.float32)
+    x = jnp.maximum(jnp.log(k1 * arms / delta) + alpha * jnp.log(t), 0)
+    return jnp.sqrt(x / 2) if divergence == "hoeffding" else jnp.maximum(x + jnp.log(x), _LEAST)
 
 
 def stops(
@@ -52,10 +52,11 @@ def stops(
     return overlap < epsilon if divergence == "hoeffding" else (overlap <= epsilon) & (round_ > 1)
 
 
+@formula
 def width(divergence: str, pulls: Int32[Array, "*arms"]) -> Float32[Array, "*arms"]:
     """Returns what the rate is multiplied by for an arm with so many pulls: 1 / sqrt(pulls), or 1 / pulls for "kl"."""
     count = jnp.maximum(pulls, 1).astype(jnp.float32)
-    return quotient(jnp.ones_like(count), root(count) if divergence == "hoeffding" else count)
+    return 1 / jnp.sqrt(count) if divergence == "hoeffding" else 1 / count
 
 
 def lower_bound(
@@ -66,9 +67,13 @@ def lower_bound(
     "hoeffding": mean - rate * width, which is not cut to [0, 1]; "kl": the least q with d(mean, q) <= rate * width.
     """
     if divergence == "hoeffding":
-        bound: Array = unit(mean) - pinned(rate * width)
-        return bound
+        return _hoeffding_lower(unit(mean), width, rate)
     return _kl_lower(unit(mean), rate * width)
+
+
+@formula
+def _hoeffding_lower(mean: Array, width: Array, rate: Array) -> Array:
+    return mean - rate * width
 
 
 def _kl_lower(mean: Array, level: Array) -> Array:

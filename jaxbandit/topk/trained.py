@@ -24,6 +24,7 @@ from jaxbandit.pytree import pytree
 from jaxbandit.random.trials import UNITS
 from jaxbandit.scores import Score, read, stacked, value
 from jaxbandit.topk.empirical import largest
+from jaxbandit.xla.formula import formula
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32, Num
@@ -107,6 +108,7 @@ class Trained:
         score: Array = value(self.weights[self.which], self.hidden, used, jnp.tanh)
         return score
 
+    @formula
     def ask(self, view: View, state: State) -> Pull:
         """Shares the round's pulls among all arms, in proportion to exp(score)."""
         score = self._score(view, state)

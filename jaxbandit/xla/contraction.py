@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
-_SUMS = {"add", "sub", "add_any", "reduce_sum", "cumsum", "scatter-add", "scatter_add"}
-_PRODUCTS = {"square", "integer_pow", "reduce_prod", "cumprod"}
+SUMS = {"add", "sub", "add_any", "reduce_sum", "cumsum", "scatter-add", "scatter_add"}
+_PRODUCTS = {"square", "integer_pow"}
 _SHAPES = {"broadcast_in_dim", "reshape", "squeeze", "transpose", "slice", "convert_element_type", "copy"}
 """What leaves powers of two such."""
 _ALIKE = _SHAPES | {
@@ -27,7 +27,7 @@ _ALIKE = _SHAPES | {
 }  # fmt: skip
 """What is rounded alike; a product that goes in may come out."""
 _COMPARED = {"eq", "ne", "lt", "le", "gt", "ge", "is_finite", "argmax", "argmin"}
-_CALLS = {
+CALLS = {
     "jit", "pjit", "closed_call", "core_call", "checkpoint", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call",
     "shard_map",
 }  # fmt: skip
@@ -35,7 +35,7 @@ _EXPONENT = 23
 """The bit of a float32 at which its exponent begins."""
 
 
-class _Is(Flag):
+class Is(Flag):
     """What is known of a value."""
 
     NOTHING = 0
@@ -48,10 +48,10 @@ class _Is(Flag):
     CONSTANT = auto()
     """XLA multiplies by its inverse in place of dividing by it."""
     ROOT = auto()
-    """A square root. XLA multiplies by its inverse too."""
+    """A square root. XLA does not divide by it either, but computes its inverse, in a way that each level has."""
 
 
-_DOUBTS = _Is.PRODUCT | _Is.ROOT
+_DOUBTS = Is.PRODUCT | Is.ROOT
 """What holds of a value that may be one of two, if it holds of either."""
 
 
@@ -61,65 +61,65 @@ class _Found(Exception):
 
 def contractible(program: Any) -> set[str]:
     """Names operations of a jaxpr whose rounding the compiler chooses, as ``add`` for a sum with a product in it."""
-    search = _Search()
-    search.through(program, [_Is.NOTHING] * len(program.in_avals))
+    search = Search()
+    search.through(program, [Is.NOTHING] * len(program.in_avals))
     return search.found
 
 
 def rounded_alike(program: Any) -> bool:
     """Whether a jaxpr has no such operation."""
-    search = _Search(first=True)
+    search = Search(first=True)
     try:
-        search.through(program, [_Is.NOTHING] * len(program.in_avals))
+        search.through(program, [Is.NOTHING] * len(program.in_avals))
     except _Found:
         return False
     return True
 
 
-def _either(one: _Is, other: _Is) -> _Is:
+def _either(one: Is, other: Is) -> Is:
     return (one & other) | ((one | other) & _DOUBTS)
 
 
-def _any(values: Iterable[_Is]) -> _Is:
-    return functools.reduce(operator.or_, values, _Is.NOTHING)
+def _any(values: Iterable[Is]) -> Is:
+    return functools.reduce(operator.or_, values, Is.NOTHING)
 
 
-def _of_constant(value: Any) -> _Is:
+def of_constant(value: Any) -> Is:
+    """What is known of a constant."""
     array = np.asarray(value)
     if array.dtype == bool or jnp.issubdtype(array.dtype, np.floating):
         mantissas, _ = np.frexp(array.astype(np.float64))
-        return _Is.CONSTANT | (_Is.POWER if np.isin(np.abs(mantissas), (0, 0.5)).all() else _Is.NOTHING)
-    return _Is.CONSTANT | (_Is.PAST if (array >= _EXPONENT).all() else _Is.NOTHING)
+        return Is.CONSTANT | (Is.POWER if np.isin(np.abs(mantissas), (0, 0.5)).all() else Is.NOTHING)
+    return Is.CONSTANT | (Is.PAST if (array >= _EXPONENT).all() else Is.NOTHING)
 
 
-class _Search:
+class Search:
     """Goes through a program with what is known of each value; ``found`` is what it met, to the ``first`` or all."""
 
     def __init__(self, first: bool = False) -> None:
         self.found: set[str] = set()
         self._first = first
-        self._results: dict[Any, tuple[Any, list[_Is]]] = {}
+        self._results: dict[Any, tuple[Any, list[Is]]] = {}
 
-    def through(self, program: Any, given: list[_Is]) -> list[_Is]:
+    def through(self, program: Any, given: list[Is]) -> list[Is]:
         """What is known of the results."""
         key = id(program), tuple(given)
         if key not in self._results:
             jaxpr: Jaxpr = getattr(program, "jaxpr", program)
-            known = dict(zip(jaxpr.constvars, map(_of_constant, getattr(program, "consts", ())), strict=False))
+            known = dict(zip(jaxpr.constvars, map(of_constant, getattr(program, "consts", ())), strict=False))
             known.update(zip(jaxpr.invars, given, strict=True))
 
-            def of(value: Any) -> _Is:
-                return _of_constant(value.val) if isinstance(value, Literal) else known[value]
+            def of(value: Any) -> Is:
+                return of_constant(value.val) if isinstance(value, Literal) else known[value]
 
             for equation in jaxpr.eqns:
-                known.update(
-                    zip(equation.outvars, self._after(equation, [of(x) for x in equation.invars]), strict=True)
-                )
+                known.update(zip(equation.outvars, self.after(equation, [of(x) for x in equation.invars]), strict=True))
             # Kept too, so that no other program gets its identity.
             self._results[key] = program, [of(value) for value in jaxpr.outvars]
         return self._results[key][1]
 
-    def _after(self, equation: JaxprEqn, given: list[_Is]) -> list[_Is]:
+    def after(self, equation: JaxprEqn, given: list[Is]) -> list[Is]:
+        """What is known of an operation's results."""
         name, params = equation.primitive.name, equation.params
         if name == "cond":
             ways = [self.through(branch, given[1:]) for branch in params["branches"]]
@@ -134,11 +134,11 @@ class _Search:
             at, end = params["num_consts"], params["num_consts"] + params["num_carry"]
             carried = self._settled(params["jaxpr"], given[:at], given[at:end], given[end:])
             return carried + self.through(params["jaxpr"], given[:at] + carried + given[end:])[len(carried) :]
-        if name in _CALLS:
+        if name in CALLS:
             return self.through(next(params[key] for key in ("jaxpr", "call_jaxpr", "call") if key in params), given)
         return [self._of_one(name, equation, given)] * len(equation.outvars)
 
-    def _settled(self, body: Any, constants: list[_Is], start: list[_Is], each: list[_Is]) -> list[_Is]:
+    def _settled(self, body: Any, constants: list[Is], start: list[Is], each: list[Is]) -> list[Is]:
         """What stays true of the values that a loop carries."""
         while True:
             after = self.through(body, constants + start + each)[: len(start)]
@@ -147,26 +147,28 @@ class _Search:
                 return start
             start = joined
 
-    def _of_one(self, name: str, equation: JaxprEqn, given: list[_Is]) -> _Is:
+    def _of_one(self, name: str, equation: JaxprEqn, given: list[Is]) -> Is:
         """What is known of the results of an operation that is no call and no loop."""
-        constant = _Is.CONSTANT & functools.reduce(operator.and_, given, _Is.CONSTANT)
+        constant = Is.CONSTANT & functools.reduce(operator.and_, given, Is.CONSTANT)
         kinds = [getattr(value.aval, "dtype", np.dtype(bool)) for value in (*equation.invars, *equation.outvars)]
         if not any(jnp.issubdtype(kind, np.inexact) for kind in kinds):
-            power = name == "shift_left" and _Is.PAST in given[1]
-            return constant | (_Is.POWER if power else _kept(name, kinds, given))
+            power = name == "shift_left" and Is.PAST in given[1]
+            return constant | (Is.POWER if power else _kept(name, kinds, given))
         doubts = _any(given) & _DOUBTS
-        if name in _SUMS and _Is.PRODUCT not in doubts:
+        if name in SUMS and Is.PRODUCT not in doubts:
+            return constant
+        if name == "dot_general" and any(Is.POWER in each for each in given):  # with 0 and 1: a sum of what is chosen
             return constant
         if name == "mul":
-            exact = any(_Is.POWER in each for each in given)
-            return constant | (doubts & _Is.PRODUCT if exact else _Is.PRODUCT)
-        if name == "div":
-            inverted = given[1] & (_Is.CONSTANT | _Is.ROOT) and _Is.POWER not in given[1]
-            return constant | (_Is.PRODUCT if inverted else _Is.NOTHING)
+            exact = any(Is.POWER in each for each in given)
+            return constant | (doubts & Is.PRODUCT if exact else Is.PRODUCT)
+        if name == "div" and Is.ROOT not in given[1]:
+            inverted = Is.CONSTANT in given[1] and Is.POWER not in given[1]
+            return constant | (Is.PRODUCT if inverted else Is.NOTHING)
         if name in _PRODUCTS:
-            return constant | _Is.PRODUCT
+            return constant | Is.PRODUCT
         if name == "sqrt":
-            return constant | _Is.ROOT
+            return constant | Is.ROOT
         if name not in _ALIKE | _COMPARED or any(jnp.issubdtype(kind, np.complexfloating) for kind in kinds):
             self.found.add(name)
             if self._first:
@@ -174,12 +176,12 @@ class _Search:
         return constant | doubts | _kept(name, kinds, given)
 
 
-def _kept(name: str, kinds: list[Any], given: list[_Is]) -> _Is:
+def _kept(name: str, kinds: list[Any], given: list[Is]) -> Is:
     """What a result still is of what the operand is said to be exactly. Of bools, 0 and 1 are meant."""
     if kinds[0] == np.dtype(bool) and name == "convert_element_type":
-        return _Is.POWER
+        return Is.POWER
     same = jnp.issubdtype(kinds[0], np.inexact) == jnp.issubdtype(kinds[-1], np.inexact)
     moved = name in _SHAPES and (same or name != "convert_element_type")
     if not (moved or name == "bitcast_convert_type"):
-        return _Is.NOTHING
-    return given[0] & (_Is.POWER | _Is.PAST if moved else _Is.POWER)
+        return Is.NOTHING
+    return given[0] & (Is.POWER | Is.PAST if moved else Is.POWER)

@@ -18,6 +18,10 @@ CPU_OPTIONS: dict[str, Any] = {
     # XLA uses half of a wide vector unit unless told; a processor without one splits the vectors again.
     "xla_cpu_prefer_vector_width": 512,
 }
+if __version_info__[:2] >= (0, 9):
+    # XLA's library for sums adds floats in an order that follows from the shape: the bits of a run would depend on how
+    # many are run beside it.
+    CPU_OPTIONS["xla_cpu_experimental_ynn_fusion_type"] = ""
 
 GPU_OPTIONS: dict[str, Any] = {
     # Sums over arms that XLA hands to Triton: RR took half again as long with them on an H100, and WRR twice as long to

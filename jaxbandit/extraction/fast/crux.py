@@ -119,7 +119,7 @@ class SlottedCrux:
 
         def better(best: tuple[Array, Array], part: State, _: Array) -> tuple[Array, Array]:
             cost, askable = self._askable(view, part)
-            score = (self._r(part, root) + self._sigma(part, t)) / cost.astype(jnp.float32)
+            score = queries.score(self._r(part, root), self._sigma(part, t), cost)
             most, place = best
             own = part.node * c + jnp.arange(c, dtype=jnp.int32)[:, None]
             take = ((score > most) | ((score == most) & (own < place))) & askable

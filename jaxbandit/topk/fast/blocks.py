@@ -32,6 +32,7 @@ from jaxbandit.topk.confidence import lower_bound
 from jaxbandit.xla.columns import Columns
 from jaxbandit.xla.entries import at
 from jaxbandit.xla.fence import each
+from jaxbandit.xla.formula import formula
 from jaxbandit.xla.prefix import lowest
 
 NONE = 2**31 - 1
@@ -217,11 +218,12 @@ def evaluated(
     return Blocks(first, lead.side_mean, lead.width, floor, slope, since, least, next_to), first_line
 
 
+@formula
 def _lowered(divergence: str, value: Array, fall: Array, rate: Array) -> Line:
     """Returns the line that has a ``value`` at the present rate and falls by ``fall``, lowered by more than rounding
     can change it."""
-    risen = pinned(fall * rate)
-    return Line(value + risen - pinned(_SLACK[divergence] * (2 + jnp.abs(value) + risen)), fall)
+    risen = fall * rate
+    return Line(value + risen - _SLACK[divergence] * (2 + jnp.abs(value) + risen), fall)
 
 
 def compared(

@@ -1,0 +1,185 @@
+"""Formulas that are written as a paper prints them, and rounded alike by every compiler, on every device.
+
+A compiler rounds a product and a sum once or twice, has logarithms of its own, and on a GPU approximate quotients
+(``contraction.py``). ``formula`` traces a function and computes the same by operations that leave no such choice.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
+
+from jaxbandit.random import elementary
+from jaxbandit.xla.contraction import CALLS, SUMS, Is, Search, of_constant
+from jaxbandit.xla.exact import quotient, root
+from jaxbandit.xla.plain import PLAIN
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MOST_ADDED = 16
+"""Products that a contraction of two arrays adds, at most: all of them are in the program."""
+
+
+def formula(function: F) -> F:
+    """``function`` of arrays and of other values, which stay what they are, in operations that are rounded alike.
+
+    Its float32 logarithms and exponentials are those of ``elementary``. It may have loops and branches. Derivatives are
+    taken within it, not of it.
+    """
+    if PLAIN:
+        return function
+
+    @functools.wraps(function)
+    def rounded(*given: Any, **named: Any) -> Any:
+        leaves, structure = jax.tree.flatten((given, named))
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Array)]
+
+        def plain(*arrays: Array) -> Any:
+            some = list(leaves)
+            for place, array in zip(places, arrays, strict=True):
+                some[place] = array
+            given, named = jax.tree.unflatten(structure, some)
+            return function(*given, **named)
+
+        arrays = [leaves[place] for place in places]
+        program, shapes = jax.make_jaxpr(plain, return_shape=True)(*arrays)
+        results = _Rounded().settled(program, arrays)
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+    return rounded  # type: ignore[return-value]
+
+
+class _Rounded(Search):
+    """Computes a program's values, with what is known of each."""
+
+    def settled(self, program: Any, values: list[Any]) -> list[Any]:
+        """The results of a jaxpr for ``values``, with those pinned that are products and may meet a sum."""
+        return _pinned(*self._results_of(program, values, [Is.NOTHING] * len(values)))
+
+    def _results_of(self, program: Any, values: list[Any], known: list[Is]) -> tuple[list[Any], list[Is]]:
+        jaxpr: Jaxpr = getattr(program, "jaxpr", program)
+        constants = getattr(program, "consts", ())
+        have: dict[Any, tuple[Any, Is]] = {
+            **dict(zip(jaxpr.constvars, ((value, _known(value)) for value in constants), strict=True)),
+            **dict(zip(jaxpr.invars, zip(values, known, strict=True), strict=True)),
+        }
+
+        def of(some: Sequence[Any]) -> tuple[list[Any], list[Is]]:
+            pairs = [(each.val, of_constant(each.val)) if isinstance(each, Literal) else have[each] for each in some]
+            return [value for value, _ in pairs], [fact for _, fact in pairs]
+
+        for equation in jaxpr.eqns:
+            have.update(
+                zip(equation.outvars, zip(*self._of_equation(equation, *of(equation.invars)), strict=True), strict=True)
+            )
+        return of(jaxpr.outvars)
+
+    def _of_equation(self, equation: JaxprEqn, values: list[Any], known: list[Is]) -> tuple[list[Any], list[Is]]:
+        name, params = equation.primitive.name, equation.params
+        if name in self._PARTS:
+            results = self._PARTS[name](self, params, _pinned(values, known))
+            return results, [Is.NOTHING] * len(results)
+        if name in CALLS and name != "custom_vmap_call":  # that one says how it is batched, and stays as it is
+            inner = next(params[key] for key in ("jaxpr", "call_jaxpr") if key in params)
+            return self._results_of(inner, values, known)
+        if any(getattr(value.aval, "dtype", None) != np.float32 for value in equation.outvars):
+            return _alone(equation, values), self.after(equation, known)
+        if name in SUMS:
+            return _alone(equation, _pinned(values, known)), [Is.NOTHING]
+        if name == "dot_general":
+            return [_contracted(values[0], values[1], params["dimension_numbers"])], [Is.NOTHING]
+        if name == "integer_pow" and params["y"] > 1:
+            return [functools.reduce(jnp.multiply, values * params["y"])], [Is.PRODUCT]
+        if name == "div":
+            above, below = _pinned(values, known, Is.ROOT)
+            # By a constant XLA may divide, or multiply by its inverse.
+            found = above * quotient(1, below) if Is.CONSTANT in known[1] else quotient(above, below)
+            return [found], self.after(equation, [fact & ~Is.ROOT for fact in known])
+        if name == "sqrt":
+            return [root(values[0])], [Is.ROOT]
+        if name in _OWN:
+            return [_OWN[name](*_pinned(values, known))], [Is.NOTHING]
+        facts = self.after(equation, known)
+        if self.found:
+            raise NotImplementedError(f"a formula has {self.found}, which each compiler rounds in its own way")
+        return _alone(equation, values), facts
+
+    def _loop(self, params: Any, values: list[Any]) -> list[Any]:
+        at, end = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+        tested, constants, start = values[:at], values[at:end], values[end:]
+        found: list[Any] = lax.while_loop(
+            lambda carry: self.settled(params["cond_jaxpr"], tested + carry)[0],
+            lambda carry: self.settled(params["body_jaxpr"], constants + carry),
+            start,
+        )
+        return found
+
+    def _scan(self, params: Any, values: list[Any]) -> list[Any]:
+        at, end = params["num_consts"], params["num_consts"] + params["num_carry"]
+        constants, start, each = values[:at], values[at:end], values[end:]
+
+        def step(carry: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
+            found = self.settled(params["jaxpr"], constants + carry + row)
+            return found[: len(start)], found[len(start) :]
+
+        last, rows = lax.scan(step, start, each, params["length"], params["reverse"], params["unroll"])
+        return [*last, *rows]
+
+    def _branch(self, params: Any, values: list[Any]) -> list[Any]:
+        ways = [lambda *given, way=way: self.settled(way, list(given)) for way in params["branches"]]
+        found: list[Any] = lax.switch(values[0], ways, *values[1:])
+        return found
+
+    _PARTS: ClassVar[Mapping[str, Callable[..., list[Any]]]] = {"while": _loop, "scan": _scan, "cond": _branch}
+
+
+def _known(value: Any) -> Is:
+    return Is.NOTHING if isinstance(value, jax.core.Tracer) else of_constant(value)
+
+
+def _pinned(values: list[Any], known: list[Is], what: Is = Is.PRODUCT) -> list[Any]:
+    """``values``, those pinned that are products, so that a sum may take them, or ``what`` else is said."""
+    return [
+        elementary.pinned(value) if what in fact and value.dtype == np.float32 else value
+        for value, fact in zip(values, known, strict=True)
+    ]
+
+
+def _alone(equation: JaxprEqn, values: list[Any]) -> list[Any]:
+    """The results of an operation as it is."""
+    bound = equation.primitive.get_bind_params(equation.params)
+    functions, params = bound if isinstance(bound, tuple) else ((), bound)  # a tuple in older versions of JAX
+    found = equation.primitive.bind(*functions, *values, **params)
+    return list(found) if equation.primitive.multiple_results else [found]
+
+
+def _contracted(a: Array, b: Array, dimensions: Any) -> Array:
+    """``lax.dot_general`` of two arrays as a sum of products, one after another."""
+    batched, (along_a, along_b) = tuple(zip(*dimensions[1], strict=True)), dimensions[0]
+    count = int(np.prod([a.shape[axis] for axis in along_a]))
+    if count > _MOST_ADDED:
+        raise NotImplementedError(f"a formula has a contraction over {count} products, whose order is the compiler's")
+
+    def terms(x: Array, along: Sequence[int], batch: Sequence[int], before: int, after: int) -> Array:
+        """``x`` with the products first, then what is batched, room for the other's axes, and its own."""
+        free = [axis for axis in range(x.ndim) if axis not in (*along, *batch)]
+        sizes = [x.shape[axis] for axis in batch], [x.shape[axis] for axis in free]
+        return jnp.transpose(x, (*along, *batch, *free)).reshape(
+            count, *sizes[0], *[1] * before, *sizes[1], *[1] * after
+        )
+
+    own = [x.ndim - len(along_a) - len(batched) for x in (a, b)]
+    of_a, of_b = zip(*batched, strict=True) if batched else ((), ())
+    products = elementary.pinned(terms(a, along_a, of_a, 0, own[1]) * terms(b, along_b, of_b, own[0], 0))
+    added: Array = functools.reduce(jnp.add, list(products))
+    return added
+
+
+_OWN: dict[str, Callable[..., Array]] = {
+    name: getattr(elementary, name) for name in ("log", "log1p", "exp", "expm1", "tanh")
+}
