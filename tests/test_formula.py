@@ -51,6 +51,7 @@ def slope(x: Array, y: Array, z: Array) -> Array:
 FORMULAS: list[Any] = [
     lambda x, y, z: x * y + z,
     lambda x, y, z: x / 3 + z,
+    lambda x, y, z: x / 2 + z * y + x**-2,
     lambda x, y, z: x / jnp.sqrt(y) + x**3 - z**2,
     lambda x, y, z: jnp.exp(-x * y) - jnp.log(z * x) + jnp.log1p(y) * jnp.expm1(-z) + jnp.tanh(x - y),
     lambda x, y, z: jax.jit(lambda p: jnp.where(p > 1, p, 1) + z)(x * y),

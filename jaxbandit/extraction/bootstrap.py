@@ -211,7 +211,8 @@ def _normal(z: Array) -> Array:
     """Computes the standard normal distribution function, within 2e-7."""
     x = jnp.abs(z) * np.float32(0.5**0.5)
     t = 1 / (1 + 0.3275911 * x)
-    above = jnp.exp(-x * x) * t * jnp.polyval(jnp.array(_ERFC[::-1], jnp.float32), t, unroll=5) / 2
+    series = functools.reduce(lambda total, coefficient: total * t + coefficient, _ERFC[::-1], jnp.zeros_like(t))
+    above = jnp.exp(-x * x) * t * series / 2
     return jnp.where(z > 0, 1 - above, above)
 
 

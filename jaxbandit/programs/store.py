@@ -68,7 +68,13 @@ def _surroundings() -> tuple[Any, ...]:
     settings = sorted((name, repr(getattr(jax.config, name, values[name]))) for name in values if "_cache_" not in name)
     prefixes = ("JAX", "XLA", "LIBTPU", "NVIDIA", "CUDA")
     variables = sorted(pair for pair in os.environ.items() if pair[0].startswith(prefixes) and "CACHE" not in pair[0])
-    return tuple(settings), tuple(variables)
+    return _only(tuple(settings), tuple(variables))
+
+
+@functools.lru_cache(maxsize=16)
+def _only(*parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One object for equal ones: each program that is known here holds it."""
+    return parts
 
 
 def loaded(name: str) -> Any | None:

@@ -43,13 +43,15 @@ def pinned(product: Array) -> Array:
 
 
 def log(x: Array) -> Float32[Array, " ..."]:
-    """Computes the logarithm of a normal number > 0 (float32), within 3 units in the last place; log(0) is -88."""
+    """Computes the logarithm of a normal number > 0 (float32), within 3 units in the last place; log(+0) is -88. Of any
+    other number, NaN too, the result means nothing."""
     found: Array = _log(*_split(x))
     return found
 
 
 def log1p(x: Array) -> Float32[Array, " ..."]:
-    """Computes log(1 + ``x``) for x >= -1 (float32), within a relative 3e-7; where x is -1 it is -88."""
+    """Computes log(1 + ``x``) for x >= -1 (float32), within a relative 3e-7; where x is -1 it is -88. Of any other
+    number, NaN too, the result means nothing."""
     near = jnp.abs(x) < _NEAR
     f, exponent = _split(1 + x)
     found: Array = _log(jnp.where(near, x, f), jnp.where(near, 0, exponent))

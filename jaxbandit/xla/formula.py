@@ -28,8 +28,8 @@ _MOST_ADDED = 16
 def formula(function: F) -> F:
     """``function`` of arrays and of other values, which stay what they are, in operations that are rounded alike.
 
-    Its float32 logarithms and exponentials are those of ``elementary``. It may have loops and branches. Derivatives are
-    taken within it, not of it.
+    Its float32 logarithms and exponentials are those of ``elementary``, so that its logarithms are of normal numbers
+    above 0. It may have loops and branches. Derivatives are taken within it, not of it.
     """
     if PLAIN:
         return function
@@ -93,20 +93,22 @@ class _Rounded(Search):
             return _alone(equation, _pinned(values, known)), [Is.NOTHING]
         if name == "dot_general":
             return [_contracted(values[0], values[1], params["dimension_numbers"])], [Is.NOTHING]
-        if name == "integer_pow" and params["y"] > 1:
-            return [functools.reduce(jnp.multiply, values * params["y"])], [Is.PRODUCT]
+        if name == "integer_pow":
+            power = functools.reduce(jnp.multiply, values * abs(params["y"]))
+            return [power if params["y"] > 0 else quotient(1, power)], [Is.PRODUCT]
         if name == "div":
             above, below = _pinned(values, known, Is.ROOT)
-            # By a constant XLA may divide, or multiply by its inverse.
-            found = above * quotient(1, below) if Is.CONSTANT in known[1] else quotient(above, below)
+            # By a constant XLA may divide, or multiply by its inverse, which is the same for a power of two.
+            inverted = Is.CONSTANT in known[1] and Is.POWER not in known[1]
+            found = above * quotient(1, below) if inverted else quotient(above, below)
             return [found], self.after(equation, [fact & ~Is.ROOT for fact in known])
         if name == "sqrt":
             return [root(values[0])], [Is.ROOT]
         if name in _OWN:
             return [_OWN[name](*_pinned(values, known))], [Is.NOTHING]
         facts = self.after(equation, known)
-        if self.found:
-            raise NotImplementedError(f"a formula has {self.found}, which each compiler rounds in its own way")
+        if name in self.found:
+            raise NotImplementedError(f"a formula has {name}, which each compiler rounds in its own way")
         return _alone(equation, values), facts
 
     def _loop(self, params: Any, values: list[Any]) -> list[Any]:

@@ -56,7 +56,8 @@ class SlottedCrux:
     def execution(self) -> Execution:
         """Says that full effort gains most where resamples are not estimated by their totals alone."""
         gain = 500 if self.readings.estimator in OF_TOTALS else _GAINS.get(self.readings.estimator, 2_000)
-        return Execution(stride=8, most_lanes=64, masked=True, gain_ns=gain)
+        loss = 8_000 if self.rule.grow else 25_000
+        return Execution(stride=8, most_lanes=64, masked=True, gain_ns=gain, loss_ns=loss)
 
     @property
     def readings(self) -> Readings:
