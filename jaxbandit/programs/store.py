@@ -179,17 +179,22 @@ def _name(source: str, around: tuple[Any, ...], key: Any) -> str | None:
 def _source() -> str | None:
     """A digest of the package's files; None where they, or the compiler's flags, changed after its import, as what runs
     is not known then. A file that was copied with its old date has a new one of its status."""
-    files = sorted(_PACKAGE.rglob("*.py"))
     try:
-        stamps = [stamp for file in files for stamp in (file.stat().st_mtime, file.stat().st_ctime)]
-        changed = not files or max(stamps) >= WHEN or os.environ.get("XLA_FLAGS") != FLAGS
-        return None if changed else _digest(tuple(files))
+        stamps = [max(found.st_mtime, found.st_ctime) for found in map(os.stat, _files())]
+        changed = not stamps or max(stamps) >= WHEN or os.environ.get("XLA_FLAGS") != FLAGS
+        return None if changed else _digest()
     except OSError:
         return None
 
 
-@functools.lru_cache(maxsize=1)
-def _digest(files: tuple[Path, ...]) -> str:
+@functools.cache
+def _files() -> list[str]:
+    return sorted(map(str, _PACKAGE.rglob("*.py")))
+
+
+@functools.cache
+def _digest() -> str:
+    files = map(Path, _files())
     parts = [part for file in files for part in (str(file.relative_to(_PACKAGE)).encode(), file.read_bytes())]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
