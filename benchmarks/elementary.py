@@ -1,4 +1,4 @@
-"""The polynomials of ``jaxbandit.random.elementary``: how they are fitted, and the largest errors of its functions.
+"""The polynomials of ``jaxbandit.xla.elementary``: how they are fitted, and the largest errors of its functions.
 
     python -m benchmarks.elementary [--out FILE.json] [--quick]
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.common import Row, facts, parser, save, table
-from jaxbandit.random import elementary
+from jaxbandit.xla import elementary
 
 _POINTS, _ROUNDS = 4_001, 400
 _NEAR_ZERO = 1e-2
@@ -92,6 +92,7 @@ def errors(many: int) -> list[Row]:
         "log1p": (np.concatenate([small, -small[small < 0.999], random.uniform(0, 9, many)]), np.log1p, jnp.log1p),
         "exp": (random.uniform(-87, 88, many), np.exp, jnp.exp),
         "expm1": (np.concatenate([-20 * small, 20 * small]), np.expm1, jnp.expm1),
+        "tanh": (np.concatenate([-20 * small, 20 * small]), np.tanh, jnp.tanh),
         "cos_of_turn": (
             random.integers(0, 2**24, many) / 2**24, lambda x: np.sin(2 * np.pi * (0.25 - np.abs(x - 0.5))) * -1,
             lambda x: jnp.cos(jnp.float32(2 * np.pi) * x),

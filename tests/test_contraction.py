@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import Array, lax
 
-from jaxbandit.random import elementary
+from jaxbandit.xla import elementary
 from jaxbandit.xla.contraction import contractible
 
 X, Y, Z = (jnp.float32(value) for value in (1.1, 2.3, 0.7))

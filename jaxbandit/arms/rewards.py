@@ -16,11 +16,11 @@ from jax.scipy.special import erf, erfinv
 from jaxbandit.pytree import pytree
 from jaxbandit.random.counts import _until_accepted
 from jaxbandit.random.draws import exponential, scale, uniform
-from jaxbandit.random.elementary import cos_of_turn, exp, log, pinned
 from jaxbandit.random.permutation import position
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.random.trials import MOST_TRIALS, UNITS, many_successes, successes
 from jaxbandit.xla.batch import over_lanes
+from jaxbandit.xla.elementary import cos_of_turn, exp, log, pinned
 from jaxbandit.xla.exact import quotient, root
 
 if TYPE_CHECKING:

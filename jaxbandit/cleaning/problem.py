@@ -25,10 +25,10 @@ from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Uniform
 from jaxbandit.pytree import pytree
 from jaxbandit.random import binomial, exponential, thresholds
-from jaxbandit.random.elementary import expm1
 from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.race import UNLIMITED, concealed, race_at, race_on_tape
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.elementary import expm1
 from jaxbandit.xla.exact import quotient
 
 if TYPE_CHECKING:

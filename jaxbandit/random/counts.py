@@ -21,8 +21,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxbandit.random.draws import LARGEST, exponential, probability, saturated, uniform, wide_product
-from jaxbandit.random.elementary import exp, log1p, pinned
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.elementary import exp, log1p, pinned
 from jaxbandit.xla.exact import quotient, root
 from jaxbandit.xla.formula import formula
 

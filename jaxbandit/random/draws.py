@@ -14,8 +14,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxbandit.errors import BadInput
-from jaxbandit.random.elementary import log1p, log_of_uniform
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.elementary import log1p, log_of_uniform
 from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import computed_once
 

@@ -6,7 +6,7 @@ A compiler rounds a product and a sum once or twice, has logarithms of its own, 
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
-from jaxbandit.random import elementary
+from jaxbandit.xla import elementary
 from jaxbandit.xla.contraction import CALLS, SUMS, Is, Search, of_constant
 from jaxbandit.xla.exact import quotient, root
 from jaxbandit.xla.plain import PLAIN
@@ -51,7 +51,7 @@ def formula(function: F) -> F:
         results = _Rounded().settled(program, arrays)
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
-    return rounded  # type: ignore[return-value]
+    return cast(F, rounded)
 
 
 class _Rounded(Search):

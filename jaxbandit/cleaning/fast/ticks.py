@@ -17,8 +17,8 @@ from jax import Array, lax
 from jaxbandit.cleaning.fast.exchangeable import Chances
 from jaxbandit.random.counts import binomial
 from jaxbandit.random.draws import scale
-from jaxbandit.random.elementary import pinned
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.elementary import pinned
 from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import once
 

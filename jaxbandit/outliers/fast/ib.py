@@ -41,8 +41,8 @@ from jaxbandit.outliers.ib import IB, Move
 from jaxbandit.outliers.problem import Chosen, OutlierArms, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.pytree import pytree
-from jaxbandit.random.elementary import pinned
 from jaxbandit.xla.batch import any_lane
+from jaxbandit.xla.elementary import pinned
 from jaxbandit.xla.entries import gathered, select
 from jaxbandit.xla.fence import patiently, rarely
 from jaxbandit.xla.prefix import highest

@@ -26,10 +26,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.arms.rewards import unit
-from jaxbandit.random.elementary import pinned
 from jaxbandit.random.trials import UNITS
 from jaxbandit.topk.confidence import lower_bound
 from jaxbandit.xla.columns import Columns
+from jaxbandit.xla.elementary import pinned
 from jaxbandit.xla.entries import at
 from jaxbandit.xla.fence import each
 from jaxbandit.xla.formula import formula

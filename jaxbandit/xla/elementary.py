@@ -2,7 +2,7 @@
 
 A compiler has its own polynomials for them, and contracts products with sums, or not, depending on what surrounds them.
 Where a float decides what is drawn, the same address would give another draw in another program. Here no product meets
-a sum as it is (``pinned``), and nothing is divided.
+a sum as it is (``pinned``).
 
 The coefficients are minimax fits of the relative error, rounded to float32 (``benchmarks/elementary.py``).
 """
