@@ -12,9 +12,6 @@ from jax import Array, lax
 from jaxbandit.xla.contraction import contractible
 from jaxbandit.xla.formula import formula
 from jaxbandit.xla.options import options_for
-from jaxbandit.xla.plain import PLAIN
-
-pytestmark = pytest.mark.skipif(PLAIN, reason="formulas stay as they are written there")
 
 MANY = 4_000
 X, Y, Z = np.exp(np.random.default_rng(0).normal(size=(3, MANY))).astype(np.float32)

@@ -17,7 +17,6 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal
 from jaxbandit.xla import elementary
 from jaxbandit.xla.contraction import CALLS, SUMS, Is, Search, of_constant
 from jaxbandit.xla.exact import quotient, root
-from jaxbandit.xla.plain import PLAIN
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,8 +30,6 @@ def formula(function: F) -> F:
     Its float32 logarithms and exponentials are those of ``elementary``, so that its logarithms are of normal numbers
     above 0. It may have loops and branches. Derivatives are taken within it, not of it.
     """
-    if PLAIN:
-        return function
 
     @functools.wraps(function)
     def rounded(*given: Any, **named: Any) -> Any:
