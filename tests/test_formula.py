@@ -117,3 +117,21 @@ def test_whole_numbers_and_float64_stay_as_they_are() -> None:
         found = formula(lambda x: jnp.exp(x) * x + jnp.float64(1))(x)
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, np.exp(x) * x + 1, rtol=1e-14)
+
+
+def test_results_are_of_the_kind_that_the_function_returns() -> None:
+    @formula
+    def some(x: Array) -> dict[str, Any]:
+        return {"sum": x * x + x, "constant": jnp.int32(3), "flag": False, "number": 2.5, "none": None}
+
+    def within(x: Array) -> Array:
+        found = some(x)
+        assert isinstance(found["sum"], Array)
+        assert isinstance(found["constant"], Array)
+        assert found["flag"] is False
+        assert found["number"] == 2.5
+        assert found["none"] is None
+        return found["sum"] + found["constant"]
+
+    for run in (within, jax.jit(within), jax.vmap(within)):
+        np.testing.assert_array_equal(run(jnp.arange(3.0)), [3, 5, 9])

@@ -5,7 +5,7 @@ A compiler rounds a product and a sum once or twice, has logarithms of its own, 
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 import jax
@@ -25,30 +25,39 @@ _MOST_ADDED = 16
 
 
 def formula(function: F) -> F:
-    """``function`` of arrays and of other values, which stay what they are, in operations that are rounded alike.
+    """``function`` of arrays and of other values, in operations that are rounded alike.
 
-    Its float32 logarithms and exponentials are those of ``elementary``, so that its logarithms are of normal numbers
-    above 0. It may have loops and branches. Derivatives are taken within it, not of it.
+    What is not an array, given or returned, stays what it is. Its float32 logarithms and exponentials are those of
+    ``elementary``, so that its logarithms are of normal numbers above 0. It may have loops and branches. Derivatives
+    are taken within it, not of it.
     """
 
     @functools.wraps(function)
     def rounded(*given: Any, **named: Any) -> Any:
         leaves, structure = jax.tree.flatten((given, named))
-        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Array)]
+        made: list[Any] = []
 
-        def plain(*arrays: Array) -> Any:
-            some = list(leaves)
-            for place, array in zip(places, arrays, strict=True):
-                some[place] = array
-            given, named = jax.tree.unflatten(structure, some)
-            return function(*given, **named)
+        def plain(*arrays: Array) -> list[Array]:
+            given, named = jax.tree.unflatten(structure, _with_arrays(leaves, arrays))
+            made[:] = jax.tree.flatten(function(*given, **named))
+            return _arrays(made[0])
 
-        arrays = [leaves[place] for place in places]
-        program, shapes = jax.make_jaxpr(plain, return_shape=True)(*arrays)
-        results = _Rounded().settled(program, arrays)
-        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+        arrays = _arrays(leaves)
+        # A result that is a constant is an array as well: in a jaxpr it may be NumPy's.
+        results = map(jnp.asarray, _Rounded().settled(jax.make_jaxpr(plain)(*arrays), arrays))
+        return jax.tree.unflatten(made[1], _with_arrays(made[0], results))
 
     return cast(F, rounded)
+
+
+def _arrays(leaves: list[Any]) -> list[Array]:
+    return [leaf for leaf in leaves if isinstance(leaf, Array)]
+
+
+def _with_arrays(leaves: list[Any], arrays: Iterable[Array]) -> list[Any]:
+    """``leaves`` with ``arrays``, in their order, in the places of those that are arrays."""
+    each = iter(arrays)
+    return [next(each) if isinstance(leaf, Array) else leaf for leaf in leaves]
 
 
 class _Rounded(Search):
