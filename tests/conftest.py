@@ -19,7 +19,8 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # tests run side by side; tho
 if version("jaxlib").startswith("0.10."):  # another one may not know these flags, and XLA ends the process then
     # Half of the time that XLA takes for a program makes it faster and no other, except that products and sums contract
     # (`level_1`). With `XLA_FLAGS=`, tests have programs as users do.
-    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+    flags = "backend_optimization_level=0", "cpu_use_fusion_emitters=false", "cpu_parallel_codegen_split_count=1"
+    os.environ.setdefault("XLA_FLAGS", " ".join(f"--xla_{flag}" for flag in flags))
 
 import jax
 

@@ -37,6 +37,7 @@ def computed_once(function: Callable[..., Array]) -> Callable[..., Array]:
     """
     if PLAIN:
         return function
+    function = jax.jit(function, inline=True)  # traced once for its shape and for its branch
     plain = jax.custom_batching.custom_vmap(lambda *operands: _in_a_branch(function, *operands))
 
     @plain.def_vmap
