@@ -18,7 +18,8 @@ from jaxbandit.cleaning.epsilon_greedy import EXPLORE
 from jaxbandit.cleaning.family import POLICIES, Setting
 from jaxbandit.cleaning.fast.epsilon_greedy import BETWEEN, CERTAIN, NOWHERE, ZERO
 from jaxbandit.cleaning.fast.pulls import LONGEST_RUN, FirstOutcomes
-from jaxbandit.cleaning.fast.random import RUN, run_length
+from jaxbandit.cleaning.fast.random import RUN, RandomInRuns, run_length
+from jaxbandit.cleaning.fast.random_in_passes import RandomInPasses
 from jaxbandit.cleaning.index import Index
 from jaxbandit.cleaning.problem import of_table, uniform_false_values
 from jaxbandit.cleaning.pulls import Outcome, Told
@@ -339,7 +340,7 @@ def test_random_is_its_oracle(implementation: str, r: list[int], budget: int, ru
     problem = table(r, budget)
     tape = Tape(problem, run)
     own = Stroller(tape, r) if implementation == "fast" else Entries(tape, r)
-    policy = implemented(cleaning.random(), problem, implementation)
+    policy = RandomInRuns(512) if implementation == "fast" else cleaning.random()
     check(problem, policy, run, oracles.random(r, budget, own.choose, own.clean), tape)
 
 
@@ -449,7 +450,7 @@ def equal(problem: Any, rule: Any) -> None:
 
 @pytest.mark.smoke
 def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
-    setting = small()
+    setting = small(entities=400)
     problem = setting.problem()
     policy, key = accelerated(built(kind, setting), problem), stream(3, 5)
     instance = problem.draw(key)
@@ -462,7 +463,7 @@ def test_a_pull_of_count_0_changes_nothing(kind: Any) -> None:
         )
     )
     zero, no = jnp.int32(0), jnp.bool_(False)
-    none: Any = FirstOutcomes(zero, zero, no, no) if kind.name == "random" else Outcome(zero, zero)
+    none: Any = FirstOutcomes(zero, zero, no, no) if isinstance(policy, RandomInRuns) else Outcome(zero, zero)
     none = Told(zero, zero, no, jnp.float32(0)) if kind.name == "known-sc" else none
     nothing = jax.jit(lambda state, pull: policy.tell(view, state, pull, none))
     for _ in range(60):
@@ -592,7 +593,9 @@ def agrees(answers: dict[str, np.ndarray], expected: dict[tuple[int, int, int], 
 def test_small_runs_have_the_exact_law(name: str, implementation: Any) -> None:
     """Tables of one size, which share a program. With the third one, all is clean in most runs. With the fourth, most
     estimates are between 0 and 1, and some are tied there, at any epsilon."""
-    rules: dict[str, Any] = {"random": cleaning.random(), "greedy": cleaning.greedy()}
+    ways: dict[str, list[Any]] = {"random": [cleaning.random()], "greedy": [cleaning.greedy()]}
+    if implementation == "fast":
+        ways["random"] = [RandomInPasses(512), RandomInRuns(512)]
     cases: list[tuple[list[int], list[float], int, float]] = [
         ([2, 1, 3], [0.3, 0.8, 0.6], 7, 0.5),
         ([1, 2, 2], [0.7, 0.4, 0.9], 5, 0.5),
@@ -603,9 +606,9 @@ def test_small_runs_have_the_exact_law(name: str, implementation: Any) -> None:
     runs = 100_000 if implementation == "fast" else 10_000
     for r, p, budget, epsilon in cases:
         problem = of_table(budget=budget, false_values=np.array(r), sc_probabilities=np.array(p))
-        rule = rules.get(name, cleaning.epsilon_greedy(epsilon))
-        answers = simulate(problem, rule, runs=runs, seed=21, implementation=implementation)
-        agrees(answers, law(name, r, p, budget, epsilon))
+        for rule in ways.get(name, [cleaning.epsilon_greedy(epsilon)]):
+            answers = simulate(problem, rule, runs=runs, seed=21, implementation=implementation)
+            agrees(answers, law(name, r, p, budget, epsilon))
 
 
 @pytest.mark.usefixtures("short_rounds")
@@ -674,7 +677,7 @@ def test_production_has_the_law_of_the_tape_and_of_the_rule(name: str, sc_pdf: A
 @pytest.mark.parametrize("name", ["random", "epsilon-greedy"])
 def test_single_operations_are_the_tapes(name: str) -> None:
     kind = next(kind for kind in POLICIES if kind.name == name)
-    setting = small()
+    setting = small(entities=400)
     tape, quick = (simulate(setting.problem(on_tape), built(kind, setting), runs=40) for on_tape in (True, False))
     assert all(np.array_equal(tape[answer], quick[answer]) for answer in tape)
     assert len(np.unique(tape["removed"])) > 5

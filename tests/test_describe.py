@@ -318,7 +318,7 @@ def test_a_study_says_of_its_implementations_what_its_results_do(tmp_path: Path)
     policies = [{"kind": "random"}, {"kind": "ee", "t": [2, 3], "q": 0.667}]
     study = Study.of({"runs": 2, "problem": problem, "policy": policies, "sweep": {"budget": [20, LENGTHS[-1] + 1]}})
     run(study, tmp_path / "out")
-    said = "fast implementations: random as CountedRandom at budget 20 and as RandomInRuns at budget 65537"
+    said = "fast implementations: random as CountedRandom at budget 20 and as RandomInPasses at budget 65537"
     assert implementations_of(study) == implementations(open_results(tmp_path / "out")) == said
     assert implementations_of(replace(study, implementation="reference")) == ""
 

@@ -19,15 +19,16 @@ from jaxbandit.cleaning.fast.index import IndexByLists
 from jaxbandit.cleaning.fast.pool import room
 from jaxbandit.cleaning.fast.random import RandomInRuns
 from jaxbandit.cleaning.fast.random_counted import CountedRandom
+from jaxbandit.cleaning.fast.random_in_passes import RandomInPasses
 from jaxbandit.cleaning.greedy import Greedy
 from jaxbandit.cleaning.index import Index
 from jaxbandit.cleaning.known_sc import KnownSc
-from jaxbandit.cleaning.problem import SIZES, Cleaning, Synthetic
+from jaxbandit.cleaning.problem import SIZES, Cleaning, Synthetic, Table
 from jaxbandit.cleaning.random import Random
 from jaxbandit.grammar import accelerated, lean
 
 _COUNTING = CountedRandom, CountedGreedy, CountedEpsilonGreedy
-_OWN = EE, KnownSc, RandomInRuns, GreedyByVisits, EpsilonGreedyByParts, IndexByLists, *_COUNTING
+_OWN = (EE, KnownSc, RandomInRuns, RandomInPasses, GreedyByVisits, EpsilonGreedyByParts, IndexByLists, *_COUNTING)
 
 
 def _tables(problem: Cleaning) -> Tables | None:
@@ -47,6 +48,13 @@ def _fits(problem: Cleaning) -> bool:
     return ticks.fits(int(problem.budget), float(problem.size) * float(problem.ambiguous))
 
 
+def _returns(problem: Cleaning) -> bool:
+    """Tells whether most operations of a run fall on entities that it has met."""
+    if isinstance(problem, Table):
+        return int(problem.budget) >= 2 * problem.counts.shape[0]
+    return isinstance(problem, Synthetic) and int(problem.budget) >= 2 * float(problem.size) * float(problem.ambiguous)
+
+
 def _explores_enough(epsilon: float, tables: Tables) -> bool:
     """Tells whether exploration finds the perfect records that exploitation uses up.
 
@@ -60,7 +68,9 @@ def _explores_enough(epsilon: float, tables: Tables) -> bool:
 def _(rule: Random, problem: Any) -> Any:
     if not isinstance(problem, Cleaning):
         return rule
-    return CountedRandom() if _fits(problem) else RandomInRuns(_ample(problem))
+    if _fits(problem):
+        return CountedRandom()
+    return (RandomInPasses if _returns(problem) else RandomInRuns)(_ample(problem))
 
 
 @accelerated.register
