@@ -34,7 +34,9 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "outliers": ("synthetic", {"n": 12, "budget": 20_000}),
     "extraction": ("people", {"budget": 20}),
 }
-CHANGES: dict[str, dict[str, Any]] = {"counted": {"paired": False, "entities": 400}, "gs-exact": {"informed": True}}
+CHANGES: dict[str, dict[str, Any]] = {
+    "counted": {"paired": False, "entities": 400}, "repeated": {"budget": 200}, "gs-exact": {"informed": True}
+}  # fmt: skip
 POLICIES: dict[str, dict[str, Any]] = {"ee": {"t": 3, "q": 0.6}, "epsilon-greedy": {"epsilon": 0.5}}
 ENOUGH: dict[str, dict[str, Any]] = {"epsilon-greedy": {"epsilon": 0.8}}
 """Of the counted ones: it explores so much that its entities are counted."""
@@ -42,6 +44,7 @@ COUNTED = ["random", "greedy", "epsilon-greedy"]
 CASES = [
     *(f"{family}/{name}" for family in FAMILIES for name in FAMILIES[family].policies),
     *(f"cleaning/counted {name}" for name in COUNTED),
+    "cleaning/repeated random",
 ]
 QUICK = [
     "cleaning/epsilon-greedy", "cleaning/index", "cleaning/counted epsilon-greedy", "topk/lucb", "topk/sar",
@@ -66,6 +69,11 @@ def built(name: str) -> tuple[Any, Any]:
 def test_what_is_called_counted_is(name: str) -> None:
     problem, policy = built(f"cleaning/counted {name}")
     assert type(accelerated(policy, problem)).__name__.startswith("Counted")
+
+
+def test_where_operations_are_repeated_random_makes_passes() -> None:
+    problem, policy = built("cleaning/repeated random")
+    assert type(accelerated(policy, problem)).__name__ == "RandomInPasses"
 
 
 OTHERS = ("extraction/root-chao", "extraction/rand-leaf", "topk/optmai-printed", "topk/lucb-stop")
