@@ -54,6 +54,8 @@ def test_problems_whose_entities_are_met_again() -> None:
     )]  # fmt: skip
     passes, runs = "RandomInPasses", "RandomInRuns"
     assert taken == [passes, runs, passes, runs, passes, "CountedRandom"]
+    greedy = [type(accelerated(cleaning.greedy(), drawn(budget, False))).__name__ for budget in (74, 75)]
+    assert greedy == ["CountedGreedy", "GreedyByVisits"]
 
 
 def test_it_conforms() -> None:

@@ -48,11 +48,13 @@ def _fits(problem: Cleaning) -> bool:
     return ticks.fits(int(problem.budget), float(problem.size) * float(problem.ambiguous))
 
 
-def _returns(problem: Cleaning) -> bool:
-    """Tells whether most operations of a run fall on entities that it has met."""
+def _share(problem: Cleaning) -> float:
+    """Returns how many operations of the budget there are for each entity, about."""
     if isinstance(problem, Table):
-        return int(problem.budget) >= 2 * problem.counts.shape[0]
-    return isinstance(problem, Synthetic) and int(problem.budget) >= 2 * float(problem.size) * float(problem.ambiguous)
+        return int(problem.budget) / problem.counts.shape[0]
+    if isinstance(problem, Synthetic):
+        return int(problem.budget) / max(float(problem.size) * float(problem.ambiguous), 1)
+    return 0
 
 
 def _explores_enough(epsilon: float, tables: Tables) -> bool:
@@ -70,14 +72,15 @@ def _(rule: Random, problem: Any) -> Any:
         return rule
     if _fits(problem):
         return CountedRandom()
-    return (RandomInPasses if _returns(problem) else RandomInRuns)(_ample(problem))
+    return (RandomInPasses if _share(problem) >= 2 else RandomInRuns)(_ample(problem))
 
 
 @accelerated.register
 def _(rule: Greedy, problem: Any) -> Any:
     if not isinstance(problem, Cleaning):
         return rule
-    return CountedGreedy(room(problem)) if _tables(problem) else GreedyByVisits(_ample(problem))
+    counted = _tables(problem) and _share(problem) < 1  # above that, most records differ
+    return CountedGreedy(room(problem)) if counted else GreedyByVisits(_ample(problem))
 
 
 @accelerated.register
