@@ -48,7 +48,7 @@ def _fits(problem: Cleaning) -> bool:
     return ticks.fits(int(problem.budget), float(problem.size) * float(problem.ambiguous))
 
 
-def _share(problem: Cleaning) -> float:
+def _operations_an_entity(problem: Cleaning) -> float:
     """Returns how many operations of the budget there are for each entity, about."""
     if isinstance(problem, Table):
         return int(problem.budget) / problem.counts.shape[0]
@@ -72,14 +72,14 @@ def _(rule: Random, problem: Any) -> Any:
         return rule
     if _fits(problem):
         return CountedRandom()
-    return (RandomInPasses if _share(problem) >= 2 else RandomInRuns)(_ample(problem))
+    return (RandomInPasses if _operations_an_entity(problem) >= 2 else RandomInRuns)(_ample(problem))
 
 
 @accelerated.register
 def _(rule: Greedy, problem: Any) -> Any:
     if not isinstance(problem, Cleaning):
         return rule
-    counted = _tables(problem) and _share(problem) < 1  # above that, most records differ
+    counted = _tables(problem) and _operations_an_entity(problem) < 1  # above that, most records differ
     return CountedGreedy(room(problem)) if counted else GreedyByVisits(_ample(problem))
 
 
