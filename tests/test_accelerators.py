@@ -78,7 +78,7 @@ def test_where_operations_are_repeated_random_makes_passes() -> None:
 
 OTHERS = ("extraction/root-chao", "extraction/rand-leaf", "topk/optmai-printed", "topk/lucb-stop")
 """Policies that are another one's class with other parameters: they take that one's ways of accelerators."""
-CONTRACTED = {"topk/kl-lucb", *(name for name in CASES if name.startswith("outliers/"))}
+CONTRACTED = {"topk/kl-lucb"}
 """Policies whose products meet sums, so that level 0 of LLVM's optimization gives other bits than the others."""
 # pytest runs all tests of a policy one after the other, and the fixture ``own`` traces and compiles for all of them.
 CASES.sort(key=OTHERS.__contains__)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from jax import Array, lax
 
-from jaxbandit.xla import elementary
+from jaxbandit.xla import elementary, exact
 from jaxbandit.xla.contraction import contractible
+from jaxbandit.xla.options import options_for
 
 X, Y, Z = (jnp.float32(value) for value in (1.1, 2.3, 0.7))
 HALVES = np.array([0.5, 2.0, 0.0], np.float32)
@@ -39,6 +40,10 @@ def summed(x: Array, y: Array, z: Array) -> Array:
         (lambda x, y, z: x**2 + z, {"add"}),
         (lambda x, y, z: x / 3 + z, {"add"}),  # times the inverse
         (lambda x, y, z: x / jnp.sqrt(y), {"div"}),
+        (lambda x, y, z: jnp.stack([x, y, x]) / z + y, {"add"}),  # times the inverse
+        (lambda x, y, z: jnp.stack([x, y, x]) / (z * z) - jnp.stack([y, z, x]), {"sub"}),
+        (lambda x, y, z: jnp.sum(jnp.stack([x, y, z])), {"reduce_sum"}),  # in any order
+        (lambda x, y, z: jnp.cumsum(jnp.stack([x, y, z])), {"cumsum"}),
         (lambda x, y, z: x * lax.convert_element_type(np.int32(24), np.float32) + z, {"add"}),
         (lambda x, y, z: jax.jit(lambda p: p + z)(x * y), {"add"}),
         (lambda x, y, z: jax.vmap(lambda p: p * y)(jnp.stack([x, z]))[0] + z, {"add"}),
@@ -63,6 +68,10 @@ def test_a_product_that_meets_a_sum_is_found(function: Any, names: set[str]) -> 
         lambda x, y, z: x * (y > 0) + z,
         lambda x, y, z: x / 4 + z,
         lambda x, y, z: x / y + z,
+        lambda x, y, z: jnp.stack([x, y]) / jnp.stack([y, z]) + x,
+        lambda x, y, z: exact.quotient(jnp.stack([x, y]), z) + x,
+        lambda x, y, z: exact.ordered_sum(jnp.stack([x, y, z])) + jnp.sum(jnp.stack([x, y])),
+        lambda x, y, z: lax.reduce(jnp.stack([x, y]), z, lambda a, b: jnp.where(a > b, a, -b), (0,)) + z,
         lambda x, y, z: (x * y).astype(jnp.int32) + z.astype(jnp.int32),
         lambda x, y, z: jnp.where(x * y > z, x + z, y),
         lambda x, y, z: lax.scan(lambda s, v: (s + v, s), x, jnp.stack([y, z]))[0],
@@ -73,12 +82,48 @@ def test_what_is_rounded_alike_is_not(function: Any) -> None:
     assert not found(function)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_quotients_are_rounded_once(dtype: Any) -> None:
+    """Also by what is broadcast, and those of quotients: XLA computes with one inverse, or one quotient, otherwise."""
+    above, below = np.random.default_rng(2).uniform(0.1, 1, (2, 1_000, 20)).astype(dtype)
+
+    def function(above: Any, below: Any) -> list[Any]:
+        first = exact.quotient(above, below[:, :1])
+        return [first, exact.quotient(first, below), exact.quotient(dtype(3), first)]
+
+    with jax.enable_x64(True):
+        first, second, third = jax.jit(function)(above, below)
+        assert first.dtype == second.dtype == third.dtype == dtype
+    np.testing.assert_array_equal(first, above / below[:, :1])
+    np.testing.assert_array_equal(second, np.asarray(first) / below)
+    np.testing.assert_array_equal(third, dtype(3) / np.asarray(first))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 15, 16, 17, 48, 131, 1000])
+def test_sums_have_an_order_of_their_own(n: int) -> None:
+    """The same bits at each level of the compiler, along each axis; and each number is in the sum once."""
+    x = np.random.default_rng(n).uniform(0.1, 1, (30, n)).astype(np.float32)
+
+    def function(x: Any, axis: int) -> Any:
+        return exact.ordered_sum(x + np.float32(1), axis)
+
+    found = [
+        np.asarray(jax.jit(function, static_argnums=1, compiler_options=options_for("cpu", level=level))(each, axis))
+        for level in (0, 2, 3)
+        for axis, each in ((1, x), (0, x.T))
+    ]
+    np.testing.assert_allclose(found[0], np.sum(x + np.float32(1), axis=1, dtype=np.float64), rtol=1e-6)
+    assert all(some.tobytes() == found[0].tobytes() for some in found)
+    powers = np.eye(max(n, 1), dtype=np.float32)[:, :n]
+    np.testing.assert_array_equal(exact.ordered_sum(jnp.asarray(powers), 0), np.ones(n))
+
+
 TURNS = (np.random.default_rng(1).integers(0, 2**24, 20_000) / 2**24).astype(np.float32)
 SIZES = np.exp(np.random.default_rng(0).uniform(-25, 0, 20_000)).astype(np.float32)
 
 
 @pytest.mark.parametrize(
-    ("function", "exact", "values"),
+    ("function", "true", "values"),
     [
         (elementary.log, np.log, np.concatenate([SIZES, 1 / SIZES, 1 - SIZES / 2])),
         (elementary.log1p, np.log1p, np.concatenate([SIZES, -SIZES[SIZES < 0.99], 9 * SIZES])),
@@ -88,9 +133,9 @@ SIZES = np.exp(np.random.default_rng(0).uniform(-25, 0, 20_000)).astype(np.float
         (elementary.cos_of_turn, lambda x: np.sin(2 * np.pi * (np.abs(x - 0.5) - 0.25)), TURNS),
     ],
 )  # fmt: skip
-def test_elementary_functions_are_within_a_relative_3e_7(function: Any, exact: Any, values: np.ndarray) -> None:
-    found, true = np.asarray(jax.jit(function)(values), np.float64), exact(values.astype(np.float64))
-    np.testing.assert_allclose(found, true, rtol=3e-7, atol=0)
+def test_elementary_functions_are_within_a_relative_3e_7(function: Any, true: Any, values: np.ndarray) -> None:
+    found = np.asarray(jax.jit(function)(values), np.float64)
+    np.testing.assert_allclose(found, true(values.astype(np.float64)), rtol=3e-7, atol=0)
 
 
 def test_ends_of_elementary_functions() -> None:

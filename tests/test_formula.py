@@ -12,6 +12,7 @@ from jax import Array, lax
 from jaxbandit.xla.contraction import contractible
 from jaxbandit.xla.formula import formula
 from jaxbandit.xla.options import options_for
+from jaxbandit.xla.platforms import traced_for
 
 MANY = 4_000
 X, Y, Z = np.exp(np.random.default_rng(0).normal(size=(3, MANY))).astype(np.float32)
@@ -111,12 +112,41 @@ def test_what_has_no_fixed_rounding_is_refused(plain: Any, named: str) -> None:
         formula(plain)(jnp.asarray(X))
 
 
-def test_whole_numbers_and_float64_stay_as_they_are() -> None:
+def logarithms(x: Array, y: Array, z: Array) -> Array:
+    return x / jnp.sqrt(y) + jnp.log(z * x) * jnp.log(1e-300 * y) - z**-2
+
+
+@pytest.mark.parametrize("plain", [*FORMULAS[:4], newton, chosen, summed, quadratic, logarithms])
+def test_formulas_of_float64_are_rounded_alike_too(plain: Any) -> None:
     with jax.enable_x64(True):
-        x = jnp.asarray(X, jnp.float64)
-        found = formula(lambda x: jnp.exp(x) * x + jnp.float64(1))(x)
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found, np.exp(x) * x + 1, rtol=1e-14)
+        arrays = [jnp.asarray(each, np.float64) for each in (X, Y, Z)]
+        rounded = traced_for("cpu", formula(plain))
+        assert contractible(jax.make_jaxpr(plain)(*arrays))
+        assert not contractible(jax.make_jaxpr(rounded)(*arrays))
+        expected = np.asarray(plain(*arrays))
+        found = [
+            np.asarray(jax.jit(rounded, compiler_options=options_for("cpu", level=level))(*arrays)) for level in (0, 2)
+        ]
+    assert found[0].dtype == np.float64
+    np.testing.assert_allclose(found[0], expected, rtol=3e-15, atol=3e-15 * np.max(np.abs(expected)))
+    assert found[0].tobytes() == found[1].tobytes()
+
+
+def test_a_formula_of_float32_may_have_a_part_in_float64() -> None:
+    """As one has that is within another, where the platform is not known: its quotients are float64 on a GPU."""
+    inner = formula(lambda x, y: x / y * y + x)
+    known = traced_for("cpu", inner)(jnp.asarray(X), jnp.asarray(Y))
+    np.testing.assert_array_equal(jax.jit(formula(inner))(jnp.asarray(X), jnp.asarray(Y)), known)
+
+
+def test_exponentials_of_float64_are_refused() -> None:
+    with jax.enable_x64(True), pytest.raises(NotImplementedError, match="exp of float64"):
+        formula(jnp.exp)(jnp.asarray(X, np.float64))
+
+
+def test_whole_numbers_stay_as_they_are() -> None:
+    found = formula(lambda x: x * x + x)(jnp.arange(5))
+    np.testing.assert_array_equal(found, [0, 2, 6, 12, 20])
 
 
 def test_results_are_of_the_kind_that_the_function_returns() -> None:

@@ -253,10 +253,9 @@ def delta_variance(
     # No resample is without an entity that was seen often: its share would be lost below the least float32.
     none = jnp.where(i > _OFTEN, 0, jnp.exp(-i))
     single = i * none
-    n, i2, i3, i4, zero, one, i_one, i2_one, zero_zero, zero_one, one_one = (
-        jnp.sum(f * x, axis=-1)
-        for x in (i, i**2, i**3, i**4, none, single, i * single, i**2 * single, none**2, none * single, single**2)
-    )
+    each = i, i**2, i**3, i**4, none, single, i * single, i**2 * single, none**2, none * single, single**2
+    # One sum of all: eleven of them would be a larger program.
+    n, i2, i3, i4, zero, one, i_one, i2_one, zero_zero, zero_one, one_one = jnp.sum(f * jnp.stack(each), axis=-1)
     distinct = jnp.sum(f, axis=-1) - zero
     # Of four totals, n, D, f1 and the sum of x (x - 1) over the entities' counts x, in this order: their means, their
     # second moments summed over the entities (``second``), and their covariances given n, which are those of Poisson

@@ -208,7 +208,7 @@ class GainEstimates:
         return Spread(jnp.zeros_like(variance), variance, jnp.ones(len(samples.f), bool))
 
     def _spread(self, samples: Samples, gains: list[Array]) -> Spread:
-        centre, variance = (jnp.stack(some, axis=1) for some in zip(*map(spread, gains), strict=True))
+        centre, variance = spread(jnp.stack(gains, axis=2))
         return Spread(centre, variance, jnp.ones(len(samples.f), bool))
 
     def _list_words(self, choices: Stream, purpose: int, samples: Samples, copies: int) -> tuple[Array, Array]:

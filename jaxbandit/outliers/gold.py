@@ -28,6 +28,7 @@ from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.parameters import checked
 from jaxbandit.parsers import as_printed
 from jaxbandit.pytree import pytree
+from jaxbandit.xla.formula import formula
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -123,6 +124,7 @@ class GOLD:
         return State(seen, following, members, edges, scores, enough & (over | self.at_once))
 
     @in_float64
+    @formula
     def neighbours(self, seen: Seen, unit: float) -> Bool[Array, "arms arms"]:
         """Returns which pairs of arms are neighbours (equation 2)."""
         pulls = jnp.maximum(seen.pulls, 1)

@@ -25,6 +25,7 @@ from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.parameters import checked
 from jaxbandit.pytree import pytree
+from jaxbandit.xla.formula import formula
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64, Int32
@@ -82,6 +83,7 @@ class IB:
         left, ended = jnp.where(opening, state.left, move.left), move.ended & ~opening
         return State(seen, left, jnp.where(opening, pull.arm + 1, move.arm), ended)
 
+    @formula
     def log_term(self, n: int, total: Int32[Array, ""]) -> Float64[Array, ""]:
         """Returns 2 ln(4 n T^3 / delta) after T = ``total`` pulls: float64, for use ``in_float64``. With it, CLUCB's
         radius is R sqrt(log term / pulls)."""
@@ -93,10 +95,8 @@ class IB:
         """Returns what to do next when each arm was pulled. Searches that are over without a further pull are done."""
         pulls = jnp.maximum(seen.pulls, 1)
         arms = jnp.arange(pulls.shape[0], dtype=jnp.int32)
-        means = means_of(pulls, seen.ones, jnp.float64) * unit
-        log_term = self.log_term(pulls.shape[0], seen.total)
-        radii = self.scale.wide() * jnp.sqrt(log_term / pulls.astype(jnp.float64))
-        upper, outliers = means + radii, self.interval.outliers(seen, unit)
+        (means, radii), outliers = self._means_and_radii(pulls, seen, unit), self.interval.outliers(seen, unit)
+        upper = means + radii
 
         def search(carry: tuple[Move, Array]) -> tuple[Move, Array]:
             """Returns what CLUCB says of the arms that are left, and whether the next search begins at once."""
@@ -114,6 +114,13 @@ class IB:
 
         start = Move(left, jnp.int32(0), jnp.int32(1), jnp.bool_(False)), jnp.bool_(True)
         return lax.while_loop(lambda carry: carry[1], search, start)[0]
+
+    @formula
+    def _means_and_radii(
+        self, pulls: Int32[Array, " arms"], seen: Seen, unit: float
+    ) -> tuple[Float64[Array, " arms"], Float64[Array, " arms"]]:
+        means, log_term = means_of(pulls, seen.ones, jnp.float64) * unit, self.log_term(pulls.shape[0], seen.total)
+        return means, self.scale.wide() * jnp.sqrt(log_term / pulls.astype(jnp.float64))
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
         """Ends the run when the best arm is no outlier, no arm is left, or the budget is spent."""

@@ -22,6 +22,7 @@ from jaxbandit.parameters import Key, checked
 from jaxbandit.parsers import between, one_of
 from jaxbandit.pytree import pytree
 from jaxbandit.space import Range
+from jaxbandit.xla.formula import formula
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Float64, Int32
@@ -99,6 +100,7 @@ class Interval:
     sides: str = field(default="above", metadata={"static": True})
     rule: str = field(default="k-sigma", metadata={"static": True})
 
+    @formula
     def log_term(self, n: int, total: Int32[Array, ""]) -> Float64[Array, ""]:
         """Returns log(1/delta') for bounded rewards, or z^2, after ``total`` pulls of ``n`` arms: float64, for use
         within ``in_float64``.
@@ -115,6 +117,7 @@ class Interval:
             return ndtri(jnp.minimum(level / (2 if self.k is None else 4), 0.5)) ** 2 / 2
         return ndtri(jnp.minimum(level / 2, 0.5)) ** 2
 
+    @formula
     def radii(
         self, pulls: Int32[Array, " arms"], ones: Int32[Array, " arms"], log_term: Float[Array, ""]
     ) -> Float[Array, " arms"]:
@@ -130,6 +133,7 @@ class Interval:
         s, half, weight = ones.astype(log_term.dtype), log_term * 0.5, m + log_term
         return _sqrt(log_term * ((s + half) * (m - s + half) / (weight * weight)) / m)
 
+    @formula
     def estimates(self, seen: Seen, log_term: Float[Array, ""], unit: float = 1.0) -> Estimates:
         """Returns means, thresholds and intervals when each arm was pulled; ``unit``: see ``View``.
 

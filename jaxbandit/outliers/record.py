@@ -9,6 +9,7 @@ from jax import Array
 
 from jaxbandit.outliers.double_float import in_float64
 from jaxbandit.outliers.problem import Pull
+from jaxbandit.xla.exact import quotient
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int32
@@ -59,7 +60,7 @@ def means_of(
     pulls: Int32[Array, "*arms"], ones: Int32[Array, "*arms"], dtype: Any = jnp.float32
 ) -> Float[Array, "*arms"]:
     """Returns empirical means, in units, of arms that were pulled at least once."""
-    return ones.astype(dtype) / pulls.astype(dtype)
+    return quotient(ones.astype(dtype), pulls.astype(dtype))
 
 
 @in_float64

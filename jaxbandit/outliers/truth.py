@@ -31,6 +31,7 @@ from jaxbandit.random.draws import wide_product
 from jaxbandit.random.quantiles import Quantiles
 from jaxbandit.random.stream import Stream, stream, substream
 from jaxbandit.random.trials import UNITS
+from jaxbandit.xla.formula import formula
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int32
@@ -156,6 +157,7 @@ class Judged:
         return (jnp.abs(gap) if self.two_sided else gap) > limit
 
 
+@formula
 def _from_mean(means: Array) -> tuple[Array, Array]:
     """Returns the distances from the mean, shape (n,), and the standard deviation."""
     y = means.astype(jnp.float64)

@@ -1,11 +1,12 @@
 """Where a compiler may round a program's floats otherwise than another one does.
 
 LLVM contracts a product and the sum that it meets into one rounding, from optimization level 1 on, where one kernel has
-both; and logarithms, exponentials and their like become polynomials of the compiler's own, which it contracts too. A
-program without any such place has the same bits at each level.
+both, and reorders sums along an axis; and logarithms, exponentials and their like become polynomials of the compiler's
+own, which it contracts too. A program without any such place has the same bits at each level.
 """
 
 import functools
+import math
 import operator
 from collections.abc import Iterable
 from enum import Flag, auto
@@ -15,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
-SUMS = {"add", "sub", "add_any", "reduce_sum", "cumsum", "scatter-add", "scatter_add"}
+ORDERED = {"reduce_sum", "cumsum"}
+"""Sums in an order that the compiler chooses (``exact.ordered_sum``)."""
+SUMS = {"add", "sub", "add_any", "scatter-add", "scatter_add"} | ORDERED
 _PRODUCTS = {"square", "integer_pow"}
 _SHAPES = {"broadcast_in_dim", "reshape", "squeeze", "transpose", "slice", "convert_element_type", "copy"}
 """What leaves powers of two such."""
@@ -31,6 +34,11 @@ CALLS = {
     "jit", "pjit", "closed_call", "core_call", "checkpoint", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call",
     "shard_map",
 }  # fmt: skip
+_MIXED = {
+    "concatenate", "stack", "pad", "gather", "scatter", "dynamic_update_slice", "sort", "dot_general",
+    "xor",
+}  # fmt: skip
+"""What is not computed number by number; and xor, by which ``exact.quotient`` mixes its operands."""
 _EXPONENT = 23
 """The bit of a float32 at which its exponent begins."""
 
@@ -49,6 +57,8 @@ class Is(Flag):
     """XLA multiplies by its inverse in place of dividing by it."""
     ROOT = auto()
     """A square root. XLA does not divide by it either, but computes its inverse, in a way that each level has."""
+    SPREAD = auto()
+    """Broadcast from fewer numbers: XLA multiplies by the inverse of these."""
 
 
 _DOUBTS = Is.PRODUCT | Is.ROOT
@@ -77,7 +87,7 @@ def rounded_alike(program: Any) -> bool:
 
 
 def _either(one: Is, other: Is) -> Is:
-    return (one & other) | ((one | other) & _DOUBTS)
+    return (one & other) | ((one | other) & (_DOUBTS | Is.SPREAD))
 
 
 def _any(values: Iterable[Is]) -> Is:
@@ -134,9 +144,11 @@ class Search:
             at, end = params["num_consts"], params["num_consts"] + params["num_carry"]
             carried = self._settled(params["jaxpr"], given[:at], given[at:end], given[end:])
             return carried + self.through(params["jaxpr"], given[:at] + carried + given[end:])[len(carried) :]
+        if name == "reduce" and _chooses(params["jaxpr"].jaxpr):
+            return [_any(given) & _DOUBTS] * len(equation.outvars)
         if name in CALLS:
             return self.through(next(params[key] for key in ("jaxpr", "call_jaxpr", "call") if key in params), given)
-        return [self._of_one(name, equation, given)] * len(equation.outvars)
+        return [self._of_one(name, equation, given) | _spread(name, equation, given)] * len(equation.outvars)
 
     def _settled(self, body: Any, constants: list[Is], start: list[Is], each: list[Is]) -> list[Is]:
         """What stays true of the values that a loop carries."""
@@ -155,7 +167,7 @@ class Search:
             power = name == "shift_left" and Is.PAST in given[1]
             return constant | (Is.POWER if power else _kept(name, kinds, given))
         doubts = _any(given) & _DOUBTS
-        if name in SUMS and Is.PRODUCT not in doubts:
+        if name in SUMS and Is.PRODUCT not in doubts and not (name in ORDERED and _several(equation)):
             return constant
         if name == "dot_general" and any(Is.POWER in each for each in given):  # with 0 and 1: a sum of what is chosen
             return constant
@@ -163,7 +175,9 @@ class Search:
             exact = any(Is.POWER in each for each in given)
             return constant | (doubts & Is.PRODUCT if exact else Is.PRODUCT)
         if name == "div" and Is.ROOT not in given[1]:
-            inverted = Is.CONSTANT in given[1] and Is.POWER not in given[1]
+            sizes = [math.prod(_shape(value)) for value in (equation.invars[1], equation.outvars[0])]
+            spread = Is.SPREAD in given[1] or sizes[0] < sizes[1]
+            inverted = Is.POWER not in given[1] if Is.CONSTANT in given[1] else spread
             return constant | (Is.PRODUCT if inverted else Is.NOTHING)
         if name in _PRODUCTS:
             return constant | Is.PRODUCT
@@ -174,6 +188,38 @@ class Search:
             if self._first:
                 raise _Found
         return constant | doubts | _kept(name, kinds, given)
+
+
+def _spread(name: str, equation: JaxprEqn, given: list[Is]) -> Is:
+    """Whether results are broadcast from fewer numbers, or computed from such alone."""
+    sizes = [math.prod(_shape(value)) for value in (*equation.invars, *equation.outvars)]
+    if name in _MIXED or len(sizes) < 2 or max(sizes) != sizes[-1]:
+        return Is.NOTHING
+    facts = [fact | (Is.SPREAD if size < sizes[-1] else Is.NOTHING) for fact, size in zip(given, sizes, strict=False)]
+    variable = [fact for fact in facts if Is.CONSTANT not in fact]
+    return Is.SPREAD if variable and all(Is.SPREAD in fact for fact in variable) else Is.NOTHING
+
+
+def _several(equation: JaxprEqn) -> bool:
+    """Whether a sum along axes has more than one order."""
+    params, shape = equation.params, _shape(equation.invars[0])
+    axes = params["axes"] if "axes" in params else [params["axis"]]
+    return bool(math.prod(shape[axis] for axis in axes) > 2)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    shape: tuple[int, ...] = getattr(value.aval, "shape", ())
+    return shape
+
+
+def _chooses(jaxpr: Jaxpr) -> bool:
+    """Whether each float that comes out is one that went in."""
+    return all(
+        equation.primitive.name in _ALIKE
+        or not any(jnp.issubdtype(getattr(value.aval, "dtype", bool), np.inexact) for value in equation.outvars)
+        or (equation.primitive.name in CALLS and _chooses(equation.params["jaxpr"].jaxpr))
+        for equation in jaxpr.eqns
+    )
 
 
 def _kept(name: str, kinds: list[Any], given: list[Is]) -> Is:

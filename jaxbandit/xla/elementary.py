@@ -1,4 +1,5 @@
-"""Logarithms, exponentials and cosines of float32 numbers that are rounded alike in every program, on every device.
+"""Logarithms, exponentials and cosines of float32 numbers, and logarithms of float64 ones, that are rounded alike in
+every program, on every device.
 
 A compiler has its own polynomials for them, and contracts products with sums, or not, depending on what surrounds them.
 Where a float decides what is drawn, the same address would give another draw in another program. Here no product meets
@@ -16,15 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxbandit.xla.exact import quotient
+from jaxbandit.xla.exact import by_bits, quotient
 
 if TYPE_CHECKING:
-    from jaxtyping import Float32
+    from jaxtyping import Float, Float32
 
 _LOG_OF_2 = 0.693145751953125, 1.428606765330187e-06
 """In two parts: the first has 15 bits, so that its products with whole exponents are exact, and stay so when pinned."""
 _ROOT_HALF = 0x3F3504F3
 """The bits of the root of 1/2, which is the least mantissa."""
+_WIDE_LOG_OF_2 = 0.693147180369123816, 1.90821492927058770e-10
+"""Likewise, for float64: the first has 32 bits."""
+_WIDE_ROOT_HALF = 0x3FE6A09E667F3BCD
+"""Likewise, of a float64."""
 _NEAR = 0.29
 """Where |x| is less, log(1 + x) is computed from x itself."""
 _LOG = 0.33333331, -0.25000820, 0.20001227, -0.16623357, 0.14201757, -0.13160183, 0.12761578, -0.076344974
@@ -38,14 +43,18 @@ _LEAST, _MOST = -87.0, 88.0
 
 
 def pinned(product: Array) -> Array:
-    """Returns ``product`` without its last bit, so that no compiler contracts it with a sum into one rounding."""
+    """Returns ``product`` (float32 or float64) without its last bit, so that no compiler contracts it with a sum into
+    one rounding."""
+    if product.dtype == np.float64:
+        shortened: Array = by_bits(lambda x: _wide_float(_wide_bits(x) & ~np.uint64(1)), lambda x: x, product)
+        return shortened
     return _float(_bits(product) & np.int32(-2))
 
 
-def log(x: Array) -> Float32[Array, " ..."]:
-    """Computes the logarithm of a normal number > 0 (float32), within 3 units in the last place; log(+0) is -88. Of any
-    other number, NaN too, the result means nothing."""
-    found: Array = _log(*_split(x))
+def log(x: Array) -> Float[Array, " ..."]:
+    """Computes the logarithm of a normal number > 0 (float32 or float64), within 3 units in the last place; that of +0
+    in float32 is -88. Of any other number, NaN too, the result means nothing."""
+    found: Array = by_bits(_wide_log, jnp.log, x) if x.dtype == np.float64 else _log(*_split(x))
     return found
 
 
@@ -105,6 +114,19 @@ def _log(f: Array, exponent: Array) -> Array:
     return high + (low + small)
 
 
+@jax.jit
+def _wide_log(x: Array) -> Array:
+    """Computes the logarithm of float64 numbers."""
+    bits = _wide_bits(x).astype(np.int64)
+    exponent = (bits - _WIDE_ROOT_HALF) >> 52
+    f = _wide_float((bits - (exponent << 52)).astype(np.uint64)) - 1
+    # log(1 + f) = 2 artanh(s) with s = f / (2 + f), which is below 0.172: its series, of 11 terms.
+    s = f / (2 + f)
+    series = _polynomial(pinned(s * s), tuple(1 / odd for odd in range(3, 23, 2)))
+    high, low = (pinned(exponent.astype(np.float64) * part) for part in _WIDE_LOG_OF_2)
+    return high + (low + (2 * s + pinned(pinned(s * s) * pinned(2 * s * series))))
+
+
 def _split(x: Array) -> tuple[Array, Array]:
     """Splits x > 0 into f and an exponent, x = (1 + f) 2^exponent."""
     exponent = (_bits(x) - _ROOT_HALF) >> 23
@@ -128,6 +150,14 @@ def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
     for coefficient in reversed(others):
         value = coefficient + pinned(value * x)
     return value
+
+
+def _wide_bits(x: Array) -> Array:
+    return lax.bitcast_convert_type(x, np.uint64)
+
+
+def _wide_float(bits: Array) -> Array:
+    return lax.bitcast_convert_type(bits, np.float64)
 
 
 def _bits(x: Array) -> Array:

@@ -4,6 +4,7 @@ A compiler rounds a product and a sum once or twice, has logarithms of its own, 
 (``contraction.py``). ``formula`` traces a function and computes the same by operations that leave no such choice.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
@@ -15,11 +16,12 @@ from jax import Array, lax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from jaxbandit.xla import elementary
-from jaxbandit.xla.contraction import CALLS, SUMS, Is, Search, of_constant
-from jaxbandit.xla.exact import quotient, root
+from jaxbandit.xla.contraction import CALLS, ORDERED, SUMS, Is, Search, of_constant
+from jaxbandit.xla.exact import ordered_sum, quotient, root
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _MOST_ADDED = 16
 """Products that a contraction of two arrays adds, at most: all of them are in the program."""
 
@@ -27,9 +29,9 @@ _MOST_ADDED = 16
 def formula(function: F) -> F:
     """``function`` of arrays and of other values, in operations that are rounded alike.
 
-    What is not an array, given or returned, stays what it is. Its float32 logarithms and exponentials are those of
-    ``elementary``, so that its logarithms are of normal numbers above 0. It may have loops and branches. Derivatives
-    are taken within it, not of it.
+    What is not an array, given or returned, stays what it is. Its logarithms and exponentials are those of
+    ``elementary`` (of float64 numbers, logarithms alone), so that its logarithms are of normal numbers above 0. It may
+    have loops and branches. Derivatives are taken within it, not of it.
     """
 
     @functools.wraps(function)
@@ -86,6 +88,12 @@ class _Rounded(Search):
         return of(jaxpr.outvars)
 
     def _of_equation(self, equation: JaxprEqn, values: list[Any], known: list[Is]) -> tuple[list[Any], list[Is]]:
+        # A formula of float32 numbers may have a part in float64 as well: such as a quotient, for a GPU.
+        wide = any(getattr(value.aval, "dtype", None) == np.float64 for value in equation.outvars)
+        with jax.enable_x64(True) if wide else contextlib.nullcontext():
+            return self._rounded_alike(equation, values, known)
+
+    def _rounded_alike(self, equation: JaxprEqn, values: list[Any], known: list[Is]) -> tuple[list[Any], list[Is]]:
         name, params = equation.primitive.name, equation.params
         if name in self._PARTS:
             results = self._PARTS[name](self, params, _pinned(values, known))
@@ -93,24 +101,34 @@ class _Rounded(Search):
         if name in CALLS and name != "custom_vmap_call":  # that one says how it is batched, and stays as it is
             inner = next(params[key] for key in ("jaxpr", "call_jaxpr") if key in params)
             return self._results_of(inner, values, known)
-        if any(getattr(value.aval, "dtype", None) != np.float32 for value in equation.outvars):
+        if any(getattr(value.aval, "dtype", None) not in _FLOATS for value in equation.outvars):
             return _alone(equation, values), self.after(equation, known)
-        if name in SUMS:
+        if name == "reduce_sum":
+            (added,) = _pinned(values, known)
+            return [functools.reduce(ordered_sum, sorted(params["axes"], reverse=True), added)], [Is.NOTHING]
+        if name in SUMS and name not in ORDERED:
             return _alone(equation, _pinned(values, known)), [Is.NOTHING]
         if name == "dot_general":
             return [_contracted(values[0], values[1], params["dimension_numbers"])], [Is.NOTHING]
+        if name == "polynomial":  # of JAX since 0.12
+            x, *coefficients = values
+            return [functools.reduce(lambda total, a: a + elementary.pinned(total * x), coefficients[::-1])], [
+                Is.NOTHING
+            ]
         if name == "integer_pow":
             power = functools.reduce(jnp.multiply, values * abs(params["y"]))
             return [power if params["y"] > 0 else quotient(1, power)], [Is.PRODUCT]
         if name == "div":
-            above, below = _pinned(values, known, Is.ROOT)
-            # By a constant XLA may divide, or multiply by its inverse, which is the same for a power of two.
-            inverted = Is.CONSTANT in known[1] and Is.POWER not in known[1]
-            found = above * quotient(1, below) if inverted else quotient(above, below)
-            return [found], self.after(equation, [fact & ~Is.ROOT for fact in known])
+            above, below = values
+            # By a constant one may multiply by its inverse, which is faster, and the same for a power of two.
+            if Is.CONSTANT in known[1] and Is.POWER not in known[1]:
+                return [above * quotient(1, jnp.asarray(below, above.dtype))], [Is.PRODUCT]
+            return [quotient(above, below)], [Is.NOTHING]
         if name == "sqrt":
             return [root(values[0])], [Is.ROOT]
         if name in _OWN:
+            if values[0].dtype == np.float64 and name != "log":
+                raise NotImplementedError(f"a formula has {name} of float64, which is not made yet")
             return [_OWN[name](*_pinned(values, known))], [Is.NOTHING]
         facts = self.after(equation, known)
         if name in self.found:
@@ -150,10 +168,10 @@ def _known(value: Any) -> Is:
     return Is.NOTHING if isinstance(value, jax.core.Tracer) else of_constant(value)
 
 
-def _pinned(values: list[Any], known: list[Is], what: Is = Is.PRODUCT) -> list[Any]:
-    """``values``, those pinned that are products, so that a sum may take them, or ``what`` else is said."""
+def _pinned(values: list[Any], known: list[Is]) -> list[Any]:
+    """``values``, those pinned that are products, so that a sum may take them."""
     return [
-        elementary.pinned(value) if what in fact and value.dtype == np.float32 else value
+        elementary.pinned(value) if Is.PRODUCT in fact and value.dtype in _FLOATS else value
         for value, fact in zip(values, known, strict=True)
     ]
 

@@ -19,7 +19,7 @@ from jaxbandit.extraction.problem import Extraction, InformedView, Outcome, Pull
 from jaxbandit.extraction.retrieved import OVERFLOW, Retrieved, add, ancestors, exclude_lists
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.pytree import pytree
-from jaxbandit.xla.exact import quotient
+from jaxbandit.xla.exact import ordered_sum, quotient
 from jaxbandit.xla.fence import rarely
 
 
@@ -117,7 +117,7 @@ class SlottedGsExact:
 def _known(tables: tuple[Array, Array, Array], entity: Array, node: Array) -> Array:
     """Returns the sum of ``InformedView.inclusion`` at some nodes over all entities retrieved. A node is new once."""
     chance = jax.vmap(jax.vmap(included, (None, 0, None)), (None, None, 0))(tables, entity, node)
-    return jnp.sum(chance, axis=1)
+    return ordered_sum(chance, axis=1)
 
 
 @accelerated.register

@@ -15,6 +15,7 @@ from jax import Array
 
 from jaxbandit.outliers.fast.leap import clear
 from jaxbandit.xla.fence import computed_once
+from jaxbandit.xla.formula import formula
 
 GOES_ON, ENDS, UNCLEAR = range(3)
 """What a check says of the arm's turn. It is ``UNCLEAR``, too, where the turn ends and perhaps no arm is active."""
@@ -60,6 +61,7 @@ class Features(NamedTuple):
     q_square: Array | None = None
 
 
+@formula
 def features(kind: str, pulls: Array, ones: Array, middle: Array, log_term: Array) -> Features:
     """Returns what arms with these records add to the sums, for an interval of a ``kind``."""
     m, s = pulls.astype(jnp.float32), ones.astype(jnp.float32)
@@ -74,7 +76,9 @@ def features(kind: str, pulls: Array, ones: Array, middle: Array, log_term: Arra
 @functools.lru_cache
 def checked(kind: str, sides: str, n: int) -> Callable[..., Array]:
     """Returns ``_Check.after`` for these intervals and ``n`` arms, computed once (docs/xla-cpu.md)."""
-    once: Callable[..., Array] = computed_once(_Check(kind, (1.0,) if sides == "above" else (1.0, -1.0), n).after)
+    once: Callable[..., Array] = computed_once(
+        formula(_Check(kind, (1.0,) if sides == "above" else (1.0, -1.0), n).after)
+    )
     return once
 
 

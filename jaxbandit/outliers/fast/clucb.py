@@ -14,6 +14,7 @@ from jaxbandit.outliers.fast.leap import low_bits
 from jaxbandit.outliers.problem import MOST
 from jaxbandit.xla.entries import select
 from jaxbandit.xla.fence import computed_once
+from jaxbandit.xla.formula import formula
 
 CANDIDATES = 8
 """The arms in a batch. The pulls of each take 8 bits in one of two int32 numbers."""
@@ -115,6 +116,7 @@ def ahead(one: Candidate, other: Candidate) -> Array:
 
 @computed_once
 @in_float64
+@formula
 def next_candidate(start: Start, drawn: Drawn, made: Made, number: Array) -> Array:
     """Returns the slot of the candidate that is pulled next, as pull ``number`` of the batch, or ``STOP``: int32.
     It is computed once (docs/xla-cpu.md).

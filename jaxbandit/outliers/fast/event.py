@@ -1,6 +1,5 @@
 """The first event of a batch of GOLD: the pull after which a community comes apart, or may have done so."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -26,6 +25,7 @@ from jaxbandit.outliers.gold import GOLD, NEVER, communities
 from jaxbandit.outliers.record import Seen, means_of
 from jaxbandit.xla.entries import select
 from jaxbandit.xla.fence import rarely
+from jaxbandit.xla.formula import formula
 
 
 class Found(NamedTuple):
@@ -61,8 +61,7 @@ class _Ends(NamedTuple):
         return _Ends(*(lax.dynamic_slice_in_dim(x, arm, 1, axis=1) for x in self))
 
 
-@dataclass(frozen=True, eq=False)
-class _Course:
+class _Course(NamedTuple):
     """Holds the intervals of all arms in the course of a batch: ``old`` before the pull of each sweep and ``new`` after
     it. ``turn``: of that pull, and ``own``: the half width at it, very large where it is not made (sweeps, n);
     ``share``: the part of a sweep that is over then, (n,); ``unsure``: float32 cannot be trusted below this
@@ -75,12 +74,14 @@ class _Course:
     share: Array
     unsure: Array
 
+    @formula
     def room(self) -> Array:
         """Returns by how much the intervals of two arms overlap at least, (n, n)."""
         high = jnp.minimum(jnp.min(self.new.y + self.new.half, axis=0), (self.old.y + self.old.half)[0])
         low = jnp.maximum(jnp.max(self.new.y - self.new.half, axis=0), (self.old.y - self.old.half)[0])
         return jnp.minimum(high[:, None] - low[None, :], high[None, :] - low[:, None])
 
+    @formula
     def check(self, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         """Checks all edges of the arm that has the most edges to check. Returns the edges that are left to check, and
         the turns at which each edge is possibly lost and certainly lost, (n, n)."""
@@ -113,6 +114,7 @@ class _Course:
         return left, put(possible, when(-self.unsure)), put(certain, when(self.unsure))
 
 
+@formula
 def _course(rule: GOLD, log_terms: LogTerms, state: State, last: Array, outcome: Array) -> _Course:
     """Returns the intervals in the course of a batch whose last pull is at turn ``last``."""
     n = state.members.shape[0]
@@ -125,10 +127,9 @@ def _course(rule: GOLD, log_terms: LogTerms, state: State, last: Array, outcome:
     size, before = of_sweep(state)
     borders = jnp.maximum(state.seen.total - before + jnp.arange(SWEEPS + 1, dtype=jnp.int32) * size, 1)
     log_term = jax.vmap(log_terms.at)(borders)[:, None]
-    interval, b = rule.interval, rule.b.hi
 
     def ends(pulls: Array, ones: Array) -> _Ends:
-        at_start, at_end = (b * interval.radii(pulls, ones, x) for x in (log_term[:-1], log_term[1:]))
+        at_start, at_end = (half_widths(rule, pulls, ones, x) for x in (log_term[:-1], log_term[1:]))
         return _Ends(means_of(pulls, ones), at_start, at_end - at_start)
 
     old, new = ends(*earlier), ends(pulls, ones)
@@ -193,9 +194,8 @@ def _evaluate_closely(
     """Checks the edges of one pull, exactly where float32 is not sure."""
     arms = jnp.arange(state.members.shape[0], dtype=jnp.int32)
     _, (pulls, ones) = by_sweep(state, last, pulls_until(state, last), outcome)
-    arm, interval = last % arms.shape[0], rule.interval
-    total = state.seen.total + 1
-    radii, y = rule.b.hi * interval.radii(pulls, ones, log_terms.at(total)), means_of(pulls, ones)
+    arm, total = last % arms.shape[0], state.seen.total + 1
+    radii, y = half_widths(rule, pulls, ones, log_terms.at(total)), means_of(pulls, ones)
     rough = jnp.abs(y - y[arm]) - (radii + radii[arm])
     close = jnp.any(jnp.abs(rough) <= unsure_below(jnp.max(radii)))
     seen = Seen(pulls, ones, total)
@@ -232,6 +232,14 @@ def _small(labels: Array, rule: GOLD, state: State) -> Array:
     return (state.scores == NEVER) & (size <= rule.largest)
 
 
+@formula
+def half_widths(rule: GOLD, pulls: Array, ones: Array, log_term: Array) -> Array:
+    """Returns b times each arm's radius (float32): two intervals overlap while means are as far apart as their sum."""
+    half: Array = rule.b.hi * rule.interval.radii(pulls, ones, log_term)
+    return half
+
+
+@formula
 def unsure_below(widest: Array) -> Array:
     """Returns the distance below which float32 cannot be trusted: several times its error."""
     least: Array = jnp.float32(2.0**-19) * (1 + widest + widest)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.grammar import Execution, accelerated
-from jaxbandit.outliers.fast.event import Found, resolve, unsure_below
+from jaxbandit.outliers.fast.event import Found, half_widths, resolve, unsure_below
 from jaxbandit.outliers.fast.leap import low_bits
 from jaxbandit.outliers.fast.log_terms import LogTerms, tabulated
 from jaxbandit.outliers.fast.sweeps import (
@@ -40,6 +40,7 @@ from jaxbandit.pytree import pytree
 from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.entries import select
 from jaxbandit.xla.fence import patiently
+from jaxbandit.xla.formula import formula
 
 _TURNS = 4
 """Steps along edges on accelerators, between two questions whether some lane needs more."""
@@ -62,7 +63,9 @@ class GOLDInBatches:
         """Says that a step works on the whole graph, several times, for which level 3 has loops that are twice as
         fast."""
         graph = 12 * self.n * self.n
-        return Execution(stride=8, cache_mib=1, step_bytes=graph, most_lanes=64, masked=True, level=3, gain_ns=5)
+        return Execution(
+            stride=8, cache_mib=1, step_bytes=graph, most_lanes=64, masked=True, level=3, gain_ns=5, loss_ns=80
+        )
 
     def init(self, view: View) -> State:
         """Begins with a sweep over all arms, and a complete graph."""
@@ -113,34 +116,38 @@ class GOLDInBatches:
 
     def _screen(self, state: State, last: Array, counts: Array, outcome: Array) -> tuple[Array, Array, Array]:
         """Returns whether a batch surely parts no community, by which edges, and the status of all edges after it."""
+        relied, edges = self._edges(state, last, counts, outcome)
+        # No community comes apart if these edges lead from its lowest arm to all others.
+        free = state.scores == NEVER
+        heads = free & (state.labels == jnp.arange(self.n, dtype=jnp.int32))
+        return jnp.all(_reached(relied, heads) | ~free), relied, edges
+
+    @formula
+    def _edges(self, state: State, last: Array, counts: Array, outcome: Array) -> tuple[Array, Array]:
+        """Returns which edges surely stay in a batch, and the status of all edges after it."""
         after_sweeps, at_end = by_sweep(state, last, counts, outcome)
         log_term = self.log_terms.at(jnp.maximum(state.seen.total, 1))
-        interval, b = self.rule.interval, self.rule.b.hi
         records = zip(so_far(state), after_sweeps, strict=True)
         pulls, ones = (jnp.concatenate([now[None], later]) for now, later in records)
         # All the time, an arm's interval reaches up to ``high`` at least, and down to ``low`` (radii grow with T).
         means = means_of(pulls, ones)
-        half = b * interval.radii(pulls, ones, log_term)
+        half = half_widths(self.rule, pulls, ones, log_term)
         high, low = jnp.min(means + half, axis=0), jnp.max(means - half, axis=0)
         widest = jnp.max(half[0])
         unsure = unsure_below(widest)
-        free = state.scores == NEVER
-        least = jnp.min(jnp.where(free, pulls[0], NEVER)).astype(jnp.float32)
+        least = jnp.min(jnp.where(state.scores == NEVER, pulls[0], NEVER)).astype(jnp.float32)
         safe = jnp.float32(_SAFE) / (least * widest)
         # By how much the intervals of two arms overlap at least.
         room = jnp.minimum(high[:, None] - low[None, :], high[None, :] - low[:, None])
         # Edges whose intervals surely do not overlap at the end of the batch are lost.
         total = state.seen.total + jnp.sum(counts, dtype=jnp.int32)
-        final = b * interval.radii(*at_end, self.log_terms.at(jnp.maximum(total, 1)))
+        final = half_widths(self.rule, *at_end, self.log_terms.at(jnp.maximum(total, 1)))
         means = means_of(*at_end)
         gone = jnp.abs(means[:, None] - means[None, :]) - (final[:, None] + final[None, :]) > unsure
         moved = (state.seen.total > 0) & (last >= 0)
         edges = jnp.where(room > unsure, state.edges, jnp.minimum(state.edges, PERHAPS))
         edges = jnp.where(moved, jnp.where(gone, LOST, edges), state.edges).astype(jnp.int8)
-        relied = (room > unsure + safe) & (state.edges == KEPT)
-        # No community comes apart if these edges lead from its lowest arm to all others.
-        heads = free & (state.labels == jnp.arange(self.n, dtype=jnp.int32))
-        return jnp.all(_reached(relied, heads) | ~free), relied, edges
+        return (room > unsure + safe) & (state.edges == KEPT), edges
 
     def done(self, view: View, state: State) -> Array:
         """Ends the run when there are enough terminal arms, or the budget is spent."""

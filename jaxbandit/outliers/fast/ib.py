@@ -42,9 +42,10 @@ from jaxbandit.outliers.problem import Chosen, OutlierArms, View
 from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.pytree import pytree
 from jaxbandit.xla.batch import any_lane
-from jaxbandit.xla.elementary import pinned
 from jaxbandit.xla.entries import gathered, select
+from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import patiently, rarely
+from jaxbandit.xla.formula import formula
 from jaxbandit.xla.prefix import highest
 
 MOST_PULLS = 40
@@ -117,8 +118,7 @@ class IBInBatches:
         """Returns the state where each arm was pulled and some are ``left``, with the candidates of the next batch;
         exactly where ``going`` (bool)."""
         y = means_of(seen.pulls, seen.ones)
-        # Pinned, so that an upper bound is the same number wherever it is computed: ``_screen`` finds arms by it.
-        radii = pinned(_radii(self.rule.scale.hi, self.log_terms.at(seen.total), seen.pulls))
+        radii = _radii(self.rule.scale.hi, self.log_terms.at(seen.total), seen.pulls)
         unclear, pair = self._screen(seen, left, y, radii)
         move = _closely(unclear & going, Move(left, *pair, jnp.bool_(False)), self.rule, seen, left)
         return State(seen, move.left, *self._candidates(seen, move, y, y + radii), move.ended)
@@ -133,7 +133,7 @@ class IBInBatches:
         log_term, scale = self.log_terms.at(total), self.rule.scale.hi
         most = jnp.where(total < _EXACT, jnp.minimum(MOST_PULLS, total), 1)
         most = jnp.minimum(most, view.budget - state.seen.total)
-        start = Start(scale * scale, log_term, 1 / total.astype(jnp.float32), state.others)
+        start = Start(scale * scale, log_term, quotient(1, total), state.others)
 
         def one(_: Array, carry: tuple[Array, Made]) -> tuple[Array, Made]:
             number, made = carry
@@ -209,6 +209,7 @@ class IBInBatches:
         return answer(state.seen, outliers(self.rule.interval, state.seen, view.unit), state.ended)
 
 
+@formula
 def _radii(scale: Array, log_term: Array, pulls: Array) -> Array:
     radii: Array = scale * jnp.sqrt(log_term / pulls.astype(log_term.dtype))
     return radii
@@ -231,6 +232,7 @@ def _same_record(seen: Seen, arm: Array) -> Array:
 
 
 @in_float64
+@formula
 def _above(rule: IB, log_terms: LogTerms, seen: Seen, one: Array, other: Array) -> Array:
     """Returns whether the upper bound of ``one`` is surely above that of ``other``. They share a log term in float32,
     so that little of its error is left in their difference."""

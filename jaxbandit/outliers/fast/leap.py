@@ -24,8 +24,10 @@ from jax import Array
 from jaxbandit.outliers.intervals import Estimates, Interval
 from jaxbandit.outliers.record import Seen
 from jaxbandit.xla.fence import rarely
+from jaxbandit.xla.formula import formula
 
 
+@formula
 def clear(n: int, k: Array, sigma: Array) -> Array:
     """Returns the distance of a mean from the threshold above which float32 tells on which side it is (float32), which
     is several times the error of that distance, the radii's errors included.
@@ -54,8 +56,8 @@ class Statistics(NamedTuple):
 
     ``at``: the estimates; ``unsure``: below this distance float32 cannot be trusted; ``least``: the fewest pulls of an
     arm; ``widest``: no arm's radius is above it; ``growth``: G of the module, by which an active arm's overlap shrinks
-    for each unit of x; ``turn``: the part of ``growth`` by which the threshold's radius shrinks; ``spread``: the
-    threshold moves by at most ``spread`` times the root mean square of the moves of the means.
+    for each unit of x; ``turn``: the part of ``growth`` by which the threshold's radius shrinks; ``firmness``: the
+    root mean square of the moves of the means is at least ``firmness`` times the move of the threshold.
     """
 
     at: Estimates
@@ -64,9 +66,10 @@ class Statistics(NamedTuple):
     widest: Array
     growth: Array
     turn: Array
-    spread: Array
+    firmness: Array
 
 
+@formula
 def evaluate(interval: Interval, seen: Seen, log_term: Array, unit: float) -> Statistics:
     """Evaluates the state after any pull but the first n."""
     assert interval.k is not None
@@ -91,21 +94,21 @@ def evaluate(interval: Interval, seen: Seen, log_term: Array, unit: float) -> St
         growth, unsure = 1 + jnp.float32(1.4827) * k, unsure * (2 + 3 * k)
     # The median and MAD may move with any mean, however few arms are pulled.
     spread = (1 + 3 * k) * jnp.sqrt(jnp.float32(n)) if interval.rule == "robust" else jnp.sqrt(1 + k * k)
-    return Statistics(at, unsure, least, widest, growth, turn, spread)
+    return Statistics(at, unsure, least, widest, growth, turn, 1 / spread)
 
 
+@formula
 def within_sweep(now: Statistics, sure: Array, most: Array, place: Array, moves: Array) -> Array:
     """Returns how many of the next arms can surely be pulled before an overlap ``sure`` of one arm is used up: int32.
 
-    Each mean moves by at most ``most``, and the threshold by ``now.spread`` times the root mean square of these moves.
+    Each mean moves by at most ``most``; see ``Statistics.firmness``.
     ``place``: how many arms come before the arm with the overlap; ``moves``: its own pull may use up ``moves`` times
     ``most`` of it.
     """
     n = now.at.overlap.shape[-1]
-    spread = now.spread
-    still = (sure / most - now.at.theta_radius - now.turn) / spread
+    still = (sure / most - now.at.theta_radius - now.turn) * now.firmness
     still = jnp.where((now.at.sigma > 0) & (most > now.at.sigma), 0, still)
-    own = still - moves / spread
+    own = still - moves * now.firmness
     before, after = (whole(jnp.float32(n) * jnp.square(jnp.maximum(x, 0))) for x in (still, own))
     return jnp.maximum(jnp.minimum(before, place), after)
 
@@ -133,6 +136,7 @@ def outliers(interval: Interval, seen: Seen, unit: float, matters: Array | bool 
     return found
 
 
+@formula
 def whole(x: Array) -> Array:
     """Returns the integer part of ``x`` >= 0 as int32, at most 2^24, a little low so that rounding certifies
     nothing."""

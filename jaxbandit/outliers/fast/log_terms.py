@@ -15,8 +15,9 @@ import numpy as np
 from jax import Array
 
 from jaxbandit.pytree import pytree
+from jaxbandit.xla.formula import formula
 
-_DEGREE, _OCTAVES = 14, 31
+_DEGREE, _OCTAVES = 8, 31
 
 
 @pytree
@@ -26,6 +27,7 @@ class LogTerms:
 
     coefficients: Array
 
+    @formula
     def at(self, total: Array) -> Array:
         """Returns the log term after ``total`` pulls (int32, at least 1): float32."""
         # Within an octave of T, ``x`` goes from -1 to 1. The series is summed by Clenshaw's recursion.

@@ -21,6 +21,7 @@ from jaxbandit.outliers.problem import Once, OutlierArms, Pull, View
 from jaxbandit.outliers.record import Seen, means_of
 from jaxbandit.pytree import pytree
 from jaxbandit.xla.entries import select
+from jaxbandit.xla.formula import formula
 
 
 @pytree
@@ -33,7 +34,7 @@ class NRRInBatches(NRR):
     @property
     def execution(self) -> Execution:
         """Says that a run is a first sweep and, nearly always, one batch, in a few arrays of all arms."""
-        return Execution(stride=2, cache_mib=1, step_bytes=320 * self.n, masked=True, gain_ns=1)
+        return Execution(stride=2, cache_mib=1, step_bytes=320 * self.n, masked=True, gain_ns=1, loss_ns=5)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
         """Does what ``NRR.tell`` does, and leaves the state of a run that is over as it is."""
@@ -57,6 +58,7 @@ class NRRInBatches(NRR):
         arm = jnp.where(arm >= n, arm - n, arm)
         return select(made > 0, State(seen, arm, found, jnp.where(changed, 0, state.same + made)), state)
 
+    @formula
     def _stays(self, view: View, state: State, counts: Array, outcome: Array) -> Array:
         """Returns whether the set surely stays the same while these arms are pulled: bool."""
         assert self.interval.k is not None

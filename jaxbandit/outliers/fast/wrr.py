@@ -26,12 +26,14 @@ from jaxbandit.outliers.fast.leap import active, cyclic, evaluate, low_bits, out
 from jaxbandit.outliers.fast.log_terms import LogTerms, tabulated
 from jaxbandit.outliers.intervals import width_of_threshold
 from jaxbandit.outliers.problem import Once, OutlierArms, Pull, View
-from jaxbandit.outliers.record import Seen, answer
+from jaxbandit.outliers.record import Seen, answer, means_of
 from jaxbandit.outliers.wrr import WRR, Counter
 from jaxbandit.pytree import pytree
 from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.entries import gathered, select
+from jaxbandit.xla.exact import ordered_sum
 from jaxbandit.xla.fence import as_one_kernel, computed_once, patiently
+from jaxbandit.xla.formula import formula
 
 
 class State(NamedTuple):
@@ -85,7 +87,7 @@ class WRRInBatches:
     log_terms: LogTerms
     n: int = field(metadata={"static": True})
 
-    execution = Execution(stride=4, most_lanes=64, masked=True, gain_ns=1)
+    execution = Execution(stride=4, most_lanes=64, masked=True, gain_ns=1, loss_ns=15)
 
     @property
     def words(self) -> int:
@@ -109,7 +111,7 @@ class WRRInBatches:
         overlap = now.at.overlap
         best = jnp.max(overlap)
         here = arms == self.arm_of(batch.cursor)
-        own = jnp.sum(jnp.where(here, overlap, 0))
+        own = jnp.max(jnp.where(here, overlap, -jnp.inf))
         unclear = ((batch.mode == _UNCLEAR) | first) & goes
         close = (jnp.abs(best) <= now.unsure) | (jnp.abs(own) <= now.unsure)
         on = active(interval, seen, now, view.unit, close & unclear)
@@ -136,32 +138,36 @@ class WRRInBatches:
 
     def _pulled(self, view: View, state: State, sample: Callable[[Any], Array]) -> _Progress:
         """Makes pulls as far as it is clear what is pulled next."""
-        n, interval = self.n, self.rule.interval
-        assert interval.k is not None
-        k, seen = interval.k.hi, state.seen
+        seen, interval = state.seen, self.rule.interval
         pulls, total = jnp.maximum(seen.pulls, 1), jnp.maximum(seen.total, 1)
-        y = seen.ones.astype(jnp.float32) / pulls.astype(jnp.float32)
-        middle = jnp.sum(y) / n
-        # The log term is linear between both ends of a batch, nearly, as a batch at most doubles T.
         span = jnp.minimum(_WORD * _WORDS, total)
-        log_term, last = self.log_terms.at(total), self.log_terms.at(total + span)
-        trusted = jnp.bool_(interval.rule == "k-sigma")
-        left = jnp.where(trusted, jnp.minimum(view.budget - seen.total, span), 1)
+        left = jnp.minimum(view.budget - seen.total, span) if interval.rule == "k-sigma" else jnp.int32(1)
         left = jnp.where(~self.done(view, state) & (seen.total > 0), left, 0)
-        parts = features(interval.name, pulls, seen.ones, middle, log_term)
-        sums, best = jax.tree.map(jnp.sum, parts), jax.tree.map(lambda x: x[state.best], parts)
-        even = jnp.all(seen.ones == 0) | jnp.all(seen.ones == pulls)
-        step = (last - log_term) / span.astype(jnp.float32)
-        doubt = jnp.square(span.astype(jnp.float32) / total.astype(jnp.float32)) / (2 * log_term)
-        doubt = jnp.where(trusted, doubt, jnp.float32(1e9))
-        width = width_of_threshold(n, k, interval.delta.hi, jnp)
-        start = Start(k, width, middle, log_term, step, doubt, even, total, state.best)
+        start = self._start(state, pulls, total, span)
+        parts = features(interval.name, pulls, seen.ones, start.middle, start.log_term)
+        sums, best = jax.tree.map(ordered_sum, parts), jax.tree.map(lambda x: x[state.best], parts)
         zero, none = jnp.int32(0), jnp.uint32(0)
         batch = _Progress(
             seen._replace(pulls=pulls), state.cursor, state.counter, left, zero, zero, zero, none, none, zero,
             sums, best, jnp.where(left > 0, _GOES, _RESTS),
         )  # fmt: skip
         return _Batch(self, sample, start).to_its_end(batch)
+
+    @formula
+    def _start(self, state: State, pulls: Array, total: Array, span: Array) -> Start:
+        """Returns what a batch of at most ``span`` pulls begins with."""
+        n, interval, ones = self.n, self.rule.interval, state.seen.ones
+        assert interval.k is not None
+        # The log term is linear between both ends of a batch, nearly, as a batch at most doubles T.
+        log_term, last = self.log_terms.at(total), self.log_terms.at(total + span)
+        step = (last - log_term) / span.astype(jnp.float32)
+        doubt = jnp.square(span.astype(jnp.float32) / total.astype(jnp.float32)) / (2 * log_term)
+        if interval.rule != "k-sigma":
+            doubt = jnp.float32(1e9)
+        middle = jnp.sum(means_of(pulls, ones)) / n
+        even = jnp.all(ones == 0) | jnp.all(ones == pulls)
+        width = width_of_threshold(n, interval.k.hi, interval.delta.hi, jnp)
+        return Start(interval.k.hi, width, middle, log_term, step, doubt, even, total, state.best)
 
     def done(self, view: View, state: State) -> Array:
         """Ends the run when no arm is active, or the budget is spent."""
