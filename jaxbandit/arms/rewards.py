@@ -210,7 +210,8 @@ class Bounded(Rewards):
 
     def _beta(self, key: Stream, arm: Array, attempt: Array, m: Array) -> Array:
         own = substream(key, arm, attempt)
-        logs = [_log_gamma(own, number, jnp.maximum(self.spread * x, 1e-30)) for number, x in ((1, m), (2, 1 - m))]
+        shapes = (jnp.maximum(pinned(self.spread * x), 1e-30) for x in (m, 1 - m))
+        logs = [_log_gamma(own, number, shape) for number, shape in enumerate(shapes, 1)]
         drawn = quotient(1, 1 + exp(jnp.clip(logs[1] - logs[0], -80, 80)))
         return jnp.where(m <= 0, 0, jnp.where(m >= 1, 1, drawn))
 

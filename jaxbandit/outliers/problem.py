@@ -19,6 +19,7 @@ from jaxbandit.random import Stream, substream, uniform, words
 from jaxbandit.random.trials import UNITS
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.entries import gathered
+from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import computed_once, patiently
 from jaxbandit.xla.platforms import by_platform
 from jaxbandit.xla.prefix import highest, lowest
@@ -142,7 +143,7 @@ def few(
     for _ in range(MOST.bit_length()):
         start = jnp.where((bits & 1) == 1, start * power, start)
         power, bits = power * power, bits >> 1
-    odds, term, rest = rare / (1 - rare), start, (word >> jnp.uint32(2)).astype(jnp.int32)
+    odds, term, rest = quotient(rare, 1 - rare), start, (word >> jnp.uint32(2)).astype(jnp.int32)
     found = jnp.zeros_like(count)
     for j in range(1, MOST + 2):
         rest = rest - term.astype(jnp.int32)
