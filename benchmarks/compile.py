@@ -9,6 +9,7 @@ second call; ``warm_s`` is the first call of a second process, which finds the c
 at several numbers of arms. It fails if a process does.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -89,7 +90,7 @@ def one(name: str, arms: int | None) -> Row:
     cache()
     problem, policy = built(name, arms)
     row: Row = {"policy": name, "arms": arms}
-    compiled = jobs.chunk_function
+    compiled, alike = jobs.chunk_function, jobs.alike
 
     class Staged:
         """A function of ``jax.jit`` whose stages are timed."""
@@ -110,8 +111,11 @@ def one(name: str, arms: int | None) -> Row:
             row["instructions"] = row.get("instructions", 0) + made.as_text().count(" = ")
             return made
 
+    # A program is traced when its effort is decided, where it is looked through, or when it is lowered.
+    looked_through = functools.partial(_timed, row, "trace_s")
+    first = {"chunk_function": Staged, "alike": lambda *given: looked_through(lambda: alike(*given))}
     for call in ("first_s", "second_s"):
-        with mock.patch.object(jobs, "chunk_function", Staged if call == "first_s" else compiled):
+        with mock.patch.multiple(jobs, **(first if call == "first_s" else {"chunk_function": compiled})):
             start = time.process_time()
             simulate(problem, policy, runs=RUNS, progress=False)
             row[call] = time.process_time() - start
