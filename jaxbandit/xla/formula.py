@@ -128,7 +128,7 @@ class _Rounded(Search):
             return [root(values[0])], [Is.ROOT]
         if name in _OWN:
             if values[0].dtype == np.float64 and name != "log":
-                raise NotImplementedError(f"a formula has {name} of float64: of these, logarithms alone are rounded alike")
+                raise NotImplementedError(f"a formula has {name} of float64, which has no fixed rounding here")
             return [_OWN[name](*_pinned(values, known))], [Is.NOTHING]
         facts = self.after(equation, known)
         if name in self.found:
