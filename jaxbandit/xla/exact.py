@@ -23,6 +23,7 @@ from jaxbandit.xla.platforms import by_platform
 T = TypeVar("T")
 
 _PARTS = 8
+"""Of an axis, which are added side by side."""
 
 
 def quotient(a: ArrayLike, b: ArrayLike) -> Array:

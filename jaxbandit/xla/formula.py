@@ -112,9 +112,8 @@ class _Rounded(Search):
             return [_contracted(values[0], values[1], params["dimension_numbers"])], [Is.NOTHING]
         if name == "polynomial":  # of JAX since 0.12
             x, *coefficients = values
-            return [functools.reduce(lambda total, a: a + elementary.pinned(total * x), coefficients[::-1])], [
-                Is.NOTHING
-            ]
+            value = functools.reduce(lambda total, a: a + elementary.pinned(total * x), coefficients[::-1])
+            return [value], [Is.NOTHING]
         if name == "integer_pow":
             power = functools.reduce(jnp.multiply, values * abs(params["y"]))
             return [power if params["y"] > 0 else quotient(1, power)], [Is.PRODUCT]
