@@ -207,12 +207,14 @@ class _Alike(_Exported):
 
 
 @pytest.mark.slow
-@ALL
-def test_which_policies_are_rounded_alike_is_known(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is added to one of them may not leave its rounding to the compiler: its first call would take longer."""
+@pytest.mark.smoke
+@pytest.mark.parametrize("name", CASES)
+def test_which_policies_are_rounded_alike_is_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is added to one of them may not leave its rounding to the compiler: its first call would take longer. The
+    newest JAX may have operations that nobody knows yet."""
     monkeypatch.setattr(jobs, "chunk_function", _Alike)
-    (program,) = Batch([built(own.name)], devices=jax.devices("cpu")[:1]).programs([0], runs=RUNS)
-    assert program.lower() == (own.name not in CONTRACTED)
+    (program,) = Batch([built(name)], devices=jax.devices("cpu")[:1]).programs([0], runs=RUNS)
+    assert program.lower() == (name not in CONTRACTED)
 
 
 @WAYS

@@ -8,13 +8,15 @@ own, which it contracts too. A program without any such place has the same bits 
 import functools
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Flag, auto
-from typing import Any
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
+
+T = TypeVar("T")
 
 ORDERED = {"reduce_sum", "cumsum"}
 """Sums in an order that the compiler chooses (``exact.ordered_sum``)."""
@@ -26,7 +28,7 @@ _ALIKE = _SHAPES | {
     "select_n", "rev", "dynamic_slice", "dynamic_update_slice", "gather", "scatter", "concatenate", "pad", "sort",
     "reduce_max", "reduce_min", "cummax", "cummin", "max", "min", "clamp", "neg", "abs", "sign", "floor", "ceil",
     "round", "bitcast_convert_type", "iota", "split", "reduce_precision", "stop_gradient", "optimization_barrier",
-    "stack", "reshard", "xla_metadata_value",
+    "stack", "unstack", "reshard", "xla_metadata_value",
 }  # fmt: skip
 """What is rounded alike; a product that goes in may come out."""
 _COMPARED = {"eq", "ne", "lt", "le", "gt", "ge", "is_finite", "argmax", "argmin"}
@@ -39,6 +41,8 @@ _MIXED = {
     "xor",
 }  # fmt: skip
 """What is not computed number by number; and xor, by which ``exact.quotient`` mixes its operands."""
+_CUT = {"slice", "dynamic_slice", "split", "unstack"}
+"""What is broadcast is so in part as well."""
 _EXPONENT = 23
 """The bit of a float32 at which its exponent begins."""
 
@@ -103,6 +107,15 @@ def of_constant(value: Any) -> Is:
     return Is.CONSTANT | (Is.PAST if (array >= _EXPONENT).all() else Is.NOTHING)
 
 
+def of_scan(params: Mapping[str, Any], given: list[T]) -> tuple[list[T], list[T], list[T]]:
+    """What is ``given`` to ``lax.scan``: what stays, what is carried, and what has a row for each turn."""
+    if "ft_in" in params:  # JAX since 0.12
+        stays, carried, _ = map(len, params["ft_in"].unpack())
+    else:
+        stays, carried = params["num_consts"], params["num_carry"]
+    return given[:stays], given[stays : stays + carried], given[stays + carried :]
+
+
 class Search:
     """Goes through a program with what is known of each value; ``found`` is what it met, to the ``first`` or all."""
 
@@ -141,9 +154,9 @@ class Search:
             self.through(params["cond_jaxpr"], tested + carried)
             return carried
         if name == "scan":
-            at, end = params["num_consts"], params["num_consts"] + params["num_carry"]
-            carried = self._settled(params["jaxpr"], given[:at], given[at:end], given[end:])
-            return carried + self.through(params["jaxpr"], given[:at] + carried + given[end:])[len(carried) :]
+            constants, start, each = of_scan(params, given)
+            carried = self._settled(params["jaxpr"], constants, start, each)
+            return carried + self.through(params["jaxpr"], constants + carried + each)[len(carried) :]
         if name == "reduce" and _chooses(params["jaxpr"].jaxpr):
             return [_any(given) & _DOUBTS] * len(equation.outvars)
         if name in CALLS:
@@ -192,6 +205,8 @@ class Search:
 
 def _spread(name: str, equation: JaxprEqn, given: list[Is]) -> Is:
     """Whether results are broadcast from fewer numbers, or computed from such alone."""
+    if name in _CUT:
+        return given[0] & Is.SPREAD
     sizes = [math.prod(_shape(value)) for value in (*equation.invars, *equation.outvars)]
     if name in _MIXED or len(sizes) < 2 or max(sizes) != sizes[-1]:
         return Is.NOTHING

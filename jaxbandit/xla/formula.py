@@ -16,7 +16,7 @@ from jax import Array, lax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from jaxbandit.xla import elementary
-from jaxbandit.xla.contraction import CALLS, ORDERED, SUMS, Is, Search, of_constant
+from jaxbandit.xla.contraction import CALLS, ORDERED, SUMS, Is, Search, of_constant, of_scan
 from jaxbandit.xla.exact import ordered_sum, quotient, root
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -145,8 +145,7 @@ class _Rounded(Search):
         return found
 
     def _scan(self, params: Any, values: list[Any]) -> list[Any]:
-        at, end = params["num_consts"], params["num_consts"] + params["num_carry"]
-        constants, start, each = values[:at], values[at:end], values[end:]
+        constants, start, each = of_scan(params, values)
 
         def step(carry: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
             found = self.settled(params["jaxpr"], constants + carry + row)
