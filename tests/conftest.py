@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import version
@@ -31,6 +32,13 @@ from jaxbandit.study import families, plugins
 from jaxbandit.xla.options import CPU_OPTIONS
 
 gc.set_threshold(50_000, 20, 50)  # as on the command line: tracing makes many objects, of which few are in cycles
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Where time is short (.ci/run), slow tests are skipped from then on: else all would be stopped."""
+    until = float(os.environ.get("TESTS_UNTIL", "inf"))
+    if item.get_closest_marker("slow") and time.time() > until:
+        pytest.skip("slow, and the time for tests is over (TESTS_UNTIL)")
 
 
 @pytest.fixture(autouse=True, scope="module")
