@@ -179,10 +179,10 @@ class Jobs:
         of_problem = getattr(self.partition.join(self.shared, self.varying)[0], "gain_ns", 0)
         jobs, budget = self.configurations * self.runs, self._budget()
         most = max(max(jobs, self.room) * budget, (jobs * budget + _worked.get(self._matter(size), 0)) / _AGAIN)
-        hurried = self.hurry and saves_effort(self.mesh.devices.flat[0].platform)
-        if not hurried or most * (execution.gain_ns + of_problem) >= WORTH_COMPILING:
+        if not self.hurry or most * (execution.gain_ns + of_problem) >= WORTH_COMPILING:
             return Effort.FULL
-        return Effort.LITTLE if most * (execution.loss_ns + of_problem) >= WORTH_COMPILING else Effort.LEAST
+        effort = Effort.LITTLE if most * (execution.loss_ns + of_problem) >= WORTH_COMPILING else Effort.LEAST
+        return effort if saves_effort(self.mesh.devices.flat[0].platform, effort) else Effort.FULL
 
     def _alike(self, size: _Size) -> bool:
         """Whether each effort has the same bits, as no rounding is left to the compiler."""

@@ -249,30 +249,38 @@ def test_the_less_work_the_less_effort_for_the_program(monkeypatch: pytest.Monke
         found: Effort = program.key[0][1]
         return found
 
-    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: True)  # whatever version of XLA is there
+    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform, effort: True)  # whatever version of XLA is there
     rule = ee(2, 0.5)
     assert [effort(rule, runs) for runs in (64, 10**5, 10**7)] == [Effort.LEAST, Effort.LITTLE, Effort.FULL]
     monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=1e6))  # a millisecond for each clean
     assert effort(rule, 64) is Effort.FULL
     monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=1, loss_ns=1e6))
     assert effort(rule, 64) is Effort.LITTLE
-    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: False)
+    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform, effort: False)
     assert effort(rule, 64) is Effort.FULL
-    assert not any(map(options.saves_effort, ("gpu", "tpu")))
+    assert not any(options.saves_effort(platform, Effort.LEAST) for platform in ("gpu", "tpu"))
+    # A newer XLA has no program between the least and the full effort.
+    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform, effort: effort is Effort.LEAST)
+    assert effort(rule, 64) is Effort.FULL
+    monkeypatch.setattr(EE, "execution", Execution(masked=True))
+    assert effort(rule, 64) is Effort.LEAST
 
 
 def test_effort_is_saved_where_it_makes_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not where the user's flags leave it no choice."""
-    monkeypatch.setattr(options, "HURRIED", {Effort.LEAST: {options.LEVEL: 0}, Effort.FULL: {}})
+    hurried = {Effort.LEAST: {options.LEVEL: 0}, Effort.LITTLE: {}, Effort.FULL: {}}
+    monkeypatch.setattr(options, "HURRIED", hurried)
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    assert [options.saves_effort(platform) for platform in ("cpu", "gpu", "tpu")] == [True, False, False]
+    saved = [options.saves_effort(platform, Effort.LEAST) for platform in ("cpu", "gpu", "tpu")]
+    assert saved == [True, False, False]
+    assert not options.saves_effort("cpu", Effort.LITTLE)
     monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
-    assert not options.saves_effort("cpu")
+    assert not options.saves_effort("cpu", Effort.LEAST)
 
 
 def test_many_small_calls_are_worth_what_a_large_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each effort once what its lack has cost pays for another compilation; the answers are the same."""
-    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform: True)
+    monkeypatch.setattr(jobs_module, "saves_effort", lambda platform, effort: True)
     monkeypatch.setattr(jobs_module, "_worked", {})
     monkeypatch.setattr(jobs_module, "WORTH_COMPILING", 5e4)  # nanoseconds
     monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=5, loss_ns=10))
@@ -317,7 +325,7 @@ def test_less_effort_waits_for_programs_that_are_rounded_alike(monkeypatch: pyte
             return original(*key)
 
         with monkeypatch.context() as patch:
-            patch.setattr(jobs_module, "saves_effort", lambda platform: True)
+            patch.setattr(jobs_module, "saves_effort", lambda platform, effort: True)
             patch.setattr(jobs_module, "chunk_function", noted)
             patch.setattr(jobs_module, "_alike", {})
             if alike is not None:

@@ -41,11 +41,11 @@ class Effort(Enum):
 
 
 # A third of the time that XLA takes for a program makes it faster, and no other; at LLVM's level 0, half of the rest.
-# There, to divide a program into parts for threads takes longer than they save. The bits are tested with jaxlib 0.10
-# alone; XLA of 0.12 has no choice of emitters, and level 1 by itself saves next to nothing.
+# There, to divide a program into parts for threads takes longer than they save. Level 1 with the older emitters has bits
+# that are tested with jaxlib 0.10 alone; XLA of 0.11 and later has no such choice, and level 1 by itself saves nothing.
 _EMITTERS: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False} if __version_info__[:2] == (0, 10) else {}
 HURRIED: dict[Effort, dict[str, Any]] = {
-    Effort.LEAST: _EMITTERS and {LEVEL: 0, "xla_cpu_parallel_codegen_split_count": 1, **_EMITTERS},
+    Effort.LEAST: {LEVEL: 0, "xla_cpu_parallel_codegen_split_count": 1, **_EMITTERS},
     Effort.LITTLE: _EMITTERS and {LEVEL: 1, **_EMITTERS},
     Effort.FULL: {},
 }
@@ -67,9 +67,9 @@ def options_for(platform: str, effort: Effort = Effort.FULL, level: int = 2) -> 
     return own or None
 
 
-def saves_effort(platform: str) -> bool:
-    """Whether less effort makes another program there: else the same one would be compiled once for each effort."""
-    return options_for(platform, Effort.LEAST) != options_for(platform)
+def saves_effort(platform: str, effort: Effort) -> bool:
+    """Whether so little effort makes another program there: else the same one would be compiled once for each."""
+    return options_for(platform, effort) != options_for(platform)
 
 
 class ShortRun:
