@@ -67,6 +67,7 @@ def fast_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that sample for longer than their programs take to compile: compiled as users get them."""
     if "optimization_level=0" in os.environ.get("XLA_FLAGS", ""):
         monkeypatch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 2)
+    if "fusion_emitters=false" in os.environ.get("XLA_FLAGS", ""):
         monkeypatch.setitem(CPU_OPTIONS, "xla_cpu_use_fusion_emitters", True)
 
 

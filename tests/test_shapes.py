@@ -1,5 +1,6 @@
 """Arrays have the types and shapes that annotations say; axes of one name have one size in all that a step has."""
 
+import collections
 import inspect
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -20,8 +21,11 @@ from jaxbandit.random.stream import stream
 from jaxbandit.registry import parse
 from jaxbandit.study.families import FAMILIES
 
-NAMES = {**vars(jaxtyping), "Tables": Any, "ArrayLike": jax.typing.ArrayLike}
-"""What annotations name and modules do not import at run time."""
+NAMES = {
+    **vars(jaxtyping), "Tables": Any, "ArrayLike": jax.typing.ArrayLike,
+    "NDArray": collections.defaultdict(lambda: np.ndarray), "Floats": np.ndarray, "Ints": np.ndarray,
+}  # fmt: skip
+"""What annotations name and modules do not import at run time, and aliases of NumPy 2.5 as the class they stand for."""
 
 
 def arrays(hint: Any) -> list[Any]:
