@@ -17,11 +17,13 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # tests run side by side; those of devices say how many
 
-if version("jaxlib").startswith("0.10."):  # another one may not know these flags, and XLA ends the process then
-    # Half of the time that XLA takes for a program makes it faster and no other, except that products and sums contract
-    # (`level_1`). With `XLA_FLAGS=`, tests have programs as users do.
-    flags = "backend_optimization_level=0", "cpu_use_fusion_emitters=false", "cpu_parallel_codegen_split_count=1"
-    os.environ.setdefault("XLA_FLAGS", " ".join(f"--xla_{flag}" for flag in flags))
+# Half of the time that XLA takes for a program makes it faster and no other, except that products and sums contract
+# (`level_1`). With `XLA_FLAGS=`, tests have programs as users do. A version that does not know a flag ends the process.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+    + (" --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else ""),
+)
 
 import jax
 
