@@ -42,7 +42,7 @@ class Effort(Enum):
 
 # A third of the time that XLA takes for a program makes it faster, and no other; at LLVM's level 0, half of the rest.
 # There, to divide a program into parts for threads takes longer than they save. The bits of level 1 with the older
-# emitters are tested with jaxlib 0.10 alone; XLA of 0.11 and later has no other ones, and level 1 by itself saves nothing.
+# emitters are tested with jaxlib 0.10 alone; XLA of 0.11 and later has no others, and level 1 alone saves nothing.
 _EMITTERS: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False} if __version_info__[:2] == (0, 10) else {}
 HURRIED: dict[Effort, dict[str, Any]] = {
     Effort.LEAST: {LEVEL: 0, "xla_cpu_parallel_codegen_split_count": 1, **_EMITTERS},
