@@ -37,17 +37,18 @@ def main() -> int:
     options.add_argument("--only", nargs="+", metavar="NAME", help="policies, or families, or both as topk/sar")
     options.add_argument("--against", type=Path, metavar="FILE.json", default=COMMITTED, help="compare with this one")
     given = options.parse_args()
-    rows = json.loads(given.against.read_text())["rows"] if given.against.exists() else []
-    before = {row["policy"]: row["digest"] for row in rows}
+    if not given.against.is_file():
+        options.error(f"--against {given.against}: there is no such file")
+    before = {row["policy"]: row["digest"] for row in json.loads(given.against.read_text())["rows"]}
     head, rows, other = facts("bits", quick=False), [], []
     for name in sorted(names()):
         if given.only and not {name, *name.split("/")} & {*given.only}:
             continue
-        rows.append({"policy": name, "digest": digest(name)})
-        same = before.get(name) == rows[-1]["digest"]
-        if not same and name in before:
+        found = digest(name)
+        rows.append({"policy": name, "digest": found})
+        if before.get(name, found) != found:
             other.append(name)
-        print(name, rows[-1]["digest"], "the same" if same else "other" if name in before else "new", flush=True)
+        print(name, found, "new" if name not in before else "other" if name in other else "the same", flush=True)
         save(given.out, head, rows)
         jax.clear_caches()
     print(f"JAX {jax.__version__}: {len(other)} of {len(rows)} have other bits", *other)
