@@ -3,6 +3,7 @@
 import functools
 import logging
 import math
+import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -17,7 +18,7 @@ from jaxbandit.grammar import Execution, execution_of
 from jaxbandit.lanes import AXIS, Lane, Partition, alike, bytes_of, chunk_function, lane_maker, shapes_of
 from jaxbandit.many_steps import MANY
 from jaxbandit.programs.ahead import Ahead, Program
-from jaxbandit.programs.store import Like, named
+from jaxbandit.programs.store import Like, is_here, named
 from jaxbandit.xla.options import Effort, saves_effort
 
 _log = logging.getLogger("jaxbandit")
@@ -40,10 +41,18 @@ made once: later processes load the program, and lose again what it does not gai
 _AGAIN = 5
 """So many times as much work is worth that a program is compiled again, with more effort: that takes two to three times
 what the effort adds, and is due once as much has been lost, not half."""
+_PATIENCE = 2.0
+"""Seconds that calls may run in all by programs that are there for other numbers of runs, before one is compiled for
+theirs: to compile takes about as long."""
 _alike: dict[Any, bool] = {}
 """By what is compiled, and the widest float: whether all efforts surely have the same bits."""
 _worked: dict[Any, float] = {}
 """By what is compiled: units of budgets that this process has had it run."""
+_pace: dict[Any, dict["_Made", float]] = {}
+"""By what is compiled, but for its size: what this process has run, and the seconds that a wave of lanes took for each
+unit of its budget."""
+_lost: dict[Any, float] = {}
+"""By what is compiled: the seconds that programs of other sizes ran in its place."""
 
 
 class _DoesNotRun(Exception):
@@ -62,6 +71,14 @@ class _Size(NamedTuple):
 
     lanes: int
     answers: int
+
+
+class _Made(NamedTuple):
+    """A program of some ``Jobs``: how its chunk is made (its stride, the effort that its work is worth, and LLVM's
+    level at full effort), and for which size."""
+
+    way: tuple[int, Effort, int]
+    size: _Size
 
 
 @dataclass(frozen=True)
@@ -88,40 +105,90 @@ class Jobs:
 
     def program(self) -> Program:
         """The one that ``run`` takes, if memory suffices."""
-        return self._program(self._size(min(self.runs, self._at_once()), self.lanes))
+        return self._program(self._chosen())
 
     def width(self) -> int:
         """Lanes of a device in that program."""
-        return self._size(min(self.runs, self._at_once()), self.lanes).lanes
+        return self._chosen().size.lanes
 
     def run(self, ahead: Ahead, report: Report) -> dict[str, np.ndarray]:
         """The answers by name, of shape (configurations, runs, ...)."""
-        at_once, lanes = self._at_once(), self.lanes
-        parts = []
-        for start in range(0, self.runs, at_once):
-            some = min(at_once, self.runs - start)
-            base = start * self.configurations
+        made = self._chosen()
+        parts: list[dict[str, np.ndarray]] = []
+        start, seconds = 0, 0.0
+        while start < self.runs:
+            some = min(self.runs - start, self._at_once(), self._fitting(made.size))
 
-            def onward(done: int, doing: str, idle: int = 0, base: int = base) -> None:
+            def onward(done: int, doing: str, idle: int = 0, base: int = start * self.configurations) -> None:
                 report(base + done, doing, idle)
 
-            while True:
-                size = self._size(some, lanes)
-                program = self._program(size)
-                try:
-                    chunk = ahead.need(program, functools.partial(onward, 0))
-                    part = self._run_on(chunk, size, program.key[0], self.first_run + start, some, onward)
-                    break
-                except _DoesNotRun:
-                    ahead.anew(program)
-                except jax.errors.JaxRuntimeError as error:
-                    if not _is_full(error):
-                        raise
-                    lanes = _fewer(error, size.lanes, self._least())
+            program = self._program(made)
+            try:
+                chunk = ahead.need(program, functools.partial(onward, 0))
+                begun = time.monotonic()
+                part = self._run_on(chunk, made.size, made.way, self.first_run + start, some, onward)
+                seconds += time.monotonic() - begun
+            except _DoesNotRun:
+                ahead.anew(program)
+                continue
+            except jax.errors.JaxRuntimeError as error:
+                if not _is_full(error):
+                    raise
+                made = self._made(self._size(_fewer(error, made.size.lanes, self._least())))
+                continue
             parts.append(part)
-        work = self._matter(size)
-        _worked[work] = _worked.get(work, 0) + self.configurations * self.runs * self._budget()
+            start += some
+        self._note(made, seconds)
         return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
+
+    def _chosen(self) -> _Made:
+        """The program made for so many runs; or one for another number, if it is there and soon done with these."""
+        size = self._size(self.lanes)
+        return self._lent(size) or self._made(size)
+
+    def _made(self, size: _Size) -> _Made:
+        return _Made(self._way(size), size)
+
+    def _lent(self, size: _Size) -> _Made | None:
+        """What this process has compiled for another size, where it costs less time than one of this size would."""
+        known = _pace.get(self._matter(), {})
+        if self.lanes or self.room or any(made.size == size for made in known):
+            return None
+        scale = self._scale()
+        there = {
+            made: pace * scale * self._waves(made.size)
+            for made, pace in known.items()
+            if self._fitting(made.size) and is_here(self._program(made).key)
+        }
+        quickest = min(there, key=there.__getitem__, default=None)
+        return quickest if quickest and _lost.get(self._matter(size), 0) + there[quickest] <= _PATIENCE else None
+
+    def _note(self, made: _Made, seconds: float) -> None:
+        """Keeps how much a program has done in this process, and how long it took."""
+        own = self._matter(self._size(self.lanes))
+        if own != self._matter(made.size):
+            _lost[own] = _lost.get(own, 0) + seconds
+        work = self._matter(made.size)
+        _worked[work] = _worked.get(work, 0) + self.configurations * self.runs * self._budget()
+        _pace.setdefault(self._matter(), {})[made] = seconds / (self._waves(made.size) * self._scale())
+
+    def _fitting(self, size: _Size) -> int:
+        """Runs of each configuration for whose answers a program has room."""
+        return size.answers * self.mesh.size // self.configurations
+
+    def _waves(self, size: _Size) -> int:
+        """How often all lanes get a run."""
+        calls, rest = divmod(self.runs, self._fitting(size))
+        whole, last = (
+            math.ceil(self.configurations * runs / (size.lanes * self.mesh.size))
+            for runs in (self._fitting(size), rest)
+        )
+        return calls * whole + last
+
+    def _scale(self) -> float:
+        """What the time of a wave is proportional to."""
+        budget = self._budget()
+        return budget if np.isfinite(budget) else 1.0
 
     @property
     def _execution(self) -> Execution:
@@ -137,8 +204,10 @@ class Jobs:
         """Runs of each configuration whose answers fit."""
         return max(1, min(_JOBS_AT_ONCE, _ANSWER_BYTES // bytes_of(self._shapes()[1])) // self.configurations)
 
-    def _size(self, runs: int, lanes: int | None) -> _Size:
+    def _size(self, lanes: int | None) -> _Size:
+        """What its program is made for, if memory suffices; ``lanes``: of a device, where that is said."""
         lane, answers = self._shapes()
+        runs = min(self.runs, self._at_once())
         # Room for a power of two of answers, so that few numbers of runs are compiled for.
         jobs = max(self.configurations * runs, min(self.room, _ANSWER_BYTES // bytes_of(answers)))
         of_device = -(-jobs // self.mesh.size)
@@ -164,8 +233,8 @@ class Jobs:
             effort = Effort.FULL
         return execution.stride, effort, execution.level
 
-    def _matter(self, size: _Size) -> Any:
-        """What is compiled, in whichever way."""
+    def _matter(self, size: _Size | None = None) -> Any:
+        """What is compiled, in whichever way, and for any size where it is None."""
         leaves = jax.tree.leaves((self.shared, self.varying, self.checkpoints))
         return self.partition, self.mesh, size, tuple((leaf.shape, leaf.dtype, leaf.weak_type) for leaf in leaves)
 
@@ -203,8 +272,8 @@ class Jobs:
         many = self._execution.many_steps and self.mesh.devices.flat[0].platform == "cpu"
         return MANY if many else self._execution.stride
 
-    def _program(self, size: _Size) -> Program:
-        way = self._way(size)
+    def _program(self, made: _Made) -> Program:
+        way, size = made
 
         def lower() -> Any:
             return self._chunk(way, size).lower(*self._arguments(size))

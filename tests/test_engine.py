@@ -1,10 +1,12 @@
 """What the engine promises: the same bits however a simulation is cut, and no compilation in a sweep."""
 
+import itertools
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -291,6 +293,32 @@ def test_many_small_calls_are_worth_what_a_large_one_is(monkeypatch: pytest.Monk
         answers.append(batch.run([0], runs=10, seed=3)["removed"])
     assert efforts == [Effort.LEAST] * 12 + [Effort.LITTLE] * 12 + [Effort.FULL] * 3
     assert all(np.array_equal(answers[0], other) for other in answers)
+
+
+def test_other_numbers_of_runs_share_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While that costs less time than a compilation; each run is what it is in a program of its own."""
+    pair = problem(budget=150), ee(2, 0.5)
+    alone = simulate(*pair, runs=300)
+    for name in ("_pace", "_lost", "_worked"):
+        monkeypatch.setattr(jobs_module, name, {})
+    monkeypatch.setattr(jobs_module, "_PATIENCE", 3.5)
+    seconds = itertools.count()  # each call of a program takes one
+    monkeypatch.setattr(jobs_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    batch = engine_module.Batch([pair])
+
+    def room(runs: int, lanes: int | None = None) -> int:
+        """Of the program that makes them."""
+        found: int = batch.programs([0], runs=runs, lanes=lanes)[0].key[3].answers
+        answers = batch.run([0], runs=runs, seed=0, lanes=lanes)
+        assert same(answers, {name: values[:, :runs] for name, values in alone.items()})
+        return found
+
+    assert room(100) == 128
+    assert [room(20), room(20), room(20)] == [128] * 3
+    assert room(20, lanes=7) == 32  # as the user says
+    assert room(300) == 128  # in three calls
+    assert [room(20), room(300)] == [32, 512]  # once more would be the fourth second, and the sixth
+    assert [room(20), room(100), room(300)] == [32, 128, 512]
 
 
 def test_options_of_an_effort(monkeypatch: pytest.MonkeyPatch) -> None:

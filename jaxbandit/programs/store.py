@@ -87,6 +87,11 @@ def here(key: Any) -> Any:
     return key, _surroundings(), programs() is not None
 
 
+def is_here(key: Any) -> bool:
+    """Whether this process has the program of a key."""
+    return here(key) in COMPILED or name_of(key) in _LOADED
+
+
 def find(name: str) -> Kept | None:
     """The program of that name on disk, but for one that this process has traced itself, as JAX has that in memory."""
     folder = programs()
