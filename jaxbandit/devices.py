@@ -3,10 +3,12 @@
 On a CPU, JAX is given one device a core, unless the user has set that or JAX has already started.
 """
 
+import contextlib
 import functools
 import logging
 import os
 import textwrap
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -24,8 +26,9 @@ def cores() -> int:
 def use_all_cores(say: bool = False) -> None:
     """Has JAX start with one CPU device a core; accelerators are not concerned.
 
-    What makes the first arrays calls this: problems, studies, ``simulate``. It does nothing where the user has said how
-    many devices there are (``jax_num_cpu_devices`` as an environment variable or by ``jax.config``, or ``XLA_FLAGS``).
+    What makes the first arrays calls this: problems, policies, tuning, studies, ``simulate``. It does nothing where the
+    user has said how many devices there are (``jax_num_cpu_devices`` as an environment variable or by ``jax.config``,
+    or ``XLA_FLAGS``).
 
     Args:
         say: whether to say once that JAX had started before, with one device.
@@ -38,6 +41,14 @@ def use_all_cores(say: bool = False) -> None:
     except RuntimeError:  # JAX has started
         if say and jax.default_backend() == "cpu" and jax.local_device_count() == 1 < cores():
             _say_once()
+
+
+@contextlib.contextmanager
+def float64() -> Iterator[None]:
+    """Has JAX compute in float64 within. It may be the first that JAX does, so all cores are used from then on."""
+    use_all_cores()
+    with jax.enable_x64(True):
+        yield
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from jax import Array, lax
 from jax.scipy.special import gammaln
 from numpy.typing import ArrayLike, NDArray
 
+from jaxbandit.devices import float64
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Beta, Mixture
 
@@ -139,7 +140,7 @@ def fit(successes: ArrayLike, attempts: ArrayLike, components: int | None = None
         if wider.bic >= found.bic:
             break
         found = wider
-    with jax.enable_x64(True):
+    with float64():
         errors = _errors(found.at, records, many)
     each = np.repeat(np.stack(records[:2]), np.rint(records.share * many).astype(int), axis=1)
     check = _check(_components(found.law), each.astype(np.int64))
@@ -185,7 +186,7 @@ class _Found(NamedTuple):
 
 def _found(records: _Records, many: int, size: int) -> _Found:
     """Fits a law of ``size`` components, from all starts."""
-    with jax.enable_x64(True):
+    with float64():
         at, loss, slope = map(np.asarray, _descended(_starts(records, size), records))
         weights, alpha, beta = (np.asarray(part, np.float64).tolist() for part in _laws(at))
     # Of a mixture with a component too many, the likelihood has no single maximum.

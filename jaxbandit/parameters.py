@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from jaxbandit.devices import use_all_cores
 from jaxbandit.space import Choice, Domain
 
 Made = TypeVar("Made", bound=Callable[..., Any])
@@ -137,12 +138,14 @@ def parameters(
 def checked(made_by: Made) -> Made:
     """Has a function check the arguments that it declares by ``Key``: a ``BadInput`` names the one that is wrong.
 
-    A default is not checked, nor an array, whose values may differ from run to run.
+    A default is not checked, nor an array, whose values may differ from run to run. What is made may have the first
+    arrays, so all cores are used from then on.
     """
     signature = inspect.signature(made_by)
 
     @functools.wraps(made_by)
     def call(*given: Any, **named: Any) -> Any:
+        use_all_cores()
         bound = signature.bind(*given, **named)
         for name, key in _keys(made_by).items():
             value = bound.arguments.get(name, signature.parameters[name].default)

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxbandit import BadInput, cli, simulate
+from jaxbandit import BadInput, cleaning, cli, devices, extraction, simulate, topk
 from jaxbandit.cleaning import expected_removed, uniform_false_values
 from jaxbandit.cli import checkup
 from jaxbandit.devices import Accelerator, accelerator, not_found, use_platform
@@ -56,6 +57,33 @@ def run(code: str, **environment: str) -> tuple[str, str]:
 
 def test_the_first_problem_takes_all_cores() -> None:
     assert run(_USE) == ("3", "")
+
+
+def test_whatever_comes_first_takes_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Policies, too, and what is tuned: their arrays may be the first."""
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    weights, uniform = np.ones(4), Uniform()
+    problem: dict[str, Any] = {"budget": 100, "entities": 10, "false_values": weights, "sc_pdf": uniform}
+    first: dict[str, Callable[[], Any]] = {
+        "ee": lambda: cleaning.ee(3, 0.5),
+        "index": lambda: cleaning.index(**problem),
+        "trained cleaning": lambda: cleaning.trained(cleaning.shipped_score(), **problem),
+        "tune": lambda: cleaning.tune(uniform.cells(0.1), weights / 4, 0.1),
+        "fit": lambda: cleaning.fit([1, 2], [3, 4]),
+        "expected": lambda: cleaning.expected_removed(50, 3, 2, uniform.cells(0.1), weights / 4),
+        "sar": lambda: topk.sar(10, 3, 100),
+        "trained topk": lambda: topk.trained(3, topk.shipped_score()),
+        "crux": extraction.crux,
+    }
+    for name, make in first.items():
+        told: list[str] = []
+        config = SimpleNamespace(
+            values={"jax_num_cpu_devices": -1}, update=lambda name, count, told=told: told.append(name)
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(devices, "jax", SimpleNamespace(config=config, enable_x64=jax.enable_x64))
+            make()
+        assert set(told) == {"jax_num_cpu_devices"}, name
 
 
 def test_an_import_changes_nothing() -> None:

@@ -24,6 +24,7 @@ from jax.typing import ArrayLike
 
 from jaxbandit.cleaning.cells import Floats, Ints, common_shape, midpoints, problem
 from jaxbandit.cleaning.rules import rules
+from jaxbandit.devices import float64
 from jaxbandit.errors import BadInput
 from jaxbandit.xla.options import ShortRun
 
@@ -219,7 +220,7 @@ def _evaluate(
     if t_max < 1:
         raise BadInput("t_max", t_max, "at least 1")
     shape, pdf, counts = _flat(cells, false_values)
-    with jax.enable_x64(True):
+    with float64():
         gamma = _tensor(pdf, counts, t_max=t_max, objective=objective, early_stopping=early_stopping)
         return np.asarray(gamma).reshape(*shape, t_max, t_max + 1)
 
@@ -301,7 +302,7 @@ def visits(
         BadInput: as ``gamma_exact``.
     """
     pdf, counts = problem(cells, false_values)
-    with jax.enable_x64(True):
+    with float64():
         found = _visits(pdf, counts, t_max=max(16, power_of_two(t_max)), early_stopping=early_stopping)
         gain, cost = (np.asarray(x)[:t_max, : t_max + 1] for x in found)
         return gain, cost
@@ -380,7 +381,7 @@ def tune(
             part = rows[start : start + block]
             full = np.resize(part, block)
             some = pdf[full], counts[full], t_hat[full]
-            with jax.enable_x64(True):
+            with float64():
                 out = _best(*some, t, need, t_max=top, objective=objective, early_stopping=early_stopping)
             first, gamma = (np.asarray(x)[: len(part)] for x in out)
             best.t[part], best.need[part], best.q[part], best.gamma[part] = t[first], need[first], q[first], gamma

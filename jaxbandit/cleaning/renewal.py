@@ -30,6 +30,7 @@ from jax.typing import ArrayLike
 
 from jaxbandit.cleaning.cells import Floats, common_shape, midpoints, problem
 from jaxbandit.cleaning.gamma import power_of_two
+from jaxbandit.devices import float64
 from jaxbandit.errors import BadInput
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def expected_removed(
     length = _length(budget, tries, successes)
     if not (number >= 1).all():
         raise BadInput("entities", entities, "at least 1")
-    with jax.enable_x64(True):
+    with float64():
         mean, std = _removed(tries, successes, pdf, counts, number, length=length, early_stopping=early_stopping)
         return Removed(*(np.asarray(x)[..., : budget + 1] for x in (mean, std)))
 
@@ -252,7 +253,7 @@ def expected_removed_of_table(
     # A polynomial of degree entities - 1; of many entities a smooth function with its mass near the ends.
     most = int(counts.sum())
     nodes, weights = np.polynomial.legendre.leggauss(min(most // 2 + 1, _NODES))
-    with jax.enable_x64(True):
+    with float64():
         mean, std = _removed_of_table(
             np.asarray(t), np.asarray(need), pdf, np.eye(found.size - 1)[:, held], counts, (nodes + 1) / 2, weights / 2,
             length=length, early_stopping=early_stopping,

@@ -27,6 +27,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxbandit.cleaning.cells import Floats, Ints, common_shape, distribution, midpoints, problem
+from jaxbandit.devices import float64
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
 
@@ -220,7 +221,7 @@ def stopping_index(
     """
     pdf = distribution("cells", cells)
     sizes = _sizes(max_false_values, max_failures, horizon)
-    with jax.enable_x64(True):
+    with float64():
         return np.asarray(_index(pdf, **sizes))
 
 
@@ -254,7 +255,7 @@ def allowed_failures(
     if not ((price >= 0) & (price <= 1)).all():
         raise BadInput("level", level, "0 to 1")
     common_shape(cells=pdf.shape[:-1], level=price.shape)
-    with jax.enable_x64(True):
+    with float64():
         return np.asarray(_allowed(pdf, price, **sizes))
 
 
@@ -307,7 +308,7 @@ def level_for_budget(
         raise BadInput("horizon", horizon, "at least 1")
     leading = {"cells": pdf.shape[:-1], "false_values": counts.shape[:-1]}
     common_shape(**leading, entities=number.shape, budget=cleans.shape)
-    with jax.enable_x64(True):
+    with float64():
         level, removed = (np.asarray(x) for x in _level(pdf, counts, number, cleans, horizon=horizon))
     return Level(level, removed, removed / cleans)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from jaxbandit.cleaning.index import Index
 from jaxbandit.cleaning.stopping import DELTA, MOST_INDEXED, NEVER
+from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
 from jaxbandit.scores import Score, read, stacked, value
@@ -86,18 +87,18 @@ def policies(
 ) -> list[Index]:
     """Makes the policies of scores of one shape. Their tables are one array, so that they are one program."""
     weights = np.asarray(false_values, np.float64)
-    counts = np.flatnonzero(weights)
-    if counts.max() > MOST_INDEXED:
-        raise BadInput("false_values", f"up to {counts.max()}", f"at most {MOST_INDEXED} an entity")
+    counts = [int(count) for count in np.flatnonzero(weights) if count]
+    if max(counts) > MOST_INDEXED:
+        raise BadInput("false_values", f"up to {max(counts)}", f"at most {MOST_INDEXED} an entity")
     if scores[0].family != "cleaning":
         raise BadInput("score.family", scores[0].family, "a score of cleaning")
     expected = entities * float(weights @ np.arange(weights.size)) / float(weights.sum())
-    known = _statistics(scores[0].statistics, sc_pdf.cells(DELTA).tobytes(), int(counts.max()), budget / expected)
-    begun = tuple(int(count) for count in counts if count)
-    shape = int(counts.max()) + 1, int(counts.max()), _FAILURES + 1
+    known = _statistics(scores[0].statistics, sc_pdf.cells(DELTA).tobytes(), max(counts), budget / expected)
+    shape = max(counts) + 1, max(counts), _FAILURES + 1
+    use_all_cores()
     values = (value(row, scores[0].hidden, known, np.tanh) for row in stacked(scores))
-    shared = jnp.asarray(np.concatenate([_allowed(np.broadcast_to(each, shape), begun) for each in values], axis=1))
-    return [Index(shared, np.int32(number * (counts.max() + 1))) for number in range(len(scores))]
+    shared = jnp.asarray(np.concatenate([_allowed(np.broadcast_to(each, shape), counts) for each in values], axis=1))
+    return [Index(shared, np.int32(number * (max(counts) + 1))) for number in range(len(scores))]
 
 
 @lru_cache(maxsize=64)
@@ -142,8 +143,7 @@ def _allowed(score: np.ndarray, begun: Sequence[int]) -> np.ndarray:
     # The last level is for all that is left: the rule has no limit there.
     levels = np.array([*chosen, *score[begun[0], 0, list(_AFTER)], -np.inf])
     count = (score >= levels[:, None, None, None]).sum(-1, dtype=np.int32)
-    count[count > _FAILURES] = NEVER
-    found: np.ndarray = np.where(s < r, count, 0)
+    found: np.ndarray = np.where(s < r, np.where(count > _FAILURES, NEVER, count), 0)
     return found
 
 

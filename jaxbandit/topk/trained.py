@@ -18,6 +18,7 @@ from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.describe import brief
+from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
@@ -189,6 +190,7 @@ def policies(want: int, scores: Sequence[Score]) -> list[Trained]:
     first = scores[0]
     if first.family != "topk":
         raise BadInput("score.family", first.family, "a score of topk")
+    use_all_cores()
     weights = jnp.asarray(stacked(scores), jnp.float32)
     return [
         Trained(jnp.int32(want), weights, np.int32(number), first.statistics, first.hidden)
