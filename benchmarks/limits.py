@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from benchmarks import cleaning, topk
-from benchmarks.common import Row, facts, parser, save, table
+from benchmarks.common import Row, facts, own_programs, parser, save, table
 from benchmarks.counting import counts
 from jaxbandit import simulate
 from jaxbandit.arms.problem import Drawn, arms
@@ -128,6 +128,7 @@ def cases(quick: bool) -> list[tuple[Row, Any, Any, int]]:
 def main() -> None:
     """Measure, print a table, write JSON if asked to."""
     given = parser(__doc__).parse_args()
+    own_programs()
     head = facts("limits", given.quick)
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)

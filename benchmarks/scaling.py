@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks import numba_cleaning
 from benchmarks.cleaning import Answers, check
-from benchmarks.common import Row, facts, parser, save, table
+from benchmarks.common import Row, facts, own_programs, parser, save, table
 from jaxbandit import simulate
 from jaxbandit.cleaning.family import FAMILY, Setting
 from jaxbandit.cleaning.problem import of_table, uniform_false_values
@@ -121,6 +121,7 @@ def main() -> None:
     )
     options.add_argument("--pulls", type=int, default=1_000_000, help="pulls a call, about (1,000,000)")
     given = options.parse_args()
+    own_programs()
     head = facts("scaling", given.quick)
     jax.config.update("jax_platforms", "cpu")
     columns = {"policy": ("policy", ""), "paired": ("paired", ""), "axis": ("axis", ""), "value": ("value", ",g")}

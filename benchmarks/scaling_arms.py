@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import numba_outliers, numba_topk, outliers, topk
-from benchmarks.common import Row, facts, parser, save, table
+from benchmarks.common import Row, facts, own_programs, parser, save, table
 from jaxbandit import simulate
 from jaxbandit.arms.problem import Drawn, arms, given
 from jaxbandit.arms.rewards import Bernoulli
@@ -166,6 +166,7 @@ def main() -> None:
     options.add_argument("--policy", nargs="+", choices=[name for own in POLICIES.values() for name in own])
     options.add_argument("--axis", nargs="+", choices=sorted({axis for own in AXES.values() for axis in own}))
     asked = options.parse_args()
+    own_programs()
     head = facts("scaling_arms", asked.quick)
     jax.config.update("jax_platforms", "cpu")
     use_all_cores()

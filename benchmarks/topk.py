@@ -25,7 +25,7 @@ import jax
 import numpy as np
 
 from benchmarks import numba_topk
-from benchmarks.common import Row, facts, parser, save, table
+from benchmarks.common import Row, facts, own_programs, parser, save, table
 from jaxbandit import Policy, simulate
 from jaxbandit.arms.problem import Drawn, arms
 from jaxbandit.arms.rewards import Bernoulli
@@ -164,6 +164,7 @@ def main() -> None:
     options.add_argument("--repeats", type=int, help=f"repetitions of each side ({REPEATS})")
     options.add_argument("--curve-only", action="store_true", help="only OptMAI's cost by n")
     given = options.parse_args()
+    own_programs()
     head = facts("topk", given.quick)
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)

@@ -41,7 +41,7 @@ made once: later processes load the program, and lose again what it does not gai
 _AGAIN = 5
 """So many times as much work is worth that a program is compiled again, with more effort: that takes two to three times
 what the effort adds, and is due once as much has been lost, not half."""
-_PATIENCE = 2.0
+PATIENCE = 2.0
 """Seconds that calls may run in all by programs that are there for other numbers of runs, before one is compiled for
 theirs: to compile takes about as long."""
 _alike: dict[Any, bool] = {}
@@ -161,7 +161,7 @@ class Jobs:
             if self._fitting(made.size) and is_here(self._program(made).key)
         }
         quickest = min(there, key=there.__getitem__, default=None)
-        return quickest if quickest and _lost.get(self._matter(size), 0) + there[quickest] <= _PATIENCE else None
+        return quickest if quickest and _lost.get(self._matter(size), 0) + there[quickest] <= PATIENCE else None
 
     def _note(self, made: _Made, seconds: float) -> None:
         """Keeps how much a program has done in this process, and how long it took."""

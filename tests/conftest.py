@@ -34,7 +34,7 @@ from jaxbandit.study import families, plugins
 from jaxbandit.xla.options import CPU_OPTIONS
 
 # Runs that a test divides among calls are to meet programs of other sizes, not the first one again.
-jobs_module._PATIENCE = -1.0
+jobs_module.PATIENCE = -1.0
 
 gc.set_threshold(50_000, 20, 50)  # as on the command line: tracing makes many objects, of which few are in cycles
 

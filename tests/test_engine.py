@@ -301,7 +301,7 @@ def test_other_numbers_of_runs_share_a_program(monkeypatch: pytest.MonkeyPatch) 
     alone = simulate(*pair, runs=300)
     for name in ("_pace", "_lost", "_worked"):
         monkeypatch.setattr(jobs_module, name, {})
-    monkeypatch.setattr(jobs_module, "_PATIENCE", 3.5)
+    monkeypatch.setattr(jobs_module, "PATIENCE", 3.5)
     seconds = itertools.count()  # each call of a program takes one
     monkeypatch.setattr(jobs_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
     batch = engine_module.Batch([pair])
