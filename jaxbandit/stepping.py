@@ -1,6 +1,5 @@
 """A few runs of a policy, made step by step, with what is seen of each step: what ``conformance`` looks at."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,8 @@ from jaxbandit.contract import Contract, Used
 from jaxbandit.describe import is_array
 from jaxbandit.grammar import Policy, Problem, Tree, execution_of
 from jaxbandit.random.stream import Stream
+from jaxbandit.xla.options import Effort, ShortRun
+from jaxbandit.xla.platforms import traced_for
 
 
 class Lanes(NamedTuple):
@@ -43,8 +44,9 @@ def _differs(old: Array, new: Array) -> Array:
     return jnp.any((old != new) & ~nans)
 
 
-def _step(run: Contract, key: Stream, instance: Tree, state: Tree, advancing: bool) -> Lanes:
-    """One step of one lane; ``advancing``: by the policy's ``advance``, whose pulls nobody sees."""
+def _step(run: Contract, key: Stream, instance: Tree, state: Tree, advancing: bool, pulls: list[Tree]) -> Lanes:
+    """One step of one lane, whose pull is added to ``pulls``; ``advancing``: by the policy's ``advance``, whose pulls
+    nobody sees."""
     view = run.view(key, instance)
     over = run.done(view, state)
     pull: Tree = ()
@@ -55,6 +57,7 @@ def _step(run: Contract, key: Stream, instance: Tree, state: Tree, advancing: bo
         pull = run.ask(view, state)
         outcome = run.pull(key, instance, pull)
         after = run.tell(view, state, pull, outcome)
+    pulls.append(pull)
     if not execution_of(run.policy).masked:  # as the engine does
         after = jax.tree.map(lambda new, old: jnp.where(over, old, new), after, state)
     changed = [over & _differs(*pair) for pair in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True)]
@@ -97,22 +100,27 @@ class SteppingPrograms:
 
     def __init__(self, pair: tuple[Problem, Policy], key: Stream, advancing: bool) -> None:
         leaves, self._treedef = jax.tree.flatten(pair)
-        self._step = functools.partial(_step, advancing=advancing)
         pulls: list[Tree] = []
+        # Functions of their own, so that JAX traces them once for all programs.
+        self._init = jax.jit(lambda leaves, key: _init(self._join(leaves), key), inline=True)
 
-        def sample(leaves: list[Any], key: Stream) -> Lanes:
-            run = self._join(leaves)
-            instance, state = _init(run, key)
-            pulls.append(() if advancing else run.ask(run.view(key, instance), state))
-            return self._step(run, key, instance, state)
+        def step(leaves: list[Any], key: Stream, instance: Tree, state: Tree) -> Lanes:
+            return _step(self._join(leaves), key, instance, state, advancing, pulls)
 
-        self.shapes = jax.eval_shape(jax.vmap(sample, (None, 0)), leaves, key)
+        self._step = jax.jit(step, inline=True)
+
+        def first(leaves: list[Any], key: Stream) -> Lanes:
+            made: Lanes = self._step(leaves, key, *self._init(leaves, key))
+            return made
+
+        self.shapes = jax.eval_shape(traced_for(jax.default_backend(), jax.vmap(first, (None, 0))), leaves, key)
         pulled, self._pull = jax.tree.flatten(pulls[0])
         self._fixed = [None if _varies(leaf) else (leaf,) for leaf in pulled]
-        self.begin = jax.jit(jax.vmap(lambda leaves, key: _init(self._join(leaves), key), (None, 0)))
-        self.advance = jax.jit(self._advance)
-        self.answers = jax.jit(self._answers)
-        self.again = jax.jit(self._again, static_argnames="indices")
+        least = Effort.LEAST  # a few steps, which are compared with one another alone
+        self.begin = ShortRun(jax.vmap(self._init, (None, 0)), least)
+        self.advance = ShortRun(self._advance, least)
+        self.answers = ShortRun(self._answers, least)
+        self.again = ShortRun(self._again, least, static_argnames="indices")
 
     def pull(self, arrays: Sequence[Any]) -> Tree:
         """A pull, of its arrays."""
@@ -127,8 +135,7 @@ class SteppingPrograms:
 
         def step(carry: tuple[Lanes, Array]) -> tuple[Lanes, Array]:
             lanes, made = carry
-            run = self._join(leaves)
-            new = jax.vmap(functools.partial(self._step, run))(lanes.key, lanes.instance, lanes.state)
+            new = jax.vmap(self._step, (None, 0, 0, 0))(leaves, lanes.key, lanes.instance, lanes.state)
             seen = [(each.changed, each.nan, each.odd) for each in (lanes, new)]
             changed, nan, odd = jax.tree.map(jnp.maximum, *seen)
             return new._replace(changed=changed, nan=nan, odd=odd), made + 1

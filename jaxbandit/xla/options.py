@@ -75,17 +75,17 @@ def saves_effort(platform: str, effort: Effort) -> bool:
 class ShortRun:
     """What ``jax.jit`` makes of ``function``, compiled in a hurry: for what takes less time to run than to compile.
 
-    ``keywords``: those of ``jax.jit``, but ``compiler_options``.
+    ``effort``: the least where no rounding matters; ``keywords``: those of ``jax.jit``, but ``compiler_options``.
     """
 
-    def __init__(self, function: Callable[..., Any], **keywords: Any) -> None:
-        self._function, self._keywords = function, keywords
+    def __init__(self, function: Callable[..., Any], effort: Effort = Effort.LITTLE, **keywords: Any) -> None:
+        self._function, self._effort, self._keywords = function, effort, keywords
 
     @functools.cached_property
     def compiled(self) -> Any:
         """``jax.jit``'s function. Not before the first call: to ask for the platform makes JAX look for its devices."""
         platform = jax.default_backend()
-        options = options_for(platform, Effort.LITTLE)
+        options = options_for(platform, self._effort)
         return jax.jit(traced_for(platform, self._function), compiler_options=options, **self._keywords)
 
     def __call__(self, *values: Any, **named: Any) -> Any:
