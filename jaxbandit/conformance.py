@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxbandit.contract import PAGE, briefly, inspect, is_users
+from jaxbandit.contract import PAGE, briefly, inspect, inspect_pair, is_users
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem, Tree, execution_of, faster
 from jaxbandit.random.stream import stream
-from jaxbandit.stepping import INFINITE, NAN, SteppingPrograms
+from jaxbandit.stepping import INFINITE, NAN, stepping_programs
 from jaxbandit.tracing import traced_alike
 
 _log = logging.getLogger("jaxbandit")
@@ -67,6 +67,7 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
         raise BadInput("seed", seed, "a whole number from 0 to 4294967295")
     inspect("problem", problem)
     inspect("policy", policy)
+    inspect_pair(problem, policy)
     if is_users(problem) or is_users(policy):
         with briefly():
             traced_alike(problem, policy, stream(seed, 0))
@@ -135,7 +136,7 @@ class _Trial:
         self._problem = f"problem {type(self.problem).__name__}"
         keys = stream(self.seed, np.arange(LANES, dtype=np.uint32))
         self._leaves = jax.tree.leaves((self.problem, self.policy))
-        self._programs = SteppingPrograms((self.problem, self.policy), keys, self.advancing)
+        self._programs = stepping_programs((self.problem, self.policy), keys, self.advancing)
         instance, state = self._programs.begin(self._leaves, keys)
         blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._programs.shapes)
         self._lanes = blank._replace(key=keys, instance=instance, state=state)

@@ -111,6 +111,21 @@ def inspect(role: str, instance: Any) -> None:
             raise BadInput(f"{name}.{field.name}", value, f"no array in a static field: leave metadata away; {PAGE}")
 
 
+def inspect_pair(problem: Any, policy: Any) -> None:
+    """Checks that a policy is for such problems, as far as both are of this package.
+
+    Raises:
+        BadInput: for a policy of another family.
+    """
+    if is_users(problem) or is_users(policy):
+        return
+    shown, seen = (kind.__globals__.get("View") for kind in (type(problem).view, type(policy).init))
+    if shown and seen and shown is not seen:
+        families = [type(each).__module__.split(".")[1] for each in (problem, policy)]
+        allowed = f"one for problems of {families[0]}, as {type(problem).__name__} is"
+        raise BadInput("policy", f"{type(policy).__name__}, a policy of {families[1]}", allowed)
+
+
 @functools.cache
 def _inspect_class(role: str, kind: Any) -> None:
     name = f"{role} {kind.__name__}"

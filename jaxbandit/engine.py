@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import fields, is_dataclass
+from operator import mul
 from typing import Any, TypeVar, get_args
 
 import jax
@@ -14,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh
 
-from jaxbandit.contract import briefly, inspect, is_users
+from jaxbandit.contract import briefly, inspect, inspect_pair, is_users
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Implementation, Policy, Problem, derived, faster, lean
@@ -84,8 +85,8 @@ def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Partition, list[Arra
             for may, column in zip(may_vary, columns, strict=True)
         )
         shared = [jnp.asarray(column[0]) for column, does in zip(columns, varies, strict=True) if not does]
-        # Up to a power of two, so that few numbers of rows are compiled for.
-        rows = [*range(len(members)), *[0] * ((1 << (len(members) - 1).bit_length()) - len(members))]
+        # Up to a power of eight, so that few numbers of rows are compiled for.
+        rows = [*range(len(members)), *[0] * (_row_room(len(members)) - len(members))]
         varying = [
             jnp.asarray(np.stack([np.asarray(column[row]) for row in rows]))
             for column, does in zip(columns, varies, strict=True)
@@ -93,6 +94,11 @@ def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Partition, list[Arra
         ]
         groups.append((Partition(treedef, varies), shared, varying, members))
     return groups
+
+
+def _row_room(members: int) -> int:
+    """How many configurations a program has room for, if it is made for so many."""
+    return next(room for room in itertools.accumulate(itertools.repeat(8), mul, initial=1) if room >= members)
 
 
 def simulate(
@@ -180,6 +186,8 @@ def simulate(
     elif not _are_devices(devices):
         raise BadInput("devices", devices, "None, or a list of devices as jax.devices() gives them, each once")
     pairs = list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True))
+    for pair in pairs:
+        inspect_pair(*pair)
     batch = Batch(pairs, checkpoints, max_steps, devices, implementation)
     used = Counter(batch.classes).items()
     _log.info("jaxbandit: configurations by the class that runs them: %s", ", ".join(f"{name} {n}" for name, n in used))
@@ -236,8 +244,8 @@ class Batch:
         devices: Sequence[jax.Device] | None = None, implementation: Implementation = "fast", hurry: bool = True,
     ) -> None:  # fmt: skip
         problems = [problem for problem, _ in pairs]
-        if implementation == "fast":
-            pairs = [_fast(problem, policy) for problem, policy in pairs]
+        fast = [_fast(*pair) for pair in pairs]  # refuses a policy that was made for another problem
+        pairs = fast if implementation == "fast" else pairs
         self._mesh = Mesh(np.array(devices or jax.local_devices()), (AXIS,), axis_types=(AxisType.Auto,))
         self._budgets = _checkpoints(checkpoints, problems)
         self._most = _enough_steps(problems) if max_steps is None else max_steps

@@ -43,7 +43,7 @@ _AGAIN = 5
 what the effort adds, and is due once as much has been lost, not half."""
 PATIENCE = 2.0
 """Seconds that calls may run in all by programs that are there for other numbers of runs, before one is compiled for
-theirs: to compile takes about as long."""
+theirs; or as many as it took to compile one. None if it is below 0."""
 _alike: dict[Any, bool] = {}
 """By what is compiled, and the widest float: whether all efforts surely have the same bits."""
 _worked: dict[Any, float] = {}
@@ -51,6 +51,8 @@ _worked: dict[Any, float] = {}
 _pace: dict[Any, dict["_Made", float]] = {}
 """By what is compiled, but for its size: what this process has run, and the seconds that a wave of lanes took for each
 unit of its budget."""
+_waited: dict[Any, float] = {}
+"""By the same: the seconds that one of them was waited for."""
 _lost: dict[Any, float] = {}
 """By what is compiled: the seconds that programs of other sizes ran in its place."""
 
@@ -124,8 +126,10 @@ class Jobs:
 
             program = self._program(made)
             try:
+                asked = time.monotonic()
                 chunk = ahead.need(program, functools.partial(onward, 0))
                 begun = time.monotonic()
+                _waited[self._matter()] = max(_waited.get(self._matter(), 0), begun - asked)
                 part = self._run_on(chunk, made.size, made.way, self.first_run + start, some, onward)
                 seconds += time.monotonic() - begun
             except _DoesNotRun:
@@ -152,7 +156,7 @@ class Jobs:
     def _lent(self, size: _Size) -> _Made | None:
         """What this process has compiled for another size, where it costs less time than one of this size would."""
         known = _pace.get(self._matter(), {})
-        if self.lanes or self.room or any(made.size == size for made in known):
+        if self.lanes or PATIENCE < 0 or any(made.size == size for made in known):
             return None
         scale = self._scale()
         there = {
@@ -161,7 +165,8 @@ class Jobs:
             if self._fitting(made.size) and is_here(self._program(made).key)
         }
         quickest = min(there, key=there.__getitem__, default=None)
-        return quickest if quickest and _lost.get(self._matter(size), 0) + there[quickest] <= PATIENCE else None
+        allowed = max(PATIENCE, _waited.get(self._matter(), 0)) - _lost.get(self._matter(size), 0)
+        return quickest if quickest and there[quickest] <= allowed else None
 
     def _note(self, made: _Made, seconds: float) -> None:
         """Keeps how much a program has done in this process, and how long it took."""

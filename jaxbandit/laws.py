@@ -238,13 +238,14 @@ class Mixture(Law):
     laws: tuple[Beta, ...]
 
     def __post_init__(self) -> None:
+        if other := [law for law in self.laws if not isinstance(law, Beta)]:
+            raise BadInput("mixture", other[0], "beta laws, as Beta(2, 5); Beta(1, 1) is uniform")
         if not self.laws or len(self.laws) != len(self.weights):
             raise BadInput("mixture", f"{len(self.weights)} weights, {len(self.laws)} laws", "as many, at least one")
-        numbers = (
+        weights = tuple(
             _number(f"mixture weight {i}", weight, "a number above 0, at most 1e6", lambda x: 0 < x <= 1e6)
             for i, weight in enumerate(self.weights, 1)
         )
-        weights = tuple(numbers)
         object.__setattr__(self, "weights", tuple(weight / math.fsum(weights) for weight in weights))
 
     def cdf(self, x: ArrayLike) -> Floats:

@@ -12,6 +12,7 @@ from jax.experimental import checkify
 from jaxbandit.contract import Contract, Used
 from jaxbandit.describe import is_array
 from jaxbandit.grammar import Policy, Problem, Tree, execution_of
+from jaxbandit.programs.store import here
 from jaxbandit.random.stream import Stream
 from jaxbandit.xla.options import Effort, ShortRun
 from jaxbandit.xla.platforms import traced_for
@@ -161,3 +162,19 @@ class SteppingPrograms:
             return [jnp.asarray(leaf) for leaf in jax.tree.leaves(outcome) if is_array(leaf)]
 
         return jax.vmap(checkify.checkify(one, errors=checkify.index_checks) if indices else one)(keys)
+
+
+_made: dict[Any, SteppingPrograms] = {}
+_MOST_MADE = 16
+
+
+def stepping_programs(pair: tuple[Problem, Policy], key: Stream, advancing: bool) -> SteppingPrograms:
+    """The programs of a pair, which pairs of its structure and shapes share in a process."""
+    leaves, treedef = jax.tree.flatten(pair)
+    shapes = [(np.shape(leaf), jnp.result_type(leaf), isinstance(leaf, int | float)) for leaf in leaves]
+    which = here((treedef, tuple(shapes), key.high.shape, advancing))
+    if which not in _made:
+        while len(_made) >= _MOST_MADE:
+            _made.pop(next(iter(_made)))
+        _made[which] = SteppingPrograms(pair, key, advancing)
+    return _made[which]

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from jaxbandit import cli
+from jaxbandit import check, cleaning, cli, simulate, topk
+from jaxbandit.arms.problem import arms, given
+from jaxbandit.arms.rewards import Bernoulli
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import between, flag, real, whole
 from jaxbandit.study.spec import load
@@ -311,3 +314,61 @@ def test_a_study_file_in_another_encoding(encoding: str, tmp_path: Path) -> None
     path.write_bytes("runs = 1  # für alle".encode(encoding))
     with pytest.raises(BadInput, match=r"study\.toml: a TOML file in UTF-8$"):
         load(path)
+
+
+def synthetic(**changes: Any) -> Any:
+    given = {"false_values": cleaning.uniform_false_values(0, 9), "sc_pdf": cleaning.Uniform()} | changes
+    return cleaning.synthetic(budget=500, entities=2_000, **given)
+
+
+def ten_arms() -> Any:
+    return arms(100, given([0.5] * 10, shuffled=True), Bernoulli())
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (lambda: synthetic(sc_pdf="uniform"), "sc_pdf = uniform: a law, such as cleaning.Uniform()"),
+        (
+            lambda: synthetic(false_values={"uniform": [0, 19]}),
+            "false_values = {'uniform': [0, 19]}: 2 to 4096",
+        ),
+        (lambda: cleaning.uniform_false_values(0.5, 9), "false_values = [0.5, 9]: 0 <= low <= high, 1 <="),  # type: ignore[arg-type]
+        (
+            lambda: cleaning.Mixture((1, 1), (cleaning.Uniform(), cleaning.Beta(1, 2))),  # type: ignore[arg-type]
+            "mixture = Uniform(): beta laws, as Beta(2, 5)",
+        ),
+        (
+            lambda: simulate(synthetic(), topk.uniform(3), runs=2),
+            "policy = Uniform, a policy of topk: one for",
+        ),
+        (lambda: check(ten_arms(), cleaning.ee(3, 0.5)), "policy = EE, a policy of cleaning: one for"),
+        (
+            lambda: simulate(ten_arms(), topk.uniform(11), runs=2),
+            "policy Uniform.want = 11: a whole number from 1",
+        ),
+        (lambda: simulate(ten_arms(), topk.lucb(11), runs=2), "policy Lucb.want = 11: a whole number from 1"),
+        (
+            lambda: simulate(ten_arms(), topk.sar(20, 2, 100), runs=2),
+            "policy Sar = a rule for 20 arms: one that",
+        ),
+        (lambda: check(ten_arms(), topk.optmai(10, 2, 1_000)), "policy OptMAI = a rule that makes 807 pulls: one that"),
+        *(
+            (
+                lambda made=made, way=way: simulate(ten_arms(), made(10, 2, 1_000), runs=2, implementation=way),
+                "pulls: one that is made for the problem's budget, 100, and its number of arms, 10",
+            )
+            for made in (topk.optmai, topk.sar, topk.sequential_halving)
+            for way in ("fast", "reference")
+        ),
+    ],
+)
+def test_from_python(call: Callable[[], Any], line: str) -> None:
+    """What fits no problem, or not this one."""
+    with pytest.raises(BadInput, match=re.escape(line)):
+        call()
+
+
+def test_numbers_may_be_numpys() -> None:
+    low, high = np.array([0, 9])
+    assert cleaning.uniform_false_values(low, high).tolist() == [1.0] * 10

@@ -299,7 +299,7 @@ def test_other_numbers_of_runs_share_a_program(monkeypatch: pytest.MonkeyPatch) 
     """While that costs less time than a compilation; each run is what it is in a program of its own."""
     pair = problem(budget=150), ee(2, 0.5)
     alone = simulate(*pair, runs=300)
-    for name in ("_pace", "_lost", "_worked"):
+    for name in ("_pace", "_waited", "_lost", "_worked"):
         monkeypatch.setattr(jobs_module, name, {})
     monkeypatch.setattr(jobs_module, "PATIENCE", 3.5)
     seconds = itertools.count()  # each call of a program takes one
@@ -449,6 +449,8 @@ def test_a_sweep_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
         simulate(problem(budget=200 + t, entities=100 + t), ee(t, 1.0), runs=64, seed=t)
     # Other numbers of runs of the same power of two, another distribution of the same size, other starts.
     simulate(problem(false_values=np.arange(10.0)), ee(3, 0.5), runs=50, first_run=9)
+    # Up to 8 numbers of false values, or 16.
+    simulate(problem(false_values=uniform_false_values(0, 7)), ee(3, 0.5), runs=50)
     # More entities than a run of the first size can meet, and tables that EE does not use.
     simulate(problem(budget=1_000, entities=9_000), ee(3, 0.5), runs=50)
     simulate(problem(paired=False), ee(3, 0.5), runs=50)
@@ -457,6 +459,7 @@ def test_a_sweep_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
     simulate(problem(), several, runs=10)
     between = compilations()
     simulate(problem(), [ee(t, q) for t in (4, 5, 6) for q in (0.2, 1.0)], runs=10)
+    simulate(problem(), several[:5], runs=12)
     assert compilations() == between
 
 
@@ -472,7 +475,7 @@ def test_strict_types() -> None:
 def test_progress_ends_with_all(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[Status] = []
     with caplog.at_level("INFO", "jaxbandit"):
-        simulate(problem(), [ee(1, 1.0), ee(2, 1.0)], runs=30, progress=seen.append)
+        simulate(problem(), [ee(1, 1.0), ee(2, 1.0)], runs=30, lanes=11, progress=seen.append)
     assert [each.getMessage() for each in caplog.records if each.name == "jaxbandit"] == [
         "jaxbandit: configurations by the class that runs them: EE 2"
     ]

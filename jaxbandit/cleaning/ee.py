@@ -135,7 +135,7 @@ def ee(
 
     Args:
         t: exploration frequency, from 1 on (a study that leaves it out has it tuned).
-        q: exploitation threshold, 0 to 1 (a study that leaves it out has it tuned).
+        q: exploitation threshold, 0 to 1 (a study that leaves it out has it tuned). 0.667 of t = 3 is all 3.
         early_stopping: leave an entity that can no longer pass (section 5.5).
 
     Raises:

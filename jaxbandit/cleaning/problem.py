@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxbandit.cleaning.given import law_of, weights_of
 from jaxbandit.cleaning.pulls import Outcome, Pull, RankedPull, Told
 from jaxbandit.cleaning.view import DrawnEntities, Listed, View
 from jaxbandit.contract import Used
@@ -242,6 +243,12 @@ def _budget(budget: int) -> Array:
     return jnp.asarray(budget, jnp.int32)
 
 
+def _padded(thresholds: np.ndarray) -> np.ndarray:
+    """Returns them with others that are never reached, so that programs are compiled for few numbers of them."""
+    room = -(-thresholds.size // 8) * 8 if thresholds.size <= 64 else 1 << (thresholds.size - 1).bit_length()
+    return np.pad(thresholds, (0, room - thresholds.size), constant_values=2**32 - 1)
+
+
 def synthetic(
     *, budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law, on_tape: bool = False, paired: bool = True
 ) -> Synthetic:
@@ -271,11 +278,7 @@ def synthetic(
     use_all_cores()
     if isinstance(entities, bool) or not isinstance(entities, int | np.integer) or not 1 <= entities <= 2**31 - 1:
         raise BadInput("entities", entities, "a whole number from 1 to 2147483647")
-    weights = np.asarray(false_values, np.float64)
-    if weights.ndim != 1 or not 2 <= weights.size <= 4096:
-        raise BadInput("false_values", f"{weights.size} weights", "2 to 4096 weights, of r = 0, 1, 2 ...")
-    if not np.isfinite(weights).all() or (weights < 0).any() or not weights[1:].sum() > 0:
-        raise BadInput("false_values", weights.tolist(), "weights of at least 0, not all of r > 0 being 0")
+    weights, sc_pdf = weights_of(false_values), law_of(sc_pdf)
     positive = weights[1:] / weights[1:].sum()
     tables = None
     if not paired:
@@ -286,7 +289,7 @@ def synthetic(
         tables = tables_for(budget, weights, sc_pdf)
     return Synthetic(
         _budget(budget), sc_pdf.quantiles(), on_tape, capacity_for(entities, budget), jnp.int32(entities),
-        jnp.float32(weights[1:].sum() / weights.sum()), jnp.asarray(thresholds(positive)), tables,
+        jnp.float32(weights[1:].sum() / weights.sum()), jnp.asarray(_padded(thresholds(positive))), tables,
     )  # fmt: skip
 
 
@@ -299,8 +302,9 @@ def uniform_false_values(low: int, high: int) -> np.ndarray:
         >>> cleaning.uniform_false_values(1, 3).tolist()
         [0.0, 1.0, 1.0, 1.0]
     """
-    if not (isinstance(low, int) and isinstance(high, int) and 0 <= low <= high and 1 <= high <= 4095):
-        raise BadInput("false_values", [low, high], "0 <= low <= high, 1 <= high <= 4095")
+    whole = isinstance(low, int | np.integer) and isinstance(high, int | np.integer)
+    if not (whole and 0 <= low <= high and 1 <= high <= 4095):
+        raise BadInput("false_values", [low, high], "0 <= low <= high, 1 <= high <= 4095, both whole")
     return np.where(np.arange(high + 1) >= low, 1.0, 0.0)
 
 
@@ -339,7 +343,7 @@ def of_table(
     if sc_probabilities is None:
         if sc_pdf is None:
             raise BadInput("sc_pdf", None, "an sc-pdf, or fixed sc_probabilities")
-        return Table(units, sc_pdf.quantiles(), on_tape, capacity, rows)
+        return Table(units, law_of(sc_pdf).quantiles(), on_tape, capacity, rows)
     p = np.asarray(sc_probabilities, np.float64)
     if p.shape != counts.shape or not ((p >= 0) & (p <= 1)).all():
         raise BadInput("sc_probabilities", p.tolist(), f"{counts.size} numbers from 0 to 1")

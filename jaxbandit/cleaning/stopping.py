@@ -27,6 +27,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxbandit.cleaning.cells import Floats, Ints, common_shape, distribution, midpoints, problem
+from jaxbandit.cleaning.given import law_of, weights_of
 from jaxbandit.devices import float64
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law
@@ -325,7 +326,7 @@ def allowed_at_levels(
     Raises:
         BadInput: for more than ``MOST_INDEXED`` false values.
     """
-    weights = np.asarray(false_values, np.float64)
+    weights, sc_pdf = weights_of(false_values), law_of(sc_pdf)
     most = int(np.flatnonzero(weights).max())
     if most > MOST_INDEXED:
         raise BadInput("false_values", f"up to {most}", f"at most {MOST_INDEXED} an entity")

@@ -15,6 +15,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
+from jaxbandit.cleaning.given import law_of, weights_of
 from jaxbandit.cleaning.index import Index
 from jaxbandit.cleaning.stopping import DELTA, MOST_INDEXED, NEVER
 from jaxbandit.devices import use_all_cores
@@ -86,7 +87,7 @@ def policies(
     scores: Sequence[Score], *, budget: int, entities: int, false_values: np.ndarray, sc_pdf: Law
 ) -> list[Index]:
     """Makes the policies of scores of one shape. Their tables are one array, so that they are one program."""
-    weights = np.asarray(false_values, np.float64)
+    weights, sc_pdf = weights_of(false_values), law_of(sc_pdf)
     counts = [int(count) for count in np.flatnonzero(weights) if count]
     if max(counts) > MOST_INDEXED:
         raise BadInput("false_values", f"up to {max(counts)}", f"at most {MOST_INDEXED} an entity")
@@ -143,8 +144,7 @@ def _allowed(score: np.ndarray, begun: Sequence[int]) -> np.ndarray:
     # The last level is for all that is left: the rule has no limit there.
     levels = np.array([*chosen, *score[begun[0], 0, list(_AFTER)], -np.inf])
     count = (score >= levels[:, None, None, None]).sum(-1, dtype=np.int32)
-    found: np.ndarray = np.where(s < r, np.where(count > _FAILURES, NEVER, count), 0)
-    return found
+    return np.asarray(np.where(s < r, np.where(count > _FAILURES, NEVER, count), 0))
 
 
 __all__ = ["STATISTICS", "USUAL", "load", "policies", "shipped", "trained"]

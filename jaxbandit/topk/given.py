@@ -24,6 +24,16 @@ def fitting(arms: int, want: int) -> None:
         raise BadInput("want", want, f"a whole number from 1 to {arms}, the number of arms")
 
 
+def suiting(rule: Any, want: int, pulls: int, problem: Any) -> None:
+    """Refuses a problem of arms that a rule was not made for: fewer arms than it wants, or a budget below its pulls."""
+    name, arms, budget = f"policy {type(rule).__name__}", problem.means.arms, int(problem.budget)
+    if want > arms:
+        raise BadInput(f"{name}.want", want, f"a whole number from 1 to {arms}, the number of arms")
+    if pulls > budget:
+        allowed = f"one that is made for the problem's budget, {budget:,}, and its number of arms, {arms:,}"
+        raise BadInput(name, f"a rule that makes {pulls:,} pulls", allowed)
+
+
 # None stands for the word "printed": see ``shares.exact_beta``.
 def _beta(name: str, value: Any) -> float | Decimal | None:
     if value == "printed":

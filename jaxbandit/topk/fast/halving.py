@@ -10,7 +10,8 @@ import numpy as np
 
 from jaxbandit.arms.problem import Arms
 from jaxbandit.grammar import accelerated
-from jaxbandit.topk.fast.rounds import Rounds, are_few, schedule
+from jaxbandit.topk.fast.rounds import Rounds, are_few, pulls_of, schedule
+from jaxbandit.topk.given import suiting
 from jaxbandit.topk.halving import SequentialHalving
 
 
@@ -23,5 +24,6 @@ def _(rule: SequentialHalving, problem: Any) -> Rounds | SequentialHalving:
         keep = max(int(rule.want), -(-size // 2))
         rounds.append((size, share, keep, False))
         size = keep
+    suiting(rule, int(rule.want), pulls_of(rounds), problem)
     few = are_few(rounds, problem.rewards)
     return Rounds(schedule(rounds, len(rounds)), rule.want, jnp.int32(1), rule.reuse, few=few)

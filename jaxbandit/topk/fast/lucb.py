@@ -34,6 +34,7 @@ from jaxbandit.topk.fast.blocks import (
     no_arms,
     no_lines,
 )
+from jaxbandit.topk.given import suiting
 from jaxbandit.topk.lucb import Lucb
 from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.columns import Columns
@@ -293,5 +294,6 @@ class LucbByTurns:
 def _(rule: Lucb, problem: Any) -> LucbByTurns | Lucb:
     if not isinstance(problem, Arms):
         return rule
+    suiting(rule, int(rule.want), 0, problem)
     # A turn reads two blocks, and the first arms of all blocks: of many arms blocks are larger, so that these are few.
     return LucbByTurns(rule, max(_BLOCK, 1 << ((problem.means.arms - 1) // _BLOCKS).bit_length()))

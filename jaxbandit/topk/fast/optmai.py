@@ -10,7 +10,8 @@ import numpy as np
 
 from jaxbandit.arms.problem import Arms
 from jaxbandit.grammar import accelerated
-from jaxbandit.topk.fast.rounds import Rounds, are_few, schedule
+from jaxbandit.topk.fast.rounds import Rounds, are_few, pulls_of, schedule
+from jaxbandit.topk.given import suiting
 from jaxbandit.topk.optmai import OptMAI
 
 
@@ -30,6 +31,7 @@ def _(rule: OptMAI, problem: Any) -> Rounds | OptMAI:
     if not isinstance(problem, Arms):
         return rule
     rounds = rounds_of(rule, problem.means.arms)
+    suiting(rule, int(rule.sought), pulls_of(rounds), problem)
     accept = rule.accept if rule.last == "ar" else "rank"
     sign = jnp.where(rule.worst, jnp.int32(-1), jnp.int32(1))
     few = are_few(rounds, problem.rewards)

@@ -61,6 +61,11 @@ def schedule(rounds: list[tuple[int, int, int, bool]], room: int) -> Schedule:
     return Schedule(*map(jnp.asarray, table.T))
 
 
+def pulls_of(rounds: list[tuple[int, int, int, bool]]) -> int:
+    """Returns how many pulls a schedule has in all."""
+    return sum(size * share for size, share, _, _ in rounds)
+
+
 def are_few(rounds: list[tuple[int, int, int, bool]], rewards: Rewards) -> bool:
     """Returns whether no round has more pulls of an arm than ``Rewards.total`` draws: the program is smaller then."""
     return rewards.most is not None and max((share for _, share, _, _ in rounds), default=0) <= rewards.most

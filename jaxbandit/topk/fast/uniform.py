@@ -13,6 +13,7 @@ from jaxbandit.arms.problem import Arms, View
 from jaxbandit.arms.pulls import percentiles
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.pytree import pytree
+from jaxbandit.topk.given import suiting
 from jaxbandit.topk.uniform import State, Uniform
 from jaxbandit.xla.prefix import added, best
 
@@ -36,4 +37,7 @@ class UniformInBatches(Uniform):
 
 @accelerated.register
 def _(rule: Uniform, problem: Any) -> Uniform:
-    return UniformInBatches(rule.want, rule.spread) if isinstance(problem, Arms) else rule
+    if not isinstance(problem, Arms):
+        return rule
+    suiting(rule, int(rule.want), 0, problem)
+    return UniformInBatches(rule.want, rule.spread)
