@@ -18,6 +18,7 @@ from jaxbandit.grammar import Execution, execution_of
 from jaxbandit.lanes import AXIS, Lane, Partition, alike, bytes_of, chunk_function, lane_maker, shapes_of
 from jaxbandit.many_steps import MANY
 from jaxbandit.programs.ahead import Ahead, Program
+from jaxbandit.programs.past import Past, past_of
 from jaxbandit.programs.store import Like, is_here, named
 from jaxbandit.xla.options import Effort, saves_effort
 
@@ -41,20 +42,8 @@ made once: later processes load the program, and lose again what it does not gai
 _AGAIN = 5
 """So many times as much work is worth that a program is compiled again, with more effort: that takes two to three times
 what the effort adds, and is due once as much has been lost, not half."""
-PATIENCE = 2.0
-"""Seconds that calls may run in all by programs that are there for other numbers of runs, before one is compiled for
-theirs; or as many as it took to compile one. None if it is below 0."""
 _alike: dict[Any, bool] = {}
 """By what is compiled, and the widest float: whether all efforts surely have the same bits."""
-_worked: dict[Any, float] = {}
-"""By what is compiled: units of budgets that this process has had it run."""
-_pace: dict[Any, dict["_Made", float]] = {}
-"""By what is compiled, but for its size: what this process has run, and the seconds that a wave of lanes took for each
-unit of its budget."""
-_waited: dict[Any, float] = {}
-"""By the same: the seconds that one of them was waited for."""
-_lost: dict[Any, float] = {}
-"""By what is compiled: the seconds that programs of other sizes ran in its place."""
 
 
 class _DoesNotRun(Exception):
@@ -129,7 +118,7 @@ class Jobs:
                 asked = time.monotonic()
                 chunk = ahead.need(program, functools.partial(onward, 0))
                 begun = time.monotonic()
-                _waited[self._matter()] = max(_waited.get(self._matter(), 0), begun - asked)
+                self._past.waited = max(self._past.waited, begun - asked)
                 part = self._run_on(chunk, made.size, made.way, self.first_run + start, some, onward)
                 seconds += time.monotonic() - begun
             except _DoesNotRun:
@@ -155,27 +144,27 @@ class Jobs:
 
     def _lent(self, size: _Size) -> _Made | None:
         """What this process has compiled for another size, where it costs less time than one of this size would."""
-        known = _pace.get(self._matter(), {})
-        if self.lanes or PATIENCE < 0 or any(made.size == size for made in known):
+        past, scale = self._past, self._scale()
+        if self.lanes or any(made.size == size for made in past.pace):
             return None
-        scale = self._scale()
         there = {
             made: pace * scale * self._waves(made.size)
-            for made, pace in known.items()
+            for made, pace in past.pace.items()
             if self._fitting(made.size) and is_here(self._program(made).key)
         }
-        quickest = min(there, key=there.__getitem__, default=None)
-        allowed = max(PATIENCE, _waited.get(self._matter(), 0)) - _lost.get(self._matter(size), 0)
-        return quickest if quickest and there[quickest] <= allowed else None
+        return past.lent(size, there)
 
     def _note(self, made: _Made, seconds: float) -> None:
         """Keeps how much a program has done in this process, and how long it took."""
-        own = self._matter(self._size(self.lanes))
-        if own != self._matter(made.size):
-            _lost[own] = _lost.get(own, 0) + seconds
-        work = self._matter(made.size)
-        _worked[work] = _worked.get(work, 0) + self.configurations * self.runs * self._budget()
-        _pace.setdefault(self._matter(), {})[made] = seconds / (self._waves(made.size) * self._scale())
+        past, size = self._past, self._size(self.lanes)
+        if size != made.size:
+            past.lost[size] += seconds
+        past.worked[made.size] += self.configurations * self.runs * self._budget()
+        past.pace[made] = seconds / (self._waves(made.size) * self._scale())
+
+    @property
+    def _past(self) -> Past:
+        return past_of(self._matter())
 
     def _fitting(self, size: _Size) -> int:
         """Runs of each configuration for whose answers a program has room."""
@@ -193,7 +182,7 @@ class Jobs:
     def _scale(self) -> float:
         """What the time of a wave is proportional to."""
         budget = self._budget()
-        return budget if np.isfinite(budget) else 1.0
+        return max(budget, 1.0) if np.isfinite(budget) else 1.0
 
     @property
     def _execution(self) -> Execution:
@@ -252,7 +241,7 @@ class Jobs:
         """What the work of this call is worth, or with that of earlier ones, where it pays for another compilation."""
         of_problem = getattr(self.partition.join(self.shared, self.varying)[0], "gain_ns", 0)
         jobs, budget = self.configurations * self.runs, self._budget()
-        most = max(max(jobs, self.room) * budget, (jobs * budget + _worked.get(self._matter(size), 0)) / _AGAIN)
+        most = max(max(jobs, self.room) * budget, (jobs * budget + self._past.worked[size]) / _AGAIN)
         if not self.hurry or most * (execution.gain_ns + of_problem) >= WORTH_COMPILING:
             return Effort.FULL
         effort = Effort.LITTLE if most * (execution.loss_ns + of_problem) >= WORTH_COMPILING else Effort.LEAST

@@ -29,12 +29,12 @@ import jax
 
 from jaxbandit import grammar
 from jaxbandit import jobs as jobs_module
-from jaxbandit.programs import store
+from jaxbandit.programs import past, store
 from jaxbandit.study import families, plugins
 from jaxbandit.xla.options import CPU_OPTIONS
 
 # Runs that a test divides among calls are to meet programs of other sizes, not the first one again.
-jobs_module.PATIENCE = -1.0
+past.PATIENCE = -1.0
 
 gc.set_threshold(50_000, 20, 50)  # as on the command line: tracing makes many objects, of which few are in cycles
 

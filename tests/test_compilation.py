@@ -14,9 +14,9 @@ import jax
 import pytest
 
 import jaxbandit
-from jaxbandit import cli, jobs
+from jaxbandit import cli
 from jaxbandit.programs import cache as compilation
-from jaxbandit.programs import store
+from jaxbandit.programs import past, store
 
 _STUDY = """
 seed = 3
@@ -75,7 +75,7 @@ def unset_settings() -> Iterator[None]:
         patch.delenv("JAXBANDIT_CACHE", raising=False)
         for known, nothing in ("_MADE_HERE", set()), ("_LOADED", {}), ("COMPILED", set()):
             patch.setattr(store, known, nothing)
-        patch.setattr(jobs, "_worked", {})
+        patch.setattr(past, "_past", {})
         jax.config.update("jax_compilation_cache_dir", None)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
         yield

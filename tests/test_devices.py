@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from jaxbandit import BadInput, cleaning, cli, devices, extraction, simulate, topk
+from jaxbandit.arms.problem import given
 from jaxbandit.cleaning import expected_removed, uniform_false_values
 from jaxbandit.cli import checkup
 from jaxbandit.devices import Accelerator, accelerator, not_found, use_platform
@@ -71,6 +72,7 @@ def test_whatever_comes_first_takes_all_cores(monkeypatch: pytest.MonkeyPatch) -
         "tune": lambda: cleaning.tune(uniform.cells(0.1), weights / 4, 0.1),
         "fit": lambda: cleaning.fit([1, 2], [3, 4]),
         "expected": lambda: cleaning.expected_removed(50, 3, 2, uniform.cells(0.1), weights / 4),
+        "means": lambda: given([0.5, 0.6]),
         "sar": lambda: topk.sar(10, 3, 100),
         "trained topk": lambda: topk.trained(3, topk.shipped_score()),
         "crux": extraction.crux,

@@ -24,6 +24,7 @@ from jaxbandit.cleaning import EE, Normal, Uniform, ee, epsilon_greedy, of_table
 from jaxbandit.cleaning.family import POLICIES, Setting
 from jaxbandit.jobs import Jobs
 from jaxbandit.lanes import bytes_of, shapes_of
+from jaxbandit.programs import past
 from jaxbandit.progress import Status
 from jaxbandit.pytree import pytree
 from jaxbandit.study.spec import Study
@@ -283,7 +284,7 @@ def test_effort_is_saved_where_it_makes_another_program(monkeypatch: pytest.Monk
 def test_many_small_calls_are_worth_what_a_large_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each effort once what its lack has cost pays for another compilation; the answers are the same."""
     monkeypatch.setattr(jobs_module, "saves_effort", lambda platform, effort: True)
-    monkeypatch.setattr(jobs_module, "_worked", {})
+    monkeypatch.setattr(past, "_past", {})
     monkeypatch.setattr(jobs_module, "WORTH_COMPILING", 5e4)  # nanoseconds
     monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=5, loss_ns=10))
     batch = engine_module.Batch([(problem(budget=200), ee(2, 0.5))])
@@ -299,9 +300,8 @@ def test_other_numbers_of_runs_share_a_program(monkeypatch: pytest.MonkeyPatch) 
     """While that costs less time than a compilation; each run is what it is in a program of its own."""
     pair = problem(budget=150), ee(2, 0.5)
     alone = simulate(*pair, runs=300)
-    for name in ("_pace", "_waited", "_lost", "_worked"):
-        monkeypatch.setattr(jobs_module, name, {})
-    monkeypatch.setattr(jobs_module, "PATIENCE", 3.5)
+    monkeypatch.setattr(past, "_past", {})
+    monkeypatch.setattr(past, "PATIENCE", 3.5)
     seconds = itertools.count()  # each call of a program takes one
     monkeypatch.setattr(jobs_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
     batch = engine_module.Batch([pair])

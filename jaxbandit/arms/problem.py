@@ -339,5 +339,6 @@ def given(means: Any, low: float = 0.0, width: float = 1.0, *, shuffled: bool = 
         raise BadInput("means", f"shape {values.shape}", f"a list of 1 to {MOST_ARMS} numbers")
     for place in np.flatnonzero(~((values >= low) & (values <= low + width)))[:1]:
         raise BadInput(f"means[{place}]", float(values[place]), f"a mean from {low:g} to {low + width:g}")
+    use_all_cores()
     units = np.rint((values - low) / width * UNITS).astype(np.int32)
     return Given(jnp.asarray(np.clip(units, 0, UNITS)), shuffled)
