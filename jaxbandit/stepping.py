@@ -45,9 +45,9 @@ def _differs(old: Array, new: Array) -> Array:
     return jnp.any((old != new) & ~nans)
 
 
-def _step(run: Contract, key: Stream, instance: Tree, state: Tree, advancing: bool, pulls: list[Tree]) -> Lanes:
-    """One step of one lane, whose pull is added to ``pulls``; ``advancing``: by the policy's ``advance``, whose pulls
-    nobody sees."""
+def _step(run: Contract, key: Stream, instance: Tree, state: Tree, advancing: bool, pulls: list[Any]) -> Lanes:
+    """One step of one lane. ``advancing``: by the policy's ``advance``, whose pulls nobody sees; else what is no array
+    in its pull, and the pull's structure, are added to ``pulls``."""
     view = run.view(key, instance)
     over = run.done(view, state)
     pull: Tree = ()
@@ -58,7 +58,8 @@ def _step(run: Contract, key: Stream, instance: Tree, state: Tree, advancing: bo
         pull = run.ask(view, state)
         outcome = run.pull(key, instance, pull)
         after = run.tell(view, state, pull, outcome)
-    pulls.append(pull)
+    flat, structure = jax.tree.flatten(pull)
+    pulls.append(([None if _varies(leaf) else (leaf,) for leaf in flat], structure))
     if not execution_of(run.policy).masked:  # as the engine does
         after = jax.tree.map(lambda new, old: jnp.where(over, old, new), after, state)
     changed = [over & _differs(*pair) for pair in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True)]
@@ -101,7 +102,7 @@ class SteppingPrograms:
 
     def __init__(self, pair: tuple[Problem, Policy], key: Stream, advancing: bool) -> None:
         leaves, self._treedef = jax.tree.flatten(pair)
-        pulls: list[Tree] = []
+        pulls: list[Any] = []
         # Functions of their own, so that JAX traces them once for all programs.
         self._init = jax.jit(lambda leaves, key: _init(self._join(leaves), key), inline=True)
 
@@ -115,8 +116,7 @@ class SteppingPrograms:
             return made
 
         self.shapes = jax.eval_shape(traced_for(jax.default_backend(), jax.vmap(first, (None, 0))), leaves, key)
-        pulled, self._pull = jax.tree.flatten(pulls[0])
-        self._fixed = [None if _varies(leaf) else (leaf,) for leaf in pulled]
+        self._fixed, self._pull = pulls[0]
         least = Effort.LEAST  # a few steps, which are compared with one another alone
         self.begin = ShortRun(jax.vmap(self._init, (None, 0)), least)
         self.advance = ShortRun(self._advance, least)
