@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxbandit.describe import brief
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Policy
 
 FORMAT = "jaxbandit score"
@@ -161,12 +161,16 @@ def read(field: str, path: Path | str, family: str, known: Mapping[str, float]) 
     return score
 
 
-def stacked(scores: Sequence[Score]) -> np.ndarray:
+def stacked(scores: Sequence[Score], family: str) -> np.ndarray:
     """Returns the weights of scores of one shape: float64, (scores, weights).
 
     Raises:
-        BadInput: where they have different shapes.
+        BadInput: where one is no score of ``family``, and where they have different shapes.
     """
+    for score in scores:
+        if not isinstance(score, Score) or score.family != family:
+            found = f"of {score.family}" if isinstance(score, Score) else quoted(score)
+            raise BadInput("score", found, f"one of {family}, such as {family}.shipped_score()")
     shapes = {(score.family, score.statistics, score.hidden) for score in scores}
     if len(shapes) > 1:
         raise BadInput("scores", f"{len(shapes)} shapes", "scores with the same statistics and the same hidden")

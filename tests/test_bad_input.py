@@ -1,6 +1,7 @@
 """What a new user gets wrong in a study of the cleaning or the top-K family: one line that names the field, status 2,
 and nothing written."""
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxbandit import check, cleaning, cli, simulate, topk
+from jaxbandit import check, cleaning, cli, outliers, simulate, topk
 from jaxbandit.arms.problem import arms, given
 from jaxbandit.arms.rewards import Bernoulli
 from jaxbandit.errors import BadInput
@@ -321,6 +322,15 @@ def synthetic(**changes: Any) -> Any:
     return cleaning.synthetic(budget=500, entities=2_000, **given)
 
 
+def table_of(sc_probabilities: Any) -> Any:
+    return cleaning.of_table(budget=5, false_values=np.array([4, 3]), sc_probabilities=sc_probabilities)
+
+
+def cleaning_trained(score: Any) -> Any:
+    weights = cleaning.uniform_false_values(0, 3)
+    return cleaning.trained(score, budget=100, entities=1_000, false_values=weights, sc_pdf=cleaning.Uniform())
+
+
 def ten_arms() -> Any:
     return arms(100, given([0.5] * 10, shuffled=True), Bernoulli())
 
@@ -347,6 +357,21 @@ def ten_arms() -> Any:
             lambda: simulate(ten_arms(), topk.uniform(11), runs=2),
             "policy Uniform.want = 11: a whole number from 1",
         ),
+        (
+            lambda: simulate(ten_arms(), topk.trained(11, topk.shipped_score()), runs=2),
+            "policy Trained.want = 11: a whole",
+        ),
+        (lambda: topk.trained(0, topk.shipped_score()), "want = 0: a whole number from 1"),
+        (lambda: topk.trained(1, cleaning.shipped_score()), "score = of cleaning: one of topk, such as topk.shipped"),
+        (lambda: cleaning_trained("mine"), "score = mine: one of cleaning, such as cleaning.shipped_score()"),
+        (lambda: outliers.rr(None), "interval = None: what outliers.interval("),  # type: ignore[arg-type]
+        (lambda: outliers.gold(2.5, 50), "interval = 2.5: what outliers.interval("),  # type: ignore[arg-type]
+        *(
+            (lambda rule=rule: rule(outliers.interval("bounded", delta=0.1)), "interval.k = None: a number above 0")
+            for rule in (outliers.rr, outliers.nrr, outliers.ib, functools.partial(outliers.wrr, rho=2))
+        ),
+        (lambda: table_of(["high"]), "sc_probabilities = ['high']: 2 numbers from 0 to 1"),
+        (lambda: table_of([0.5, 1.5]), "sc_probabilities = [0.5, 1.5]: 2 numbers from 0 to 1"),
         (lambda: simulate(ten_arms(), topk.lucb(11), runs=2), "policy Lucb.want = 11: a whole number from 1"),
         (
             lambda: simulate(ten_arms(), topk.sar(20, 2, 100), runs=2),

@@ -11,17 +11,26 @@ from jaxbandit.laws import Law
 _MOST = 4096
 
 
+def numbers(field: str, values: Any, allowed: str) -> NDArray[np.float64]:
+    """Returns an array of float64.
+
+    Raises:
+        BadInput: for what is no number or array of numbers.
+    """
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise BadInput(field, quoted(values), allowed) from None
+
+
 def weights_of(false_values: Any) -> NDArray[np.float64]:
     """Returns the weights of r = 0, 1, 2 ... false values as float64, of which one of r > 0 is positive.
 
     Raises:
         BadInput: for anything else, and for more than 4096 of them.
     """
-    try:
-        weights = np.asarray(false_values, np.float64)
-    except (TypeError, ValueError):
-        allowed = f"2 to {_MOST} weights, of r = 0, 1, 2 ..., as uniform_false_values(0, 19) gives them"
-        raise BadInput("false_values", quoted(false_values), allowed) from None
+    allowed = f"2 to {_MOST} weights, of r = 0, 1, 2 ..., as uniform_false_values(0, 19) gives them"
+    weights = numbers("false_values", false_values, allowed)
     if weights.ndim != 1 or not 2 <= weights.size <= _MOST:
         raise BadInput("false_values", f"{weights.size} weights", f"2 to {_MOST} weights, of r = 0, 1, 2 ...")
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights[1:].sum() > 0:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.cleaning.given import law_of, weights_of
+from jaxbandit.cleaning.given import law_of, numbers, weights_of
 from jaxbandit.cleaning.pulls import Outcome, Pull, RankedPull, Told
 from jaxbandit.cleaning.view import DrawnEntities, Listed, View
 from jaxbandit.contract import Used
@@ -344,7 +344,7 @@ def of_table(
         if sc_pdf is None:
             raise BadInput("sc_pdf", None, "an sc-pdf, or fixed sc_probabilities")
         return Table(units, law_of(sc_pdf).quantiles(), on_tape, capacity, rows)
-    p = np.asarray(sc_probabilities, np.float64)
+    p = numbers("sc_probabilities", sc_probabilities, f"{counts.size} numbers from 0 to 1")
     if p.shape != counts.shape or not ((p >= 0) & (p <= 1)).all():
         raise BadInput("sc_probabilities", p.tolist(), f"{counts.size} numbers from 0 to 1")
     fixed = jnp.asarray(np.minimum(np.floor(p[kept] * 2.0**32), 2.0**32 - 1).astype(np.uint32))

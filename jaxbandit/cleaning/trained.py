@@ -91,13 +91,12 @@ def policies(
     counts = [int(count) for count in np.flatnonzero(weights) if count]
     if max(counts) > MOST_INDEXED:
         raise BadInput("false_values", f"up to {max(counts)}", f"at most {MOST_INDEXED} an entity")
-    if scores[0].family != "cleaning":
-        raise BadInput("score.family", scores[0].family, "a score of cleaning")
+    rows = stacked(scores, "cleaning")
     expected = entities * float(weights @ np.arange(weights.size)) / float(weights.sum())
     known = _statistics(scores[0].statistics, sc_pdf.cells(DELTA).tobytes(), max(counts), budget / expected)
     shape = max(counts) + 1, max(counts), _FAILURES + 1
     use_all_cores()
-    values = (value(row, scores[0].hidden, known, np.tanh) for row in stacked(scores))
+    values = (value(row, scores[0].hidden, known, np.tanh) for row in rows)
     shared = jnp.asarray(np.concatenate([_allowed(np.broadcast_to(each, shape), counts) for each in values], axis=1))
     return [Index(shared, np.int32(number * (max(counts) + 1))) for number in range(len(scores))]
 

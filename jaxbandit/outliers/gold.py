@@ -172,7 +172,7 @@ def gold(
         at_once: end as soon as there are enough terminal arms, else with the sweep.
 
     Raises:
-        BadInput: for an argument out of range.
+        BadInput: for an argument out of range, or what is no ``interval``.
 
     Example:
         >>> from jaxbandit import outliers
@@ -183,4 +183,5 @@ def gold(
     largest, enough = sizes(arms, rho, size)
     if largest < 1:
         raise BadInput("rho", rho, f"such that a group of (1 - rho) n of {arms} arms has one arm")
-    return GOLD(interval, DoubleFloat.of(factor(eps)), jnp.int32(largest), jnp.int32(enough), jnp.bool_(at_once))
+    own, b = given.interval_of(interval), DoubleFloat.of(factor(eps))
+    return GOLD(own, b, jnp.int32(largest), jnp.int32(enough), jnp.bool_(at_once))

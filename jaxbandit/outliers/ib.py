@@ -140,11 +140,11 @@ def ib(interval: Interval, *, scale: given.Scale = 0.5) -> IB:
         scale: CLUCB's R, the sub-Gaussian scale of a reward.
 
     Raises:
-        BadInput: for an argument out of range.
+        BadInput: for an argument out of range, or an ``interval`` without k.
 
     Example:
         >>> from jaxbandit import outliers
         >>> outliers.ib(outliers.interval("bounded", delta=0.1, k=2.5)).interval.name
         'bounded'
     """
-    return IB(interval, DoubleFloat.of(scale))
+    return IB(given.threshold_of(interval), DoubleFloat.of(scale))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.describe import brief
+from jaxbandit.outliers import given
 from jaxbandit.outliers.intervals import Delta, Interval
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer
@@ -90,11 +91,11 @@ def nrr(interval: Interval, *, delta: Delta = 0.1) -> NRR:
         delta: the run ends after 1/delta pulls that left the set the same; above 0 and below 1. It promises nothing.
 
     Raises:
-        BadInput: for an argument out of range.
+        BadInput: for an argument out of range, or an ``interval`` without k.
 
     Example:
         >>> from jaxbandit import outliers
         >>> int(outliers.nrr(outliers.interval("bounded", delta=0.1, k=2.5), delta=0.05).need)
         20
     """
-    return NRR(interval, jnp.int32(patience(delta)))
+    return NRR(given.threshold_of(interval), jnp.int32(patience(delta)))

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.describe import brief
+from jaxbandit.outliers import given
 from jaxbandit.outliers.intervals import Interval
 from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer
@@ -81,9 +82,12 @@ def next_arm(seen: Seen, arm: Int32[Array, ""]) -> Int32[Array, ""]:
 def rr(interval: Interval) -> RR:
     """Makes round-robin: Zhuang, Wang and Wang 2017, Algorithm 1.
 
+    Raises:
+        BadInput: for an ``interval`` without k, or none.
+
     Example:
         >>> from jaxbandit import outliers
         >>> outliers.rr(outliers.interval("bounded", delta=0.1, k=2.5)).interval.name
         'bounded'
     """
-    return RR(interval)
+    return RR(given.threshold_of(interval))

@@ -149,7 +149,7 @@ def wrr(interval: Interval, *, rho: given.PullRatio) -> WRR:
             ``rho_star`` computes.
 
     Raises:
-        BadInput: for an argument out of range.
+        BadInput: for an argument out of range, or an ``interval`` without k.
 
     Example:
         >>> from jaxbandit import outliers
@@ -157,4 +157,4 @@ def wrr(interval: Interval, *, rho: given.PullRatio) -> WRR:
         >>> int(outliers.wrr(interval, rho=outliers.rho_star(50, 2.5, 0.1)).rho.units)
         6
     """
-    return WRR(interval, Ratio.of(rho))
+    return WRR(given.threshold_of(interval), Ratio.of(rho))

@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.arms.problem import Outcome, Pull, View
+from jaxbandit.arms.problem import Arms, Outcome, Pull, View
 from jaxbandit.describe import brief
 from jaxbandit.devices import use_all_cores
-from jaxbandit.errors import BadInput
-from jaxbandit.grammar import Execution
+from jaxbandit.grammar import Execution, accelerated
+from jaxbandit.parameters import checked
 from jaxbandit.pytree import pytree
 from jaxbandit.random.trials import UNITS
 from jaxbandit.scores import Score, read, stacked, value
+from jaxbandit.topk import given
 from jaxbandit.topk.empirical import largest
 from jaxbandit.xla.formula import formula
 
@@ -171,11 +172,12 @@ def load(path: Path | str, field: str = "path") -> Score:
     return read(field, path, "topk", STATISTICS)
 
 
-def trained(want: int, score: Score) -> Trained:
+@checked
+def trained(want: given.Want, score: Score) -> Trained:
     """Makes the rule of a score that chooses ``want`` arms.
 
     Raises:
-        BadInput: for a score of another family.
+        BadInput: for an argument out of range, and for a score of another family.
 
     Example:
         >>> from jaxbandit import topk
@@ -187,15 +189,22 @@ def trained(want: int, score: Score) -> Trained:
 
 def policies(want: int, scores: Sequence[Score]) -> list[Trained]:
     """Makes the rules of several scores of one shape, which share an array of weights and so a compiled program."""
+    rows = stacked(scores, "topk")
     first = scores[0]
-    if first.family != "topk":
-        raise BadInput("score.family", first.family, "a score of topk")
     use_all_cores()
-    weights = jnp.asarray(stacked(scores), jnp.float32)
+    weights = jnp.asarray(rows, jnp.float32)
     return [
         Trained(jnp.int32(want), weights, np.int32(number), first.statistics, first.hidden)
         for number in range(len(scores))
     ]
+
+
+@accelerated.register
+def _(rule: Trained, problem: Any) -> Trained:
+    """The rule itself: nothing is faster, but it may not suit the problem."""
+    if isinstance(problem, Arms):
+        given.suiting(rule, int(rule.want), 0, problem)
+    return rule
 
 
 __all__ = ["ROUNDS", "STATISTICS", "USUAL", "State", "Trained", "load", "policies", "shipped", "trained"]
