@@ -326,6 +326,10 @@ def table_of(sc_probabilities: Any) -> Any:
     return cleaning.of_table(budget=5, false_values=np.array([4, 3]), sc_probabilities=sc_probabilities)
 
 
+def index_of(false_values: Any) -> Any:
+    return cleaning.index(budget=500, entities=2_000, false_values=false_values, sc_pdf=cleaning.Uniform())
+
+
 def cleaning_trained(score: Any) -> Any:
     weights = cleaning.uniform_false_values(0, 3)
     return cleaning.trained(score, budget=100, entities=1_000, false_values=weights, sc_pdf=cleaning.Uniform())
@@ -370,6 +374,14 @@ def ten_arms() -> Any:
             (lambda rule=rule: rule(outliers.interval("bounded", delta=0.1)), "interval.k = None: a number above 0")
             for rule in (outliers.rr, outliers.nrr, outliers.ib, functools.partial(outliers.wrr, rho=2))
         ),
+        (
+            lambda: simulate(synthetic(), index_of(cleaning.uniform_false_values(0, 8)), runs=2),
+            "policy Index = a rule for up to 8 false values an entity: one that is made for this problem's, up to 9",
+        ),
+        (
+            lambda: simulate(table_of([0.5, 0.7]), index_of(np.bincount([1, 3])), runs=2, implementation="reference"),
+            "policy Index = a rule for up to 3 false values an entity: one that is made for this problem's, up to 4",
+        ),
         (lambda: table_of(["high"]), "sc_probabilities = ['high']: 2 numbers from 0 to 1"),
         (lambda: table_of([0.5, 1.5]), "sc_probabilities = [0.5, 1.5]: 2 numbers from 0 to 1"),
         (lambda: simulate(ten_arms(), topk.lucb(11), runs=2), "policy Lucb.want = 11: a whole number from 1"),
@@ -392,6 +404,14 @@ def test_from_python(call: Callable[[], Any], line: str) -> None:
     """What fits no problem, or not this one."""
     with pytest.raises(BadInput, match=re.escape(line)):
         call()
+
+
+@pytest.mark.parametrize("weights", [cleaning.uniform_false_values(0, 9), np.array([0.0, 1, 2, 0, 1e-12, 0, 0])])
+def test_a_rule_for_more_false_values_suits_as_well(weights: np.ndarray) -> None:
+    """Also where the problem's last kinds have no weight, or too little for a word."""
+    problem = synthetic(false_values=weights)
+    for made in (weights, cleaning.uniform_false_values(0, 12)):
+        assert simulate(problem, index_of(made), runs=2)["removed"].all()
 
 
 def test_numbers_may_be_numpys() -> None:

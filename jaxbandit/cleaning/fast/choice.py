@@ -7,6 +7,8 @@ fall on entities with a record of their own.
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from jaxbandit.cleaning.ee import EE
 from jaxbandit.cleaning.epsilon_greedy import EpsilonGreedy
 from jaxbandit.cleaning.fast import ticks
@@ -25,8 +27,11 @@ from jaxbandit.cleaning.index import Index
 from jaxbandit.cleaning.known_sc import KnownSc
 from jaxbandit.cleaning.problem import SIZES, Cleaning, Synthetic, Table
 from jaxbandit.cleaning.random import Random
+from jaxbandit.errors import BadInput
 from jaxbandit.grammar import accelerated, lean
 
+_NEVER = 2**32 - 1
+"""A threshold that no word reaches (``random.thresholds``)."""
 _COUNTING = CountedRandom, CountedGreedy, CountedEpsilonGreedy
 _OWN = (EE, KnownSc, RandomInRuns, RandomInPasses, GreedyByVisits, EpsilonGreedyByParts, IndexByLists, *_COUNTING)
 
@@ -54,6 +59,15 @@ def _operations_an_entity(problem: Cleaning) -> float:
         return int(problem.budget) / problem.counts.shape[0]
     if isinstance(problem, Synthetic):
         return int(problem.budget) / max(float(problem.size) * float(problem.ambiguous), 1)
+    return 0
+
+
+def _most_false_values(problem: Cleaning) -> int:
+    """Returns the most false values that an entity may have; 0 where that is not known."""
+    if isinstance(problem, Table):
+        return int(np.max(problem.counts))
+    if isinstance(problem, Synthetic):
+        return 1 + int(np.sum(np.asarray(problem.thresholds) < _NEVER))
     return 0
 
 
@@ -94,7 +108,13 @@ def _(rule: EpsilonGreedy, problem: Any) -> Any:
 
 @accelerated.register
 def _(rule: Index, problem: Any) -> Any:
-    return IndexByLists(rule.allowed, rule.first, room(problem)) if isinstance(problem, Cleaning) else rule
+    if not isinstance(problem, Cleaning):
+        return rule
+    made, most = rule.allowed.shape[2], _most_false_values(problem)
+    if most > made:
+        allowed = f"one that is made for this problem's, up to {most}"
+        raise BadInput("policy Index", f"a rule for up to {made} false values an entity", allowed)
+    return IndexByLists(rule.allowed, rule.first, room(problem))
 
 
 @lean.register
