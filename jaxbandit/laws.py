@@ -7,7 +7,7 @@ integer arithmetic, so that they have the same bits on every device and in every
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -238,14 +238,11 @@ class Mixture(Law):
     laws: tuple[Beta, ...]
 
     def __post_init__(self) -> None:
+        weights = _numbers("mixture weight", self.weights, "a number above 0, at most 1e6", lambda x: 0 < x <= 1e6)
         if other := [law for law in self.laws if not isinstance(law, Beta)]:
             raise BadInput("mixture", other[0], "beta laws, as Beta(2, 5); Beta(1, 1) is uniform")
         if not self.laws or len(self.laws) != len(self.weights):
             raise BadInput("mixture", f"{len(self.weights)} weights, {len(self.laws)} laws", "as many, at least one")
-        weights = tuple(
-            _number(f"mixture weight {i}", weight, "a number above 0, at most 1e6", lambda x: 0 < x <= 1e6)
-            for i, weight in enumerate(self.weights, 1)
-        )
         object.__setattr__(self, "weights", tuple(weight / math.fsum(weights) for weight in weights))
 
     def cdf(self, x: ArrayLike) -> Floats:
@@ -281,10 +278,7 @@ class Histogram(Law):
     bars: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        bars = tuple(
-            _number(f"histogram bar {i}", bar, "a number of at least 0", lambda x: 0 <= x < math.inf)
-            for i, bar in enumerate(self.bars, 1)
-        )
+        bars = _numbers("histogram bar", self.bars, "a number of at least 0", lambda x: 0 <= x < math.inf)
         object.__setattr__(self, "bars", bars)
         if not bars or max(bars) == 0:
             raise BadInput("histogram", f"{len(bars)} bars", "does not integrate: at least one bar must be above 0")
@@ -390,6 +384,12 @@ def _number(name: str, value: Any, allowed: str, fits: Callable[[float], bool]) 
     if not (number and fits(value)):
         raise BadInput(name, value, allowed)
     return float(value)
+
+
+def _numbers(name: str, values: Any, allowed: str, fits: Callable[[float], bool]) -> tuple[float, ...]:
+    if not isinstance(values, Sequence | np.ndarray):
+        raise BadInput(f"{name}s", values, "several numbers")
+    return tuple(_number(f"{name} {i}", value, allowed, fits) for i, value in enumerate(values, 1))
 
 
 def _short(value: float) -> str:

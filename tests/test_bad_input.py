@@ -383,6 +383,9 @@ def ten_arms() -> Any:
             lambda: simulate(table_of([0.5, 0.7]), index_of(np.bincount([1, 3])), runs=2, implementation="reference"),
             "policy Index = a rule for up to 3 false values an entity: one that is made for this problem's, up to 4",
         ),
+        (lambda: cleaning.Histogram(3), "histogram bars = 3: several numbers"),  # type: ignore[arg-type]
+        (lambda: cleaning.Histogram((1, "a")), "histogram bar 2 = a: a number of at least 0"),  # type: ignore[arg-type]
+        (lambda: cleaning.Mixture(1, ()), "mixture weights = 1: several numbers"),  # type: ignore[arg-type]
         (lambda: table_of(["high"]), "sc_probabilities = ['high']: 2 numbers from 0 to 1"),
         (lambda: table_of([0.5, 1.5]), "sc_probabilities = [0.5, 1.5]: 2 numbers from 0 to 1"),
         (lambda: simulate(ten_arms(), topk.lucb(11), runs=2), "policy Lucb.want = 11: a whole number from 1"),
