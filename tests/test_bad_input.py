@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxbandit import check, cleaning, cli, outliers, simulate, topk
+from jaxbandit import Study, check, cleaning, cli, outliers, simulate, topk
 from jaxbandit.arms.problem import arms, given
 from jaxbandit.arms.rewards import Bernoulli
 from jaxbandit.errors import BadInput
@@ -323,6 +323,12 @@ def synthetic(**changes: Any) -> Any:
     return cleaning.synthetic(budget=500, entities=2_000, **given)
 
 
+def twelve_arms() -> Any:
+    problem = {"kind": "outliers/synthetic", "n": 12, "budget": 100}
+    (one,) = Study.of({"runs": 1, "problem": problem, "policy": [{"kind": "gold"}]}).configurations()
+    return one.problem
+
+
 def table_of(sc_probabilities: Any) -> Any:
     return cleaning.of_table(budget=5, false_values=np.array([4, 3]), sc_probabilities=sc_probabilities)
 
@@ -374,6 +380,17 @@ def ten_arms() -> Any:
         *(
             (lambda rule=rule: rule(outliers.interval("bounded", delta=0.1)), "interval.k = None: a number above 0")
             for rule in (outliers.rr, outliers.nrr, outliers.ib, functools.partial(outliers.wrr, rho=2))
+        ),
+        *(
+            (
+                lambda made=made: simulate(ten_arms(), made(11, 2, 50), runs=2),
+                " = a rule for 11 arms: one that is made for",
+            )
+            for made in (topk.optmai, topk.sar, topk.sequential_halving)
+        ),
+        (
+            lambda: simulate(twelve_arms(), outliers.gold(outliers.interval("bounded", delta=0.1), 50), runs=2),
+            "policy GOLD = a rule for 50 arms: one that is made for the problem's 12 arms",
         ),
         (
             lambda: simulate(synthetic(), index_of(cleaning.uniform_false_values(0, 8)), runs=2),

@@ -323,6 +323,17 @@ def arms(
     return Arms(jnp.asarray(budget, jnp.int32), means, rewards, on_tape, show_chosen)
 
 
+def made_for(rule: Any, arms: int) -> None:
+    """Refuses a problem of ``arms`` arms for a rule that says that it was made for others (its ``arms``).
+
+    Raises:
+        BadInput: naming both numbers.
+    """
+    if (made := getattr(rule, "arms", 0)) and made != arms:
+        allowed = f"one that is made for the problem's {arms:,} arms"
+        raise BadInput(f"policy {type(rule).__name__}", f"a rule for {made:,} arms", allowed)
+
+
 def given(means: Any, low: float = 0.0, width: float = 1.0, *, shuffled: bool = True) -> Given:
     """Makes means that are the same in each run, rounded to 2^-24 of the scale [low, low + width].
 

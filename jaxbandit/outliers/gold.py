@@ -12,7 +12,7 @@ Lines are those of the listing, where the paper's text counts two less. Scores b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
@@ -74,7 +74,8 @@ class GOLD:
     """Ranks arms by GOLD (Ban and He 2020, Algorithm 1), with the intervals that ``interval`` describes (without k).
 
     ``b``: see ``factor``; ``largest``, ``enough``: see ``sizes``; ``at_once``: whether the run ends as soon as there
-    are enough terminal arms, or with the sweep, as the listing does.
+    are enough terminal arms, or with the sweep, as the listing does; ``arms``: for how many it was made (static),
+    0 where that is not known.
 
     Example:
         >>> import jax.numpy as jnp
@@ -89,6 +90,7 @@ class GOLD:
     largest: Int32[Array, ""]
     enough: Int32[Array, ""]
     at_once: Bool[Array, ""]
+    arms: int = field(default=0, metadata={"static": True})
 
     __repr__ = brief
 
@@ -184,4 +186,4 @@ def gold(
     if largest < 1:
         raise BadInput("rho", rho, f"such that a group of (1 - rho) n of {arms} arms has one arm")
     own, b = given.interval_of(interval), DoubleFloat.of(factor(eps))
-    return GOLD(own, b, jnp.int32(largest), jnp.int32(enough), jnp.bool_(at_once))
+    return GOLD(own, b, jnp.int32(largest), jnp.int32(enough), jnp.bool_(at_once), arms)

@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Annotated, Any
 
-from jaxbandit.arms.problem import MOST_ARMS, MOST_PULLS
+from jaxbandit.arms.problem import MOST_ARMS, MOST_PULLS, made_for
 from jaxbandit.errors import BadInput
 from jaxbandit.parameters import Key
 from jaxbandit.parsers import flag, one_of, real, whole
@@ -25,10 +25,12 @@ def fitting(arms: int, want: int) -> None:
 
 
 def suiting(rule: Any, want: int, pulls: int, problem: Any) -> None:
-    """Refuses a problem of arms that a rule was not made for: fewer arms than it wants, or a budget below its pulls."""
+    """Refuses a problem of arms that a rule was not made for: fewer arms than it wants, another number of them than it
+    has rounds for, or a budget below its pulls."""
     name, arms, budget = f"policy {type(rule).__name__}", problem.means.arms, int(problem.budget)
     if want > arms:
         raise BadInput(f"{name}.want", want, f"a whole number from 1 to {arms}, the number of arms")
+    made_for(rule, arms)
     if pulls > budget:
         allowed = f"one that is made for the problem's budget, {budget:,}, and its number of arms, {arms:,}"
         raise BadInput(name, f"a rule that makes {pulls:,} pulls", allowed)

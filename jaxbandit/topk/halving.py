@@ -6,7 +6,7 @@ of them, and at least K. (The paper has K = 1.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ class State(NamedTuple):
 class SequentialHalving:
     """Selects arms by sequential halving (Karnin, Koren and Somekh 2013); ``sequential_halving`` makes it. ``want``: K;
     ``reuse``: judge by all rewards, else by the round's; ``share``: pulls of an active arm in each round (0 after the
-    last).
+    last); ``arms``: for how many it was made (static), 0 where that is not known.
 
     Example:
         >>> from jaxbandit import topk
@@ -48,6 +48,7 @@ class SequentialHalving:
     want: Int32[Array, ""]
     reuse: Bool[Array, ""]
     share: Int32[Array, " rounds"]
+    arms: int = field(default=0, metadata={"static": True})
 
     __repr__ = brief
 
@@ -104,4 +105,4 @@ def sequential_halving(
         share[number] = left // (size * rounds)
         spent += share[number] * size
         size = max(want, -(-size // 2))
-    return SequentialHalving(jnp.int32(want), jnp.bool_(reuse), jnp.asarray(share, jnp.int32))
+    return SequentialHalving(jnp.int32(want), jnp.bool_(reuse), jnp.asarray(share, jnp.int32), arms)

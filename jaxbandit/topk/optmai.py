@@ -48,7 +48,8 @@ class OptMAI:
 
     ``sought``: how many arms it looks for: the K best or, where ``worst``, the n - K worst, to choose the others;
     ``reuse``: judge an arm by all its rewards, else by those of its last round with pulls; ``share``: pulls of an
-    active arm in each round. Static: ``accept``, ``last`` and ``ties``, as in ``optmai``.
+    active arm in each round. Static: ``accept``, ``last`` and ``ties``, as in ``optmai``;
+    ``arms``: for how many it was made, 0 where that is not known.
 
     Example:
         >>> from jaxbandit import topk
@@ -64,6 +65,7 @@ class OptMAI:
     accept: str = field(metadata={"static": True})
     last: str = field(metadata={"static": True})
     ties: str = field(metadata={"static": True})
+    arms: int = field(default=0, metadata={"static": True})
 
     __repr__ = brief
 
@@ -169,5 +171,6 @@ def optmai(
     sought = arms - want if worst else want
     share = optmai_shares(arms, sought, budget, exact_beta(beta), inflate, shares, last)
     return OptMAI(
-        jnp.int32(sought), jnp.bool_(worst), jnp.bool_(reuse), jnp.asarray(share, jnp.int32), accept, last, ties
+        jnp.int32(sought), jnp.bool_(worst), jnp.bool_(reuse), jnp.asarray(share, jnp.int32), accept, last, ties,
+        arms,
     )  # fmt: skip

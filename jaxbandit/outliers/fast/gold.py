@@ -17,6 +17,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxbandit.arms.problem import made_for
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.outliers.fast.event import Found, half_widths, resolve, unsure_below
 from jaxbandit.outliers.fast.leap import low_bits
@@ -172,7 +173,10 @@ def _reached(linked: Array, start: Array) -> Array:
 
 @accelerated.register
 def _(rule: GOLD, problem: Any) -> Any:
-    if not isinstance(problem, OutlierArms) or not problem.rewards.whole:
+    if not isinstance(problem, OutlierArms):
         return rule
     n = problem.source.arms
+    made_for(rule, n)
+    if not problem.rewards.whole:
+        return rule
     return GOLDInBatches(rule, tabulated(rule.interval, n), n)
