@@ -36,8 +36,8 @@ def threshold_of(interval: Any) -> Interval:
     Raises:
         BadInput: for what is no ``Interval``, and for one without the k of its threshold.
     """
-    if interval_of(interval).k is None:
-        raise BadInput(
-            "interval.k", None, "a number above 0, as in outliers.interval(..., k=2.5): the rule has a threshold"
-        )
-    return interval  # type: ignore[no-any-return]
+    found = interval_of(interval)
+    if found.k is None:
+        allowed = "a number above 0, as in outliers.interval(..., k=2.5): the rule has a threshold"
+        raise BadInput("interval.k", None, allowed)
+    return found
