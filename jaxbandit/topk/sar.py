@@ -43,7 +43,8 @@ class State(NamedTuple):
 @dataclass(frozen=True)
 class Sar:
     """Selects arms by SAR (Bubeck, Wang and Viswanathan 2013); ``sar`` makes it. ``want``: K; ``share``: the pulls of
-    an active arm in each phase, n_k - n_(k-1); ``ties``: static.
+    an active arm in each phase, n_k - n_(k-1). Static: ``ties``; ``arms``: for how many it was
+    made, 0 where that is not known.
 
     Example:
         >>> from jaxbandit import topk
@@ -55,6 +56,7 @@ class Sar:
     want: Int32[Array, ""]
     share: Int32[Array, " phases"]
     ties: str = field(metadata={"static": True})
+    arms: int = field(default=0, metadata={"static": True})
 
     __repr__ = brief
 
@@ -121,4 +123,4 @@ def sar(arms: Arms, want: Want, budget: Budget, *, ties: Ties = "random") -> Sar
     """
     fitting(arms, want)
     share = np.diff([0, *phases(arms, budget)]) if arms > 1 else [0]
-    return Sar(jnp.int32(want), jnp.asarray(share, jnp.int32), ties)
+    return Sar(jnp.int32(want), jnp.asarray(share, jnp.int32), ties, arms)

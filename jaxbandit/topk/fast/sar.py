@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.arms.problem import Arms
-from jaxbandit.errors import BadInput
 from jaxbandit.grammar import accelerated
 from jaxbandit.topk.fast.rounds import Rounds, are_few, pulls_of, schedule
 from jaxbandit.topk.given import suiting
@@ -33,9 +32,6 @@ def rounds_of(rule: Sar, arms: int) -> list[tuple[int, int, int, bool]]:
 def _(rule: Sar, problem: Any) -> Rounds | Sar:
     if not isinstance(problem, Arms):
         return rule
-    if rule.share.shape[0] != max(problem.means.arms - 1, 1):
-        allowed = f"one that is made for the problem's {problem.means.arms:,} arms"
-        raise BadInput("policy Sar", f"a rule for {rule.share.shape[0] + 1:,} arms", allowed)
     rounds = rounds_of(rule, problem.means.arms)
     suiting(rule, int(rule.want), pulls_of(rounds), problem)
     room = 1 << problem.means.arms.bit_length()  # whatever the budget, so that budgets share a program
