@@ -1,10 +1,11 @@
-"""How often an accelerator waits for its host in a step of each policy: the turns of its dynamic loops.
+"""How often an accelerator waits for its host in a step of each policy: turns of dynamic loops, and conditions.
 
     python -m benchmarks.waits [--only wrr topk/lucb ...] [--lanes 1024] [--out FILE.json]
 
 On a CPU, by the ways that accelerators take: each loop whose number of turns XLA does not know counts its questions
-whether to go on. Steps are those of the second and the third round, on the settings of ``benchmarks.accelerator``.
-Where all runs end in the first round, ``waits`` counts all of it, and ``steps`` is 0. ``most``: loops that ask most.
+whether to go on, and each condition the branches that it takes. Steps are those of the second and the third round, on
+the settings of ``benchmarks.accelerator``. Where all runs end in the first round, ``waits`` counts all of it, and
+``steps`` is 0. ``most``: what waits most.
 """
 
 import argparse
@@ -41,19 +42,21 @@ def counting(counts: collections.Counter[str]) -> None:
 
     from jaxbandit.xla import platforms
 
-    real, sites = loops.while_loop, []
+    while_loop, cond, switch, sites = loops.while_loop, lax.cond, lax.switch, []
 
-    def counted(cond: Any, body: Any, init: Any) -> Any:
+    def counted(function: Any) -> Any:
         sites.append(_site())
         number = len(sites) - 1
 
-        def asked(carry: Any) -> Any:
+        def asked(*values: Any) -> Any:
             jax.debug.callback(lambda: counts.update([sites[number]]))
-            return cond(carry)
+            return function(*values)
 
-        return real(asked, body, init)
+        return asked
 
-    loops.while_loop = lax.while_loop = counted
+    loops.while_loop = lax.while_loop = lambda going, *rest: while_loop(counted(going), *rest)
+    lax.cond = lambda where, yes, no, *operands: cond(where, counted(yes), counted(no), *operands)
+    lax.switch = lambda number, ways, *operands: switch(number, [counted(way) for way in ways], *operands)
     platforms.known = lambda: None
     lax.platform_dependent = lambda *operands, default, **ways: default(*operands)
 

@@ -149,7 +149,8 @@ def _inspect_class(role: str, kind: Any) -> None:
 
 
 def _inspect_execution(name: str, execution: Execution) -> None:
-    for hint, least in (("stride", 1), ("most_lanes", 1), ("unroll", 1), ("step_bytes", 0), ("cache_mib", 0)):
+    ones = {"stride": 1, "most_lanes": 1, "unroll": 1}
+    for hint, least in (ones | {"step_bytes": 0, "temporaries": 0, "cache_mib": 0}).items():
         value = getattr(execution, hint)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise BadInput(f"{name}.execution.{hint}", value, f"a whole number from {least}; {PAGE}")

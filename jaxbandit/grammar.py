@@ -104,6 +104,8 @@ class Execution:
         cache_mib: MiB that the states of a CPU device's lanes may take, where a step goes over the whole state, so that
             a processor's cache should hold them, or over a part of it most of the time; 0 for 128.
         step_bytes: bytes of a lane that a step works on, where that is more than its state.
+        temporaries: so many times the bytes of its state are needed besides on an accelerator, where a step works on
+            the whole state.
         most_lanes: lanes at once that are enough on a CPU.
         scratch: fields of the state whose contents do not matter when a run begins: the engine leaves those of the
             lane's last run there.
@@ -135,6 +137,7 @@ class Execution:
     stride: int = 32
     cache_mib: int = 0
     step_bytes: int = 0
+    temporaries: int = 0
     most_lanes: int = 2048
     scratch: tuple[str, ...] = ()
     masked: bool = False

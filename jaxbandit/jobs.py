@@ -33,6 +33,8 @@ _LANES_A_CORE = 1 << 13
 """Of an accelerator: four times the threads that a GPU's core holds."""
 _STATES_SHARE = 8
 """The states of all lanes take at most one part in so many of an accelerator's memory, as a refill makes them anew."""
+_TEMPORARIES_SHARE = 2
+"""``Execution.temporaries`` of all lanes take at most one part in so many of it."""
 _SCRATCH_SHARE = 4
 """On a GPU, ``Execution.scratch`` counts as one part in so many of its bytes, as a refill leaves it in its place."""
 _VECTOR = 64
@@ -360,7 +362,8 @@ def _most_lanes(lane: Lane, execution: Execution, mesh: Mesh) -> int:
         return min(execution.most_lanes, max(2, room // each))
     kind = accelerator(device)
     busy = min(_MOST_LANES, max(_LEAST_LANES, kind.cores * _LANES_A_CORE))
-    return 1 << (max(1, min(busy, kind.memory // _STATES_SHARE // each)).bit_length() - 1)
+    taken = max(_STATES_SHARE, _TEMPORARIES_SHARE * execution.temporaries) * each
+    return 1 << (max(1, min(busy, kind.memory // taken)).bit_length() - 1)
 
 
 def _tiled(lane: Lane) -> int:

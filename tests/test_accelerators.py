@@ -35,7 +35,8 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "extraction": ("people", {"budget": 20}),
 }
 CHANGES: dict[str, dict[str, Any]] = {
-    "counted": {"paired": False, "entities": 400}, "repeated": {"budget": 200}, "gs-exact": {"informed": True}
+    "counted": {"paired": False, "entities": 400}, "repeated": {"budget": 200}, "gs-exact": {"informed": True},
+    "many": {"n": 300, "K": 40, "budget": 60_000},
 }  # fmt: skip
 POLICIES: dict[str, dict[str, Any]] = {"ee": {"t": 3, "q": 0.6}, "epsilon-greedy": {"epsilon": 0.5}}
 ENOUGH: dict[str, dict[str, Any]] = {"epsilon-greedy": {"epsilon": 0.8}}
@@ -217,12 +218,29 @@ def test_which_policies_are_rounded_alike_is_known(name: str, monkeypatch: pytes
     assert program.lower() == (name not in CONTRACTED)
 
 
+def take_accelerators_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platforms, "known", lambda: None)
+    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, default, **ways: default(*operands))
+
+
 @WAYS
 def test_the_ways_of_accelerators_have_the_same_bits(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     forget()
-    monkeypatch.setattr(platforms, "known", lambda: None)
-    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, default, **ways: default(*operands))
+    take_accelerators_ways(monkeypatch)
     assert_same(own.answers, answers(own.name))
+    forget()
+
+
+@pytest.mark.parametrize("name", ["topk/many sar", "topk/many optmai"])
+def test_rounds_of_many_arms_have_the_same_bits_by_the_ways_of_accelerators(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On all arms at first, then on an eighth; with draws of up to hundreds of rewards."""
+    forget()
+    found = answers(name)
+    forget()
+    take_accelerators_ways(monkeypatch)
+    assert_same(found, answers(name))
     forget()
 
 

@@ -208,6 +208,13 @@ def test_lanes_follow_from_the_device(device: Any, state: int, lanes: int) -> No
     assert _most_lanes(lane, Execution(), mesh) == lanes
 
 
+@pytest.mark.parametrize(("times", "lanes"), [(0, 1 << 19), (3, 1 << 19), (8, 1 << 18), (32, 1 << 16)])
+def test_what_a_step_works_on_counts_as_memory(times: int, lanes: int) -> None:
+    lane: Any = jax.ShapeDtypeStruct((15_000,), np.uint8)
+    mesh: Any = SimpleNamespace(devices=np.array([H100], object))
+    assert _most_lanes(lane, Execution(temporaries=times), mesh) == lanes
+
+
 @pytest.mark.parametrize(
     ("device", "shape", "lanes"),
     [(V5E, (1024, 5), 4096), (V5E, (5 * 1024,), 1 << 16), (V5E, (9, 3), 1 << 16), (H100, (1024, 5), 1 << 18)],

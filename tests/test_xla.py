@@ -16,6 +16,7 @@ from jaxbandit.xla.pairs import matches
 from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.platforms import by_platform, traced_for
 from jaxbandit.xla.prefix import highest_first
+from jaxbandit.xla.selection import NONE, Extent, cut_of
 
 
 def test_what_is_computed_once_is_always_computed() -> None:
@@ -221,6 +222,34 @@ def test_places_ascend_by_their_keys(way: str, many: int, monkeypatch: pytest.Mo
     found = jax.jit(jax.vmap(ascending))(keys)
     assert found.dtype == np.int32
     np.testing.assert_array_equal(found, np.argsort(keys, axis=1, kind="stable"))
+
+
+@pytest.mark.parametrize("way", ["blocks", "whole"])
+def test_a_cut_is_behind_the_largest_keys(way: str) -> None:
+    size, block, lanes = 96, 32, 60
+    draw = np.random.default_rng(3)
+    spread = np.repeat([1, 8, 1 << 12, 1 << 20, 1 << 30], lanes // 5)[:, None]  # few keys have many ties
+    keys = draw.integers(-spread, spread + 1, (lanes, size)).astype(np.int32)
+    keys[draw.random(keys.shape) < 0.1] = NONE
+    keys[0], keys[1, :50], keys[2, 0], keys[2, 1:] = NONE, NONE, 1 << 30, -(1 << 30)
+    counts = draw.integers(0, size + 9, lanes).astype(np.int32)
+    counts[2] = 2
+
+    def chosen(key: Array, count: Array) -> tuple[Array, Array]:
+        whole = way == "whole"
+        width = None if whole else jnp.int32(size)
+        cut = cut_of(key, count, Extent.nothing().of(key), width, size if whole else block)
+        place = jnp.arange(size)
+        return (key > cut.least) | ((key == cut.least) & (place < cut.end)), cut.after
+
+    found, after = jax.jit(jax.vmap(chosen))(keys, counts)
+    for lane in range(lanes):
+        there = int((keys[lane] != NONE).sum())
+        first = np.argsort(-keys[lane].astype(np.int64), kind="stable")
+        taken = min(int(counts[lane]), there)
+        assert sorted(first[:taken]) == np.flatnonzero(found[lane]).tolist()
+        if 0 < taken < there and keys[lane, first[taken]] >= -(1 << 29):
+            assert after[lane] == keys[lane, first[taken]]
 
 
 def test_a_platform_that_is_known_has_its_way_alone() -> None:

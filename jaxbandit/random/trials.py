@@ -14,6 +14,7 @@ What an element gets depends on itself alone, but how many words are drawn depen
 batch; ``over_lanes`` makes that bound a scalar, so that under ``vmap`` a branch that no lane needs is not computed.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -23,6 +24,8 @@ from jaxbandit.random.counts import binomial
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.exact import quotient
+from jaxbandit.xla.fence import patiently
+from jaxbandit.xla.platforms import by_platform
 
 UNITS = 1 << 24
 """Probabilities here are whole multiples of 1 / UNITS: exact as float32, with their complements."""
@@ -30,6 +33,7 @@ UNITS = 1 << 24
 MOST_TRIALS = 1024
 
 _DIRECT, _CHAIN = 6, 16
+_ENDLESS = 2**30
 
 
 class _Chain(NamedTuple):
@@ -80,6 +84,51 @@ class _Open(NamedTuple):
     largest: Array
 
 
+def _few_open(key: Stream, purpose: Array, state: _Open) -> _Open:
+    """Lets bits decide until at most ``_CHAIN`` trials of each element are open."""
+
+    def toss(state: _Open, number: Array, ones: Array) -> Array:
+        """Tosses for the open trials from 64 ``number`` on, and adds the ones to those of the trials before."""
+        low, high = words(key, purpose, state.place + number)
+        bits = jnp.where(state.trials > _CHAIN, state.trials, 0) - 64 * number
+        return ones + _ones(low, jnp.minimum(bits, 32)) + _ones(high, jnp.minimum(bits - 32, 32))
+
+    def halved(state: _Open, ones: Array, tossed: Array | bool) -> _Open:
+        """Has the next bit of each trial's uniform number decide about half of the open trials, once all are tossed."""
+        going = (state.trials > _CHAIN) & tossed
+        # From 1/2 on, a zero is a success and ones stay open; below, a one is a failure and zeros stay open.
+        likely = state.probability >= UNITS // 2
+        zeros = state.trials - ones
+        trials = jnp.where(going, jnp.where(likely, ones, zeros), state.trials)
+        doubled = 2 * state.probability - jnp.where(likely, UNITS, 0)
+        return _Open(
+            trials, jnp.where(going, doubled, state.probability), state.won + jnp.where(going & likely, zeros, 0),
+            state.place + jnp.where(going, (state.trials + 63) // 64, 0), over_lanes(jnp.max(trials, initial=0)),
+        )  # fmt: skip
+
+    def in_turn(state: _Open) -> _Open:
+        def halve(state: _Open) -> _Open:
+            parts = (state.largest + 63) // 64
+            return halved(state, lax.fori_loop(0, parts, partial(toss, state), jnp.zeros_like(state.won)), True)
+
+        return lax.while_loop(lambda state: state.largest > _CHAIN, halve, state)
+
+    def patient(state: _Open) -> _Open:
+        """The same in one loop, which an accelerator asks less often whether it is over."""
+
+        def turn(_: Array, carry: tuple[_Open, Array, Array]) -> tuple[_Open, Array, Array]:
+            state, number, ones = carry
+            ones, number = toss(state, number, ones), number + 1
+            tossed = 64 * number >= state.largest
+            return halved(state, ones, tossed), jnp.where(tossed, 0, number), jnp.where(tossed, 0, ones)
+
+        start = state, jnp.int32(0), jnp.zeros_like(state.won)
+        return patiently(_ENDLESS, lambda _, carry: carry[0].largest > _CHAIN, turn, start, turns=4)[0]
+
+    found: _Open = by_platform(state, cpu=in_turn, default=patient)
+    return found
+
+
 def successes(key: Stream, purpose: Array, first: Array, count: Array, probability: Array) -> Array:
     """Draws the successes in ``count`` trials (int32), where counts are few.
 
@@ -93,7 +142,7 @@ def successes(key: Stream, purpose: Array, first: Array, count: Array, probabili
     # What is one number for all is left so.
     shape = jnp.broadcast_shapes(*map(jnp.shape, (purpose, first, count, probability)))
     count = jnp.where(count <= MOST_TRIALS, count, 0)
-    few = jnp.where(count <= _DIRECT, count, 0)
+    few, nothing = jnp.where(count <= _DIRECT, count, 0), jnp.zeros(shape, jnp.int32)
     fewest, longest = over_lanes(jnp.max(few, initial=0)), over_lanes(jnp.max(count - few, initial=0))
 
     def direct(number: Array, found: Array) -> Array:
@@ -102,30 +151,9 @@ def successes(key: Stream, purpose: Array, first: Array, count: Array, probabili
             found = found + won.astype(jnp.int32)
         return found
 
-    def halve(state: _Open) -> _Open:
-        """Has the next bit of each trial's uniform number decide about half of the open trials."""
-        going = state.trials > _CHAIN
-
-        def toss(number: Array, ones: Array) -> Array:
-            low, high = words(key, purpose, state.place + number)
-            bits = jnp.where(going, state.trials, 0) - 64 * number
-            return ones + _ones(low, jnp.minimum(bits, 32)) + _ones(high, jnp.minimum(bits - 32, 32))
-
-        ones = lax.fori_loop(0, (state.largest + 63) // 64, toss, jnp.zeros(shape, jnp.int32))
-        # From 1/2 on, a zero is a success and ones stay open; below, a one is a failure and zeros stay open.
-        likely = state.probability >= UNITS // 2
-        zeros = state.trials - ones
-        trials = jnp.where(going, jnp.where(likely, ones, zeros), state.trials)
-        doubled = 2 * state.probability - jnp.where(likely, UNITS, 0)
-        return _Open(
-            trials, jnp.where(going, doubled, state.probability), state.won + jnp.where(going & likely, zeros, 0),
-            state.place + jnp.where(going, (state.trials + 63) // 64, 0), over_lanes(jnp.max(trials, initial=0)),
-        )  # fmt: skip
-
     def by_bits(found: Array) -> Array:
         trials, chance, place = (jnp.broadcast_to(x, shape) for x in (count - few, probability, first))
-        start = _Open(trials, chance, jnp.zeros(shape, jnp.int32), place, longest)
-        state = lax.while_loop(lambda state: state.largest > _CHAIN, halve, start)
+        state = _few_open(key, purpose, _Open(trials, chance, nothing, place, longest))
         likely, rare = _rarer(state.probability)
         other = 1 - rare
         odds = quotient(rare, other)
@@ -135,7 +163,7 @@ def successes(key: Stream, purpose: Array, first: Array, count: Array, probabili
         drawn = _count(chain, state.trials, rare)
         return jnp.where(count > _DIRECT, state.won + jnp.where(likely, state.trials - drawn, drawn), found)
 
-    found = lax.fori_loop(0, (fewest + 1) // 2, direct, jnp.zeros(shape, jnp.int32))
+    found = patiently(_DIRECT // 2, lambda number, _: 2 * number < fewest, direct, nothing)
     total: Array = lax.cond(longest > 0, by_bits, lambda found: found, found)
     return total
 

@@ -79,7 +79,7 @@ class Trained:
     statistics: tuple[str, ...] = field(metadata={"static": True})
     hidden: int = field(metadata={"static": True})
 
-    execution = Execution(stride=ROUNDS, cache_mib=1, most_lanes=64, gain_ns=110)
+    execution = Execution(stride=ROUNDS, cache_mib=1, temporaries=16, most_lanes=64, gain_ns=110)
 
     __repr__ = brief
 

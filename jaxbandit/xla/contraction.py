@@ -239,6 +239,8 @@ def _chooses(jaxpr: Jaxpr) -> bool:
 
 def _kept(name: str, kinds: list[Any], given: list[Is]) -> Is:
     """What a result still is of what the operand is said to be exactly. Of bools, 0 and 1 are meant."""
+    if not kinds:
+        return Is.NOTHING
     if kinds[0] == np.dtype(bool) and name == "convert_element_type":
         return Is.POWER
     same = jnp.issubdtype(kinds[0], np.inexact) == jnp.issubdtype(kinds[-1], np.inexact)

@@ -20,7 +20,7 @@ BLOCK = 64
 """How many entries are drawn at once; widths of whole blocks are quick."""
 _PARTS = 8
 _WHOLE = 1024
-"""Up to so many entries a CPU takes them all at once."""
+"""Up to so many entries are all taken at once."""
 _BEYOND = 2**30 + 1
 """Above all scores."""
 _QUICK = 32
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def over_blocks(
-    function: Callable[[Array, T, list[Array]], tuple[T, list[Array]]], used: Array, block: int, carry: T,
+    function: Callable[[Array, T, list[Array]], tuple[T, list[Array]]], used: Array | None, block: int, carry: T,
     written: Sequence[Array], read: Sequence[Array],
 ) -> tuple[T, list[Array]]:  # fmt: skip
     """``carry`` and ``written`` after ``function`` of the first ``used`` entries, a block at a time.
@@ -39,11 +39,14 @@ def over_blocks(
     Args:
         function: takes the places of ``block`` entries (int32, shape (block,)), the carry, and these entries of
             ``written`` and then of ``read``; returns the new carry and the new entries of ``written``.
-        used: int32 scalar, one for all lanes, and a multiple of ``block``, as is the length of the arrays.
+        used: int32 scalar, one for all lanes, and a multiple of ``block``, as is the length of the arrays. None: the
+            arrays have one block, which is in use.
         block: static.
         carry: a tree of arrays.
         written, read: arrays of one length.
     """
+    if used is None:
+        return function(jnp.arange(block, dtype=jnp.int32), carry, [*written, *read])
 
     def turn(number: Array, state: tuple[T, list[Array]]) -> tuple[T, list[Array]]:
         start = number * block
@@ -60,7 +63,8 @@ def in_blocks(
 ) -> list[Array]:
     """``written`` with the first entries replaced by what ``function`` makes of each by itself, a block at a time.
 
-    It is compiled once for all numbers of entries, and does no more than a block too much.
+    On CPUs it is compiled once for all numbers of entries, and does no more than a block too much. Elsewhere all are
+    taken at once, as each block would wait for the host.
 
     Args:
         function: takes the places of w entries (int32, shape (w,)) and these entries of ``written`` and then of
@@ -69,20 +73,18 @@ def in_blocks(
         used: int32 scalar.
         written, read: arrays of one length.
     """
-    # Few entries at once, but on an accelerator, which has many lanes. Of more, an eighth: a CPU has few lanes then.
     found: list[Array] = by_platform(
-        cpu=lambda: _in_blocks(function, used, written, read, _WHOLE),
-        default=lambda: _in_blocks(function, used, written, read, BLOCK),
+        cpu=lambda: _in_blocks(function, used, written, read),
+        default=lambda: function(jnp.arange(written[0].shape[0], dtype=jnp.int32), [*written, *read]),
     )
     return found
 
 
 def _in_blocks(
-    function: Callable[[Array, list[Array]], list[Array]], used: Array, written: Sequence[Array],
-    read: Sequence[Array], least: int,
-) -> list[Array]:  # fmt: skip
+    function: Callable[[Array, list[Array]], list[Array]], used: Array, written: Sequence[Array], read: Sequence[Array]
+) -> list[Array]:
     size = written[0].shape[0]
-    block = size if size <= least else -(-size // (_PARTS * BLOCK)) * BLOCK
+    block = size if size <= _WHOLE else -(-size // (_PARTS * BLOCK)) * BLOCK
 
     def turn(number: Array, arrays: list[Array]) -> list[Array]:
         start = jnp.minimum(number * block, size - block)

@@ -12,6 +12,8 @@ _TOP = 2**30 + 1
 NONE = -_TOP
 """The key of an entry that cannot be selected. Keys are int32 of at most 2^30 in size."""
 _NOTHING = -(2**29)
+_TURNS = 11
+"""After so many turns to an eighth, and its remainder, 2^31 + 1 is 1."""
 
 
 class Extent(NamedTuple):
@@ -55,47 +57,27 @@ class Cut(NamedTuple):
         return (key > self.least[number]) | ((key == self.least[number]) & (place < self.end[number]))
 
 
-def cut_of(key: Array, count: Array, extent: Extent, width: Array, block: int) -> Cut:
+def cut_of(key: Array, count: Array, extent: Extent, width: Array | None, block: int) -> Cut:
     """The cut behind the ``count`` largest keys, or all if there are fewer, among the first ``width`` entries; ties go
     to the earlier entry. Without a sort.
 
     Args:
-        key: int32, shape (n,), n a multiple of ``block``, which is below 2^16.
+        key: int32, shape (n,), n a multiple of ``block``.
         extent: of these keys.
-        width: int32 scalar, one for all lanes, a multiple of ``block``.
-        block: static.
+        width, block: as in ``over_blocks``; where there is more than one block, it is below 2^16.
     """
     count = jnp.minimum(count, extent.many)
     wanted = count > 0
     low, high = jnp.where(wanted, extent.low, _TOP), jnp.where(wanted, extent.high + 1, _TOP)
-
-    def wide(bounds: tuple[Array, Array, Array]) -> Array:
-        # Unsigned, as they can be 2^31 apart.
-        return (bounds[1] - bounds[0]).astype(jnp.uint32) > 1
-
-    def narrow(bounds: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        # As many keys as are wanted, or more, are at least low; fewer, ``above`` of them, are at least high. A turn
-        # counts those that reach each of two points a third of the way in, in the two halves of one number.
-        low, high, above = bounds
-        third = ((high - low).astype(jnp.uint32) // jnp.uint32(3)).astype(jnp.int32)
-        one, two = low + third, high - jnp.maximum(third, 1)
-
-        def tally(_: Array, found: tuple[Array, Array], cut: list[Array]) -> tuple[tuple[Array, Array], list[Array]]:
-            both = added((cut[0] >= one).astype(jnp.int32) + ((cut[0] >= two).astype(jnp.int32) << 16))
-            return (found[0] + (both & 0xFFFF), found[1] + (both >> 16)), []
-
-        at_one, at_two = over_blocks(tally, width, block, (jnp.int32(0), jnp.int32(0)), [], [key])[0]
-        new = (
-            jnp.where(at_two >= count, two, jnp.where(at_one >= count, one, low)),
-            jnp.where(at_two >= count, high, jnp.where(at_one >= count, two, one)),
-            jnp.where(at_two >= count, above, jnp.where(at_one >= count, at_two, at_one)),
+    # As many keys as are wanted, or more, are at least low; fewer, ``above`` of them, are at least high.
+    bounds = _Bounds(low, high, jnp.int32(0))
+    if width is None:
+        found = lax.fori_loop(0, _TURNS, lambda _, bounds: _by_eighths(key, count, bounds), bounds)
+    else:
+        found = lax.while_loop(
+            lambda bounds: any_lane(_wide(bounds)), lambda bounds: _by_thirds(key, count, bounds, width, block), bounds
         )
-        still = wide(bounds)
-        low, high, above = (jnp.where(still, a, b) for a, b in zip(new, bounds, strict=True))
-        return low, high, above
-
-    least, _, above = lax.while_loop(lambda bounds: any_lane(wide(bounds)), narrow, (low, high, jnp.int32(0)))
-    room = count - above
+    least, room = found.low, count - found.above
 
     def last(place: Array, found: Cut, cut: list[Array]) -> tuple[Cut, list[Array]]:
         # ``room`` is here how many of the least key were met.
@@ -109,3 +91,57 @@ def cut_of(key: Array, count: Array, extent: Extent, width: Array, block: int) -
     start = Cut(least, jnp.int32(0), jnp.int32(key.shape[0]), jnp.int32(_NOTHING))
     _, met, end, after = over_blocks(last, width, block, start, [], [key])[0]
     return Cut(least, room, end, jnp.where(met > room, least, after))
+
+
+class _Bounds(NamedTuple):
+    """Of the least key of a selection: it is at least ``low`` and below ``high``, which so many keys reach (``above``);
+    int32."""
+
+    low: Array
+    high: Array
+    above: Array
+
+
+def _wide(bounds: _Bounds) -> Array:
+    return _span(bounds) > 1
+
+
+def _span(bounds: _Bounds) -> Array:
+    # Unsigned, as they can be 2^31 apart.
+    return (bounds.high - bounds.low).astype(jnp.uint32)
+
+
+def _by_thirds(key: Array, count: Array, bounds: _Bounds, width: Array, block: int) -> _Bounds:
+    """A third of the bounds, by the numbers of keys that reach each of two points, in the halves of one number."""
+    low, high, above = bounds
+    third = (_span(bounds) // jnp.uint32(3)).astype(jnp.int32)
+    one, two = low + third, high - jnp.maximum(third, 1)
+
+    def tally(_: Array, found: tuple[Array, Array], cut: list[Array]) -> tuple[tuple[Array, Array], list[Array]]:
+        both = added((cut[0] >= one).astype(jnp.int32) + ((cut[0] >= two).astype(jnp.int32) << 16))
+        return (found[0] + (both & 0xFFFF), found[1] + (both >> 16)), []
+
+    at_one, at_two = over_blocks(tally, width, block, (jnp.int32(0), jnp.int32(0)), [], [key])[0]
+    new = (
+        jnp.where(at_two >= count, two, jnp.where(at_one >= count, one, low)),
+        jnp.where(at_two >= count, high, jnp.where(at_one >= count, two, one)),
+        jnp.where(at_two >= count, above, jnp.where(at_one >= count, at_two, at_one)),
+    )
+    still = _wide(bounds)
+    return _Bounds(*(jnp.where(still, a, b) for a, b in zip(new, bounds, strict=True)))
+
+
+def _by_eighths(key: Array, count: Array, bounds: _Bounds) -> _Bounds:
+    """The same by seven points of all keys. For accelerators, which read them once for all points."""
+    low, high, above = bounds
+    step = jnp.maximum(_span(bounds) >> jnp.uint32(3), 1).astype(jnp.int32)
+    for number in range(1, 8):
+        point = bounds.low + number * step
+        found, within = added((key >= point).astype(jnp.int32)), point < high
+        reached, missed = within & (found >= count), within & (found < count)
+        low, high, above = (
+            jnp.where(reached, point, low),
+            jnp.where(missed, point, high),
+            jnp.where(missed, found, above),
+        )
+    return _Bounds(low, high, above)

@@ -2,16 +2,19 @@
 before the run. ``Schedule`` holds these, and one policy runs all three rules (``Rounds``).
 
 A run is one step of the engine (``Rounds.advance``). Active arms are at the front of the arrays, and a round works on
-that part alone, block after block: it is compiled once, whatever the number of arms. Arms that left are only marked
-until there are many of them, and are then moved to the back. Selection is by bisection, without a sort.
+that part alone, block after block: it is compiled once, whatever the number of arms. Accelerators would wait for the
+host at each block: for them the first rounds take all arms at once, later ones an eighth, and so on. Arms that left are
+only marked until there are many of them, and are then moved to the back. Selection is by bisection, without a sort.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -25,6 +28,7 @@ from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import random_numbers
 from jaxbandit.xla.batch import any_lane, over_lanes
 from jaxbandit.xla.fence import once
+from jaxbandit.xla.platforms import by_platform
 from jaxbandit.xla.prefix import BLOCK, added, over_blocks, places
 from jaxbandit.xla.selection import NONE, Cut, Extent, cut_of
 
@@ -108,7 +112,7 @@ class Rounds:
 
     __repr__ = brief
 
-    execution = Execution(stride=1, cache_mib=2, most_lanes=320, masked=True, gain_ns=20)
+    execution = Execution(stride=1, cache_mib=2, temporaries=16, most_lanes=320, masked=True, gain_ns=20)
 
     def init(self, view: View) -> State:
         """Begins with all arms active and no pulls."""
@@ -123,15 +127,18 @@ class Rounds:
 
     def advance(self, view: View, state: State, sample: Callable[[Pull], Outcome]) -> State:
         """Makes all rounds of a run in one step."""
+        made: State = by_platform(
+            cpu=lambda: self._in_blocks(view, state, sample), default=lambda: self._by_widths(view, state, sample)
+        )
+        return made
+
+    def _in_blocks(self, view: View, state: State, sample: Callable[[Pull], Outcome]) -> State:
+        """Makes all rounds, each on as many blocks as hold the active arms of all lanes."""
         block = _block(view.arms)
 
-        def going(some: State) -> Array:
-            return ~self.done(view, some)
-
         def enough(state: State) -> Array:
-            """Returns how many blocks hold the active arms of all lanes; 0 once all runs are over."""
-            most: Array = over_lanes(jnp.where(going(state), (state.active + block - 1) // block, 0))
-            return most
+            """Returns that number of blocks; 0 once all runs are over."""
+            return (self._most_active(view, state) + block - 1) // block
 
         def stage(carry: tuple[Array, State, Array]) -> tuple[Array, State, Array]:
             width, state, keys = carry
@@ -144,6 +151,29 @@ class Rounds:
 
         start = jnp.int32(state.order.shape[0] - _PADDING), state, jnp.zeros_like(state.order)
         return lax.while_loop(lambda carry: enough(carry[1]) > 0, stage, start)[1]
+
+    def _by_widths(self, view: View, state: State, sample: Callable[[Pull], Outcome]) -> State:
+        """Makes all rounds on the first arms, of which there are few numbers, each with a program of its own."""
+
+        def judged(some: State) -> State:
+            return self._judged(view, self._pulled(view, some, sample, None), None, jnp.zeros_like(some.order))[0]
+
+        def stage(state: State, width: int, below: int) -> State:
+            part = jax.tree.map(lambda x: x[:width] if x.ndim else x, state)
+            part = lax.while_loop(lambda some: self._most_active(view, some) > below, judged, part)
+            part = self._packed(view, part, None) if below else part
+            whole: State = jax.tree.map(lambda x, new: x.at[:width].set(new) if x.ndim else new, state, part)
+            return whole
+
+        widths = _widths(state.order.shape[0] - _PADDING)
+        for width, below in itertools.pairwise([*widths, 0]):
+            state = stage(state, width, below)
+        return state
+
+    def _most_active(self, view: View, state: State) -> Array:
+        """Returns the most active arms of a lane whose run is not over."""
+        most: Array = over_lanes(jnp.where(self.done(view, state), 0, state.active))
+        return most
 
     def _now(self, state: State) -> Schedule:
         """Returns the round's row of the schedule."""
@@ -160,8 +190,7 @@ class Rounds:
         made = self._made(view, state)
         total, given, held = self._told(view, state, pull.arm, outcome, made)
         state = state._replace(total=total, given=given, held=held)
-        width = jnp.int32(state.order.shape[0] - _PADDING)
-        return self._judged(view, state, width, jnp.zeros_like(state.order))[0]
+        return self._judged(view, state, None, jnp.zeros_like(state.order))[0]
 
     def _made(self, view: View, state: State) -> Array:
         """Returns the round's pulls of each active arm."""
@@ -180,9 +209,9 @@ class Rounds:
         held = jnp.where(fresh, made + jnp.where(self.reuse, state.held, 0), state.held)
         return jnp.where((order >= 0) & fresh, total, state.total), state.given + made, held
 
-    def _pulled(self, view: View, state: State, sample: Callable[[Pull], Outcome], width: Array) -> State:
-        """Makes the round's pulls of the active arms among the first ``width``."""
-        made, block = self._made(view, state), _block(view.arms)
+    def _pulled(self, view: View, state: State, sample: Callable[[Pull], Outcome], width: Array | None) -> State:
+        """Makes the round's pulls of the active arms among the first ``width``, or all of them at once."""
+        made, block = self._made(view, state), _taken(view, state, width)
 
         def part(_: Array, carry: None, cut: list[Array]) -> tuple[None, list[Array]]:
             total, *counts, order = cut
@@ -198,15 +227,15 @@ class Rounds:
             arrays += [state.given + made, held]
         return state._replace(total=arrays[0], given=arrays[1], held=arrays[2])
 
-    def _judged(self, view: View, state: State, width: Array, space: Array) -> tuple[State, Array]:
-        """Judges the first ``width`` arms at the end of a round: some of them leave. ``space`` (int32, as ``order``) is
-        for their keys, whatever it holds, and is returned for those of the next round.
+    def _judged(self, view: View, state: State, width: Array | None, space: Array) -> tuple[State, Array]:
+        """Judges the first ``width`` arms at the end of a round, or all at once: some leave. ``space`` (int32, as
+        ``order``) is for their keys, whatever it holds, and is returned for those of the next round.
 
         Selections follow one another, each by a key and a count: the K' largest means, between which and the others
         the gaps are measured; the arms that leave by their gaps, or that stay by their means; where ties are random,
         which of the equal ones leave; and where arms are accepted by their means, which of those that leave fit.
         """
-        block, row, going = _block(view.arms), self._now(state), ~self.done(view, state)
+        block, row, going = _taken(view, state, width), self._now(state), ~self.done(view, state)
         by_gap = going & (row.gaps == 1)
         read = [state.order, state.total, *([] if view.even else [state.held])]
         counts = [jnp.where(by_gap, state.need, 0), jnp.where(by_gap, state.active - row.keep, row.keep)]
@@ -222,12 +251,13 @@ class Rounds:
             score = self.sign * view.mean(total, held, equal_counts=view.even)
             return _Arms(place, order, score, going & (order >= 0), by_gap)
 
-        def select(number: Array, found: tuple[Cut, Array]) -> tuple[Cut, Array]:
+        def select(number: Array | int, found: tuple[Cut, Array]) -> tuple[Cut, Array]:
             cuts, space = found
 
             def part(place: Array, extent: Extent, cut: list[Array]) -> tuple[Extent, list[Array]]:
                 arms = arms_of(place, *cut[1:])
-                key = lax.switch(number, [lambda each=each: each(arms, cuts) for each in keys])
+                own = [lambda each=each: each(arms, cuts) for each in keys]
+                key = own[number]() if isinstance(number, int) else lax.switch(number, own)
                 key = jnp.where(arms.there, key, NONE)
                 return extent.of(key), [key]
 
@@ -246,10 +276,15 @@ class Rounds:
             mark = once(jnp.where(gone, jnp.where(accepted, jnp.int32(_ACCEPTED), jnp.int32(_REJECTED)), 0))
             return need - added((mark == _ACCEPTED).astype(jnp.int32)), [arms.order | mark]
 
-        # Where no arm goes by its gap, the second selection is enough.
-        gaps = over_lanes(by_gap.astype(jnp.int32))
-        last = jnp.where(gaps > 0, len(keys), 2)
-        cuts, space = lax.fori_loop(1 - gaps, last, select, (Cut.nothing(len(keys)), space))
+        found = Cut.nothing(len(keys)), space
+        if width is None:
+            for number in range(len(keys)):
+                found = select(number, found)
+        else:
+            # Where no arm goes by its gap, the second selection is enough.
+            gaps = over_lanes(by_gap.astype(jnp.int32))
+            found = lax.fori_loop(1 - gaps, jnp.where(gaps > 0, len(keys), 2), select, found)
+        cuts, space = found
         need, (order,) = over_blocks(leave, width, block, state.need, read[:1], read[1:])
         judged = state._replace(
             order=order, need=need, round=state.round + going.astype(jnp.int32),
@@ -265,12 +300,15 @@ class Rounds:
     def _tie(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
         """Returns a random order of the arms whose gap is the smallest one that leaves."""
         last = arms.there & (self._loss(arms, cuts) == cuts.least[1])
-        # They are drawn in a branch, so once, and only where arms leave by their gaps.
-        drawn = lax.cond(
-            any_lane(arms.by_gap),
-            lambda: random_numbers(view, arms.order & _NUMBER), lambda: jnp.zeros_like(arms.order),
-        )  # fmt: skip
-        return jnp.where(last, drawn, NONE)
+
+        def drawn() -> Array:
+            return random_numbers(view, arms.order & _NUMBER)
+
+        # On a CPU in a branch, so once, and only where arms leave by their gaps.
+        order = by_platform(
+            cpu=lambda: lax.cond(any_lane(arms.by_gap), drawn, lambda: jnp.zeros_like(arms.order)), default=drawn
+        )
+        return jnp.where(last, order, NONE)
 
     def _gone(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
         """Returns which of the arms leave in this round: bool."""
@@ -287,9 +325,9 @@ class Rounds:
         fits = fits & (arms.score >= (cuts.least[0] if self.accept == "kth" else cuts.after[0]))
         return jnp.where(fits, self._loss(arms, cuts), NONE)
 
-    def _packed(self, view: View, state: State, width: Array) -> State:
-        """Moves the active ones of the first ``width`` arms to the front, and the others of them behind these."""
-        block, going = _block(view.arms), ~self.done(view, state)
+    def _packed(self, view: View, state: State, width: Array | None) -> State:
+        """Moves the active ones of the first ``width`` arms, or of all, to the front, and the others behind these."""
+        block, going = _taken(view, state, width), ~self.done(view, state)
         # All is read from the old arrays, or those that are written would be copied (docs/xla-cpu.md).
         old = [state.order, state.total, *([] if view.even else [state.given, state.held])]
 
@@ -304,7 +342,8 @@ class Rounds:
             arrays = [array.at[to].set(part, mode="promise_in_bounds", unique_indices=True) for array, part in moved]
             return before + added(stays.astype(jnp.int32)), arrays
 
-        _, arrays = lax.fori_loop(0, width // block, turn, (jnp.int32(0), list(old)))
+        start = jnp.int32(0), list(old)
+        _, arrays = turn(jnp.int32(0), start) if width is None else lax.fori_loop(0, width // block, turn, start)
         given, held = (state.given, state.held) if view.even else arrays[2:]
         return state._replace(order=arrays[0], total=arrays[1], given=given, held=held)
 
@@ -339,6 +378,19 @@ class _Arms(NamedTuple):
     score: Array
     there: Array
     by_gap: Array
+
+
+def _taken(view: View, state: State, width: Array | None) -> int:
+    """Returns how many arms are taken at once: a block of the first ``width``, or all that the state holds."""
+    return state.order.shape[0] if width is None else _block(view.arms)
+
+
+def _widths(size: int) -> list[int]:
+    """Returns on how many arms an accelerator makes rounds, of ``size`` and fewer: an eighth, and so on, in blocks."""
+    widths = [size]
+    while widths[-1] > 4 * BLOCK:
+        widths.append(-(-widths[-1] // (8 * BLOCK)) * BLOCK)
+    return widths
 
 
 def _block(arms: int) -> int:
