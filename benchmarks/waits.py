@@ -21,6 +21,7 @@ from benchmarks.accelerator import names
 from benchmarks.common import ROOT, Row, facts, save, table
 
 ROUNDS, NAMED = 2, 3
+WAYS = ("xla/fence.py", "xla/platforms.py")
 COLUMNS = {
     "policy": ("policy", ""), "lanes": ("lanes", ",d"), "steps": ("steps", "d"), "waits": ("waits a step", ",.1f"),
     "most": ("most of them", ""), "error": ("error", ""),
@@ -30,7 +31,7 @@ COLUMNS = {
 def _site() -> str:
     """The line of the package that makes a loop."""
     frames = (frame for frame in reversed(traceback.extract_stack()) if "/jaxbandit/" in frame.filename)
-    place = next(frame for frame in frames if not frame.filename.endswith("xla/fence.py"))
+    place = next(frame for frame in frames if not frame.filename.endswith(WAYS))
     return f"{place.filename.rpartition('/jaxbandit/')[2]}:{place.lineno}"
 
 

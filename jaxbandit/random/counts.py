@@ -22,8 +22,10 @@ from jax.typing import ArrayLike
 
 from jaxbandit.random.draws import LARGEST, exponential, probability, saturated, uniform, wide_product
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.elementary import exp, log1p, pinned
 from jaxbandit.xla.exact import quotient, root
+from jaxbandit.xla.fence import ENDLESS, patiently
 from jaxbandit.xla.formula import formula
 
 if TYPE_CHECKING:
@@ -83,14 +85,14 @@ def _inverted(todo: Array, word: Array, start: Array, ratio: Callable[[Array, Ar
     over goes to the mode: at the end of the chain it would be an outlier.
     """
 
-    def more(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        k, term, rest, count = state
+    def turn(number: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        k, (term, rest, count) = number + 1, state
         rest = rest - term.astype(jnp.int32)
-        return k + 1, term * ratio(k, jnp.asarray(_INVERSES)[k]), rest, count + (rest >= 0).astype(jnp.int32)
+        return term * ratio(k, jnp.asarray(_INVERSES)[k]), rest, count + (rest >= 0).astype(jnp.int32)
 
     rest = jnp.where(todo, (word >> jnp.uint32(2)).astype(jnp.int32), -1)
-    first = jnp.int32(1), start * jnp.float32(2**30), rest, jnp.zeros_like(rest)
-    *_, count = lax.while_loop(lambda state: (state[0] <= _TERMS) & jnp.any(state[2] >= 0), more, first)
+    first = start * jnp.float32(2**30), rest, jnp.zeros_like(rest)
+    *_, count = patiently(_TERMS, lambda _, state: any_lane(jnp.any(state[1] >= 0)), turn, first, turns=8)
     return jnp.where(count < _TERMS, count, mode)
 
 
@@ -98,12 +100,12 @@ def _until_accepted(todo: Array, start: Array, attempt: Callable[[Array], tuple[
     """Returns for each element to do the first value that ``attempt``(0), ``attempt``(1), ... accepts; else
     ``start``."""
 
-    def again(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        number, todo, value = state
-        proposed, accepted = attempt(number)
-        return number + 1, todo & ~accepted, jnp.where(todo & accepted, proposed, value)
+    def again(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        todo, value = state
+        proposed, accepted = attempt(number.astype(jnp.uint32))
+        return todo & ~accepted, jnp.where(todo & accepted, proposed, value)
 
-    return lax.while_loop(lambda state: jnp.any(state[1]), again, (jnp.uint32(0), todo, start))[2]
+    return patiently(ENDLESS, lambda _, state: any_lane(jnp.any(state[0])), again, (todo, start), turns=4)[1]
 
 
 def _rejected(

@@ -24,7 +24,7 @@ from jaxbandit.random.counts import binomial
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.exact import quotient
-from jaxbandit.xla.fence import patiently
+from jaxbandit.xla.fence import ENDLESS, patiently
 from jaxbandit.xla.platforms import by_platform
 
 UNITS = 1 << 24
@@ -33,7 +33,6 @@ UNITS = 1 << 24
 MOST_TRIALS = 1024
 
 _DIRECT, _CHAIN = 6, 16
-_ENDLESS = 2**30
 
 
 class _Chain(NamedTuple):
@@ -123,7 +122,7 @@ def _few_open(key: Stream, purpose: Array, state: _Open) -> _Open:
             return halved(state, ones, tossed), jnp.where(tossed, 0, number), jnp.where(tossed, 0, ones)
 
         start = state, jnp.int32(0), jnp.zeros_like(state.won)
-        return patiently(_ENDLESS, lambda _, carry: carry[0].largest > _CHAIN, turn, start, turns=4)[0]
+        return patiently(ENDLESS, lambda _, carry: carry[0].largest > _CHAIN, turn, start, turns=4)[0]
 
     found: _Open = by_platform(state, cpu=in_turn, default=patient)
     return found

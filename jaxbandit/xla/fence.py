@@ -24,6 +24,8 @@ T = TypeVar("T")
 _LARGE = 1 << 12
 """Entries of an array from which on a copy of it costs."""
 
+ENDLESS = 1 << 30
+"""Turns of a loop that ends by itself."""
 _BLOCKS = 16
 """Accelerators take the lanes in need of what is ``rarely`` needed in blocks of this share of all lanes."""
 
@@ -171,19 +173,27 @@ def patiently(
     never where none are named, and makes all. So a turn has to change nothing of account where it is not ``going``,
     which is one for all lanes (``batch.any_lane``).
     """
-    several = by_platform(cpu=lambda: jnp.int32(1), default=lambda: jnp.int32(turns or most))
-    always = by_platform(cpu=lambda: jnp.bool_(False), default=lambda: jnp.bool_(not turns))
 
-    def more(carry: tuple[Array, T]) -> Array:
-        on: Array = (carry[0] < most) & (always | going(*carry))
-        return on
+    def asked(several: int) -> T:
+        def more(carry: tuple[Array, T]) -> Array:
+            on: Array = (carry[0] < most) & going(*carry)
+            return on
 
-    def some(carry: tuple[Array, T]) -> tuple[Array, T]:
-        number, state = carry
-        return number + several, lax.fori_loop(0, several, lambda j, state: turn(number + j, state), state)
+        def some(carry: tuple[Array, T]) -> tuple[Array, T]:
+            number, state = carry
+            if several == 1:
+                return number + 1, turn(number, state)
+            return number + several, lax.fori_loop(0, several, lambda j, state: turn(number + j, state), state)
 
-    found: tuple[Array, T] = lax.while_loop(more, some, (jnp.int32(0), state))
-    return found[1]
+        found: tuple[Array, T] = lax.while_loop(more, some, (jnp.int32(0), state))
+        return found[1]
+
+    def never() -> T:
+        made: T = lax.fori_loop(0, most, turn, state)
+        return made
+
+    found: T = by_platform(cpu=lambda: asked(1), default=lambda: asked(turns) if turns else never())
+    return found
 
 
 def walk(step: Callable[[T, Array], T], going: Callable[[T], Array], state: T, most: int, abreast: int) -> T:

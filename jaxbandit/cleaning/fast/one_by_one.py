@@ -19,7 +19,7 @@ from jaxbandit.random.draws import bernoulli, scale
 from jaxbandit.random.stream import Stream, words
 from jaxbandit.xla.batch import whole
 from jaxbandit.xla.exact import quotient
-from jaxbandit.xla.fence import as_one_kernel, once_in_blocks, patiently
+from jaxbandit.xla.fence import ENDLESS, as_one_kernel, once_in_blocks, patiently
 
 ONE_BY_ONE = 15
 """What a word of the outcomes' stream is for."""
@@ -187,7 +187,7 @@ def _of_all(table: Chances, key: Stream, pull: Sequence) -> SequenceOutcome:
         return 4 * jnp.sum(run.going, dtype=jnp.int32) > 3 * asked
 
     result, run = _known(table, key, pull)
-    run = as_one_kernel(lambda: patiently(2**30, many, turn, run, _TURNS))
+    run = as_one_kernel(lambda: patiently(ENDLESS, many, turn, run, _TURNS))
     full = run.new >> (NEW - 1) * BYTE > 0
     met = (run.going == 0) & (run.made < pull.cleans) & ~full & (run.few[-1] + run.more > 0)
     following = jnp.where(met, jnp.where(run.rank == _TOP, BEST, run.rank - run.few[-1]), NOTHING)

@@ -9,7 +9,8 @@ How often unmet entities are ticked is drawn as for a Poisson number of ticks, l
 added or taken away until they are as many as they must be: given their total, Poisson ticks fall uniformly too.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -18,9 +19,12 @@ from jaxbandit.cleaning.fast.exchangeable import Chances
 from jaxbandit.random.counts import binomial
 from jaxbandit.random.draws import scale
 from jaxbandit.random.stream import Stream, substream, words
+from jaxbandit.xla.batch import any_lane
 from jaxbandit.xla.elementary import pinned
 from jaxbandit.xla.exact import quotient
-from jaxbandit.xla.fence import once
+from jaxbandit.xla.fence import ENDLESS, once, patiently
+
+T = TypeVar("T")
 
 UNMET, LEVEL, ADJUST, RESIDUAL, LONE, MET, ONE = range(8, 15)
 """What a word of the outcomes' stream is for."""
@@ -31,6 +35,8 @@ SIDE = 1 << _BITS
 may be counted so (``fits``), more than 15 operations on one entity have a chance below 2^-32 a run, less than the
 rounding of a word; more failures or successes would count as 15."""
 CLASSES = SIDE * SIDE
+_TURNS = 16
+"""Turns after which an accelerator asks whether a loop goes on."""
 _LEAST = 32
 """Ticks from which on they are drawn many at once."""
 
@@ -113,9 +119,7 @@ def make_ticks(table: Chances, key: Stream, pull: Ticks) -> Ticked:
         rank = unmet + scale(words(known, 1, number)[0], alive - unmet)
         return state.tick(table, known, number, rank, number < ticks - fresh)
 
-    state = lax.while_loop(
-        lambda carry: carry[0] < ticks - fresh, lambda carry: (carry[0] + 1, again(*carry)), (zero, state)
-    )[1]
+    state = _patiently(lambda number, _: number < ticks - fresh, again, state)
     state = _on_unmet(table, key, pull.words, fresh, state)
     alone = substream(key, ONE, pull.words)
 
@@ -123,12 +127,16 @@ def make_ticks(table: Chances, key: Stream, pull: Ticks) -> Ticked:
         going: Array = (state.cleans < pull.cleans) & (state.counts[-1] > 0)
         return going
 
-    def one(state: Ticked) -> Ticked:
+    def one(_: Array, state: Ticked) -> Ticked:
         rank = scale(words(alone, 1, state.cleans)[0], state.counts[-1])
         return state.tick(table, alone, state.cleans, rank, more(state))
 
-    found: Ticked = lax.while_loop(more, one, state)
-    return found
+    return _patiently(lambda _, state: more(state), one, state)
+
+
+def _patiently(going: Callable[[Array, T], Array], turn: Callable[[Array, T], T], state: T) -> T:
+    """Makes turns while any lane is ``going``; a turn leaves the others as they are."""
+    return patiently(ENDLESS, lambda number, state: any_lane(going(number, state)), turn, state, _TURNS)
 
 
 def _on_unmet(table: Chances, key: Stream, index: Array, ticks: Array, state: Ticked) -> Ticked:
@@ -160,9 +168,8 @@ def _levels(key: Stream, index: Array, ticks: Array, unmet: Array) -> Array:
         """Returns how many entities are on each level, by how many are on it and those before it."""
         return sums - jnp.concatenate([jnp.zeros(1, jnp.int32), sums[:-1]])
 
-    def adjust(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def adjust(number: Array, sums: Array) -> Array:
         # Entities stand in the order of their ticks: that of a rank has as many as there are levels above it.
-        number, sums = carry
         counts, total = levels(sums), sums[-1]
         missing = ticks - total
         word = words(own, 0, number)[0]
@@ -174,10 +181,9 @@ def _levels(key: Stream, index: Array, ticks: Array, unmet: Array) -> Array:
         has = jnp.sum(counts > rank, dtype=jnp.int32)
         step = jnp.where((missing > 0) & (has < SIDE - 1), (jnp.arange(SIDE) >= has).astype(jnp.int32), 0)
         step = step - jnp.where(missing < 0, (jnp.arange(SIDE) >= has - 1).astype(jnp.int32), 0)
-        return number + 1, sums + step
+        return sums + step
 
-    sums = lax.while_loop(lambda carry: carry[1][-1] != ticks, adjust, (jnp.int32(0), sums))[1]
-    return levels(sums)
+    return levels(_patiently(lambda _, sums: sums[-1] != ticks, adjust, sums))
 
 
 def _bulk(table: Chances, key: Stream, index: Array, levels: Array, state: Ticked) -> Ticked:
@@ -219,20 +225,21 @@ def _lone(table: Chances, key: Stream, index: Array, levels: Array, state: Ticke
     """Makes the operations on entities with three ticks and more, one in each turn."""
     own, place = substream(key, LONE, index), jnp.arange(CLASSES, dtype=jnp.int32)
 
-    def going(carry: tuple[Array, Array, Array, Ticked]) -> Array:
-        return carry[1] < levels[2]
+    def going(_: Array, carry: tuple[Array, Array, Ticked]) -> Array:
+        return carry[0] < levels[2]
 
-    def turn(carry: tuple[Array, Array, Array, Ticked]) -> tuple[Array, Array, Array, Ticked]:
-        number, entity, record, state = carry
+    def turn(number: Array, carry: tuple[Array, Array, Ticked]) -> tuple[Array, Array, Ticked]:
+        entity, record, state = carry
+        made = (entity < levels[2]).astype(jnp.int32)
         won, clean = _operation(table, own, number, record)
         after = record + jnp.where(won > 0, 1, SIDE)
         over = clean | (sum(_split(after)) >= jnp.sum(levels > entity, dtype=jnp.int32))
-        gone = jnp.where(over, 1, 0)
+        gone = jnp.where(over, made, 0)
         kept = jnp.where(clean, CLASSES, after)
-        counts = state.counts + gone * ((place >= kept).astype(jnp.int32) - 1)
-        state = Ticked(counts, state.cleans + 1, state.removed + won, state.finished + clean.astype(jnp.int32))
-        return number + 1, entity + gone, once(jnp.where(over, 0, after)), state
+        state = Ticked(
+            state.counts + gone * ((place >= kept).astype(jnp.int32) - 1), state.cleans + made,
+            state.removed + made * won, state.finished + made * clean.astype(jnp.int32),
+        )  # fmt: skip
+        return entity + gone, once(jnp.where(over, 0, after)), state
 
-    zero = jnp.int32(0)
-    found: Ticked = lax.while_loop(going, turn, (zero, zero, zero, state))[3]
-    return found
+    return _patiently(going, turn, (jnp.int32(0), jnp.int32(0), state))[2]
