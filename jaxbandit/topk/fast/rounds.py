@@ -1,5 +1,5 @@
 """Faster rules in rounds: OptMAI, SAR and sequential halving. Their numbers of active arms and of pulls are known
-before the run. ``Schedule`` holds these, and one policy runs all three rules (``Rounds``).
+before the run (``schedule.py``), and one policy runs all three rules (``Rounds``).
 
 A run is one step of the engine (``Rounds.advance``). Active arms are at the front of the arrays, and a round works on
 that part alone, block after block: it is compiled once, whatever the number of arms. Accelerators would wait for the
@@ -16,16 +16,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.arms.pulls import percentiles
-from jaxbandit.arms.rewards import Rewards
 from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.topk.empirical import random_numbers
+from jaxbandit.topk.fast.schedule import Schedule
 from jaxbandit.xla.batch import any_lane, over_lanes
 from jaxbandit.xla.fence import once
 from jaxbandit.xla.platforms import by_platform
@@ -41,38 +40,6 @@ _NOBODY = -1
 """An entry of ``State.order`` that is no arm."""
 _PADDING = 16
 """Entries behind the blocks, so that rows are not a power of two long (docs/xla-cpu.md)."""
-
-
-@pytree
-@dataclass(frozen=True)
-class Schedule:
-    """Holds the rounds of a run, int32 of shape (rounds,): how many arms are active (``size``), the pulls of each
-    (``share``), and how many stay active (``keep``). ``gaps`` is 1 where the arms with the largest empirical gaps
-    leave, accepted or rejected, and 0 where the arms with the smallest means leave, rejected.
-    """
-
-    size: Array
-    share: Array
-    keep: Array
-    gaps: Array
-
-
-def schedule(rounds: list[tuple[int, int, int, bool]], room: int) -> Schedule:
-    """Makes a schedule of ``rounds`` (size, share, keep, gaps), with ``room`` for more, so that few lengths are
-    compiled for."""
-    table = np.zeros((max(room, len(rounds), 1), 4), np.int32)
-    table[: len(rounds)] = np.reshape(rounds, (-1, 4))
-    return Schedule(*map(jnp.asarray, table.T))
-
-
-def pulls_of(rounds: list[tuple[int, int, int, bool]]) -> int:
-    """Returns how many pulls a schedule has in all."""
-    return sum(size * share for size, share, _, _ in rounds)
-
-
-def are_few(rounds: list[tuple[int, int, int, bool]], rewards: Rewards) -> bool:
-    """Returns whether no round has more pulls of an arm than ``Rewards.total`` draws: the program is smaller then."""
-    return rewards.most is not None and max((share for _, share, _, _ in rounds), default=0) <= rewards.most
 
 
 class State(NamedTuple):

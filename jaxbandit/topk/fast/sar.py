@@ -15,7 +15,8 @@ import numpy as np
 
 from jaxbandit.arms.problem import Arms
 from jaxbandit.grammar import accelerated
-from jaxbandit.topk.fast.rounds import Rounds, are_few, pulls_of, schedule
+from jaxbandit.topk.fast.rounds import Rounds
+from jaxbandit.topk.fast.schedule import are_few, pulls_of, schedule
 from jaxbandit.topk.given import suiting
 from jaxbandit.topk.sar import Sar
 
