@@ -35,8 +35,12 @@ def _site() -> str:
     return f"{place.filename.rpartition('/jaxbandit/')[2]}:{place.lineno}"
 
 
-def counting(counts: collections.Counter[str]) -> None:
-    """Has all loops that are traced from now on count their questions, and take the ways of accelerators."""
+Counts = collections.Counter[tuple[str, int]]
+"""By the line of a loop and 0, or that of a condition and the number of its branch, from 1."""
+
+
+def counting(counts: Counts) -> None:
+    """Has all loops and conditions that are traced from now on count, and take the ways of accelerators."""
     import jax
     from jax import lax
     from jax._src.lax.control_flow import loops  # where fori_loop finds it
@@ -45,8 +49,8 @@ def counting(counts: collections.Counter[str]) -> None:
 
     while_loop, cond, switch, sites = loops.while_loop, lax.cond, lax.switch, []
 
-    def counted(function: Any) -> Any:
-        sites.append(_site())
+    def counted(function: Any, branch: int = 0) -> Any:
+        sites.append((_site(), branch))
         number = len(sites) - 1
 
         def asked(*values: Any) -> Any:
@@ -55,11 +59,25 @@ def counting(counts: collections.Counter[str]) -> None:
 
         return asked
 
+    def all_counted(ways: Any) -> list[Any]:
+        return [counted(way, branch) for branch, way in enumerate(ways, 1)]
+
     loops.while_loop = lax.while_loop = lambda going, *rest: while_loop(counted(going), *rest)
-    lax.cond = lambda where, yes, no, *operands: cond(where, counted(yes), counted(no), *operands)
-    lax.switch = lambda number, ways, *operands: switch(number, [counted(way) for way in ways], *operands)
+    lax.cond = lambda where, yes, no, *operands: cond(where, *all_counted([yes, no]), *operands)
+    lax.switch = lambda number, ways, *operands: switch(number, all_counted(ways), *operands)
     platforms.known = lambda: None
     lax.platform_dependent = lambda *operands, default, **ways: default(*operands)
+
+
+def _waits(counts: Counts) -> collections.Counter[str]:
+    """By lines. A condition whose branches are all taken equally often is none: where lanes differ, JAX makes a choice
+    between the results of all branches, for which nothing waits."""
+    found: collections.Counter[str] = collections.Counter()
+    for place in {place for place, _ in counts}:
+        found[place] = counts[place, 0]
+        taken = [count for (where, branch), count in counts.items() if where == place and branch]
+        found[place] += sum(taken) if len(taken) < 2 or len({*taken}) > 1 else 0
+    return +found
 
 
 def one(name: str, lanes: int) -> Row:
@@ -72,13 +90,13 @@ def one(name: str, lanes: int) -> Row:
     from jaxbandit.grammar import accelerated, execution_of
 
     logging.getLogger("jaxbandit").setLevel(logging.ERROR)  # runs are stopped early
-    counts: collections.Counter[str] = collections.Counter()
+    counts: Counts = collections.Counter()
     counting(counts)
     case = Case(name, [lanes])
     problem, policy = case.pair
     stride = execution_of(accelerated(policy, problem)).stride
 
-    def asked(rounds: int) -> tuple[bool, collections.Counter[str]]:
+    def asked(rounds: int) -> tuple[bool, Counts]:
         """Whether some runs do not end in so many rounds, and the questions."""
         counts.clear()
         answers = case.call(lanes, lanes, jax.devices("cpu")[:1], steps=rounds * stride)
@@ -88,7 +106,7 @@ def one(name: str, lanes: int) -> Row:
     go_on, found = asked(1)
     steps = ROUNDS * stride if go_on else 0
     more = asked(1 + ROUNDS)[1] - found if go_on else found
-    each = {place: count / max(steps, 1) for place, count in more.most_common()}
+    each = {place: count / max(steps, 1) for place, count in _waits(more).most_common()}
     most = ", ".join(f"{place} {count:.1f}" for place, count in [*each.items()][:NAMED])
     return {"policy": name, "lanes": lanes, "steps": steps, "waits": sum(each.values()), "most": most}
 
