@@ -148,9 +148,11 @@ def _inspect_class(role: str, kind: Any) -> None:
             raise BadInput(f"{name}.{attribute}", "no name of the grammar", f"{near[0]}, or one less like it; {PAGE}")
 
 
+_LEAST_HINTS = {"stride": 1, "most_lanes": 1, "unroll": 1, "step_bytes": 0, "temporaries": 0, "cache_mib": 0}
+
+
 def _inspect_execution(name: str, execution: Execution) -> None:
-    ones = {"stride": 1, "most_lanes": 1, "unroll": 1}
-    for hint, least in (ones | {"step_bytes": 0, "temporaries": 0, "cache_mib": 0}).items():
+    for hint, least in _LEAST_HINTS.items():
         value = getattr(execution, hint)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise BadInput(f"{name}.execution.{hint}", value, f"a whole number from {least}; {PAGE}")
