@@ -15,7 +15,7 @@ from jaxbandit.xla.fence import as_one_kernel, computed_once, each, rarely, walk
 from jaxbandit.xla.pairs import matches
 from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.platforms import by_platform, traced_for
-from jaxbandit.xla.prefix import highest_first
+from jaxbandit.xla.prefix import best, highest_first
 from jaxbandit.xla.selection import NONE, Extent, cut_of
 
 
@@ -250,6 +250,27 @@ def test_a_cut_is_behind_the_largest_keys(way: str) -> None:
         assert sorted(first[:taken]) == np.flatnonzero(found[lane]).tolist()
         if 0 < taken < there and keys[lane, first[taken]] >= -(1 << 29):
             assert after[lane] == keys[lane, first[taken]]
+
+
+@pytest.mark.parametrize("way", ["cpu", "default"])
+def test_the_best_are_those_of_the_largest_scores(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ties go to the earlier entry; none and all are wanted too, and scores may be as far apart as they can."""
+    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, **ways: ways[way](*operands))
+    size, lanes = 90, 60
+    draw = np.random.default_rng(4)
+    spread = np.repeat([1, 8, 1 << 12, 1 << 20, 1 << 30], lanes // 5)[:, None]
+    scores = draw.integers(-spread, spread + 1, (lanes, size)).astype(np.int32)
+    eligible = draw.random(scores.shape) < draw.random((lanes, 1))
+    scores[0, :2], eligible[0, :2], eligible[1] = (1 << 30, -(1 << 30)), True, False
+    counts = draw.integers(0, eligible.sum(axis=1) + 1).astype(np.int32)
+    counts[2:4] = 0, eligible[3].sum()
+
+    chosen, least = jax.jit(jax.vmap(best))(scores, counts, eligible)
+    for lane in range(lanes):
+        first = np.argsort(np.where(eligible[lane], -scores[lane].astype(np.int64), 1 << 40), kind="stable")
+        expected = first[: counts[lane]]
+        assert sorted(expected) == np.flatnonzero(chosen[lane]).tolist()
+        assert least[lane] == (scores[lane, expected[-1]] if counts[lane] else (1 << 30) + 1)
 
 
 def test_a_platform_that_is_known_has_its_way_alone() -> None:

@@ -21,6 +21,7 @@ from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.batch import over_lanes
 from jaxbandit.xla.entries import ascending
 from jaxbandit.xla.fence import once
+from jaxbandit.xla.platforms import by_platform
 from jaxbandit.xla.prefix import marked, nth, places
 
 if TYPE_CHECKING:
@@ -133,25 +134,32 @@ class Retrieved(NamedTuple):
 
 
 def _row(retrieved: Retrieved, entity: Array) -> Array:
-    """1 + the row that each of some entities has, 0 where it has none: int32.
-
-    By blocks of the rows in use, in sums that stay apart to the end: one over so long an axis would be slow.
-    """
+    """1 + the row that each of some entities has, 0 where it has none: int32."""
     rows = retrieved.entity.shape[0]
-    width = 32 if rows % 32 == 0 else 16
-    block = next(b for b in (4 * width, width) if rows % b == 0)
-    used = over_lanes(retrieved.size)
 
-    def more(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        start, found = carry
-        for first in range(0, block, width):
-            known = lax.dynamic_slice_in_dim(retrieved.entity, start + first, width)
-            number = start + first + jnp.arange(1, width + 1, dtype=jnp.int32)
-            found = found + jnp.where(entity[:, None] == known, number, 0)
-        return start + block, found
+    def in_blocks(held: Array, entity: Array) -> Array:
+        """By blocks of the rows in use, in sums that stay apart to the end: one over so long an axis would be slow."""
+        width = 32 if rows % 32 == 0 else 16
+        block = next(b for b in (4 * width, width) if rows % b == 0)
+        used = over_lanes(retrieved.size)
 
-    nothing = (jnp.int32(0), jnp.zeros((entity.shape[0], width), jnp.int32))
-    return jnp.sum(lax.while_loop(lambda carry: carry[0] < used, more, nothing)[1], axis=1, dtype=jnp.int32)
+        def more(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            start, found = carry
+            for first in range(0, block, width):
+                known = lax.dynamic_slice_in_dim(held, start + first, width)
+                number = start + first + jnp.arange(1, width + 1, dtype=jnp.int32)
+                found = found + jnp.where(entity[:, None] == known, number, 0)
+            return start + block, found
+
+        nothing = (jnp.int32(0), jnp.zeros((entity.shape[0], width), jnp.int32))
+        return jnp.sum(lax.while_loop(lambda carry: carry[0] < used, more, nothing)[1], axis=1, dtype=jnp.int32)
+
+    def at_once(held: Array, entity: Array) -> Array:
+        number = jnp.arange(1, rows + 1, dtype=jnp.int32)
+        return jnp.max(jnp.where(entity[:, None] == held, number, 0), axis=1)
+
+    found: Array = by_platform(retrieved.entity, entity, cpu=in_blocks, default=at_once)
+    return found
 
 
 class News(NamedTuple):
@@ -234,7 +242,7 @@ def exclude_list(view: View, retrieved: Retrieved, node: Array, length: Array, f
     if not view.l_max:
         return jnp.zeros(0, jnp.int32)
 
-    def drawn(_: None) -> Array:
+    def drawn() -> Array:
         held = retrieved.entity >= 0 if from_all else retrieved.under(view, node)
         known = marked(held)
         pairs = (view.l_max + 1) // 2
@@ -245,8 +253,11 @@ def exclude_list(view: View, retrieved: Retrieved, node: Array, length: Array, f
         number = jnp.arange(view.l_max, dtype=jnp.int32)
         return jnp.where((number < length) & (number < known.total), retrieved.entity[nth(known, rank)], -1)
 
-    nothing = jnp.full(view.l_max, -1, jnp.int32)
-    chosen: Array = lax.cond(over_lanes(length) > 0, drawn, lambda _: nothing, None)
+    def where_needed() -> Array:
+        found: Array = lax.cond(over_lanes(length) > 0, drawn, lambda: jnp.full(view.l_max, -1, jnp.int32))
+        return found
+
+    chosen: Array = by_platform(cpu=where_needed, default=drawn)
     return chosen
 
 

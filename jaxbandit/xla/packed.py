@@ -1,6 +1,7 @@
 """Work on a few rows of each lane, those of all lanes side by side."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,10 +11,13 @@ from jax import Array
 from jaxbandit.xla.batch import whole
 from jaxbandit.xla.fence import patiently
 from jaxbandit.xla.plain import PLAIN
+from jaxbandit.xla.platforms import by_platform
 from jaxbandit.xla.prefix import marked, nth
 
 _TURNS = 4
 """Blocks on accelerators, between two questions whether there are more."""
+_LANES = 128
+"""An accelerator that has more lanes than this takes as many more rows at a time, or it would have little to do, often."""
 
 
 def over_rows(
@@ -27,13 +31,13 @@ def over_rows(
         function: takes ``written``, the lane and the entry (int32 (block,)) of each, whether it is there (bool, false
             for repeats of the last one), ``read`` and ``shared``; returns the new ``written``. All but ``shared`` has
             a new first axis for the lanes. What it writes for entries that are not there must be dropped.
-        block: static.
+        block: static; a multiple of it on accelerators with many lanes.
         mask: bool (S,), the entries.
         written: arrays; read: a tree of arrays.
         shared: a tree of arrays that are the same for all lanes.
     """
 
-    def of_all(mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
+    def by_blocks(block: int, mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
         size = mask.shape[1]
         marks = marked(mask.reshape(-1))
         total = marks.total
@@ -45,6 +49,11 @@ def over_rows(
 
         most = -(-mask.size // block)
         return patiently(most, lambda number, _: number * block < total, more, written, _TURNS)
+
+    def of_all(mask: Array, *rest: Any) -> list[Array]:
+        large = block * max(1, mask.shape[0] // _LANES)
+        found: list[Array] = by_platform(mask, *rest, cpu=partial(by_blocks, block), default=partial(by_blocks, large))
+        return found
 
     def of_one(mask: Array, written: list[Array], read: Any, shared: Any) -> list[Array]:
         mask, written, read = jax.tree.map(lambda x: x[None], (mask, written, read))

@@ -23,6 +23,8 @@ _WHOLE = 1024
 """Up to so many entries are all taken at once."""
 _BEYOND = 2**30 + 1
 """Above all scores."""
+_TURNS = 11
+"""After so many turns to an eighth, and its remainder, 2^31 + 1 is 1."""
 _QUICK = 32
 """Reductions of more values than this are windows of windows in XLA's CPU backend."""
 
@@ -281,20 +283,55 @@ def best(score: Array, count: Array, eligible: Array) -> tuple[Array, Array]:
     low = jnp.where(wanted, lowest(jnp.where(eligible, score, top)), top)
     high = jnp.where(wanted, highest(among) + 1, top)
 
-    def narrow(bounds: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        # As many as are wanted reach low; fewer reach high: so many. Unsigned, as they can be 2^31 apart.
-        low, high, above = bounds
-        for _ in range(2):
-            middle = low + ((high - low).astype(jnp.uint32) >> jnp.uint32(1)).astype(jnp.int32)
-            found = added((among >= middle).astype(jnp.int32))
-            reach = found >= count
-            # Where they are 1 apart already, low is the middle, and is reached.
-            low, high, above = (jnp.where(reach, a, b) for a, b in ((middle, low), (high, middle), (above, found)))
-        return low, high, above
+    def halves(among: Array, count: Array, bounds: Bounds) -> Bounds:
+        return lax.while_loop(lambda bounds: bounds.span() > 1, lambda bounds: _by_half(among, count, bounds), bounds)
 
-    least, _, above = lax.while_loop(
-        lambda bounds: (bounds[1] - bounds[0]).astype(jnp.uint32) > 1, narrow, (low, high, jnp.int32(0))
-    )
+    least, _, above = by_platform(among, count, Bounds(low, high, jnp.int32(0)), cpu=halves, default=by_eighths)
     end = end_of(eligible & (score == least), count - above)
     place = jnp.arange(score.shape[0], dtype=jnp.int32)
     return eligible & ((score > least) | ((score == least) & (place < end))), least
+
+
+class Bounds(NamedTuple):
+    """Of the least key of a selection: ``low`` is reached by as many keys as are wanted, or more, and ``high`` by fewer,
+    ``above`` of them; int32."""
+
+    low: Array
+    high: Array
+    above: Array
+
+    def span(self) -> Array:
+        """How far apart they are: 1 where the least key is found. Unsigned, as it can be 2^31."""
+        return (self.high - self.low).astype(jnp.uint32)
+
+
+def _by_half(key: Array, count: Array, bounds: Bounds) -> Bounds:
+    """Two halvings: once 1 apart, low is the middle, and is reached."""
+    low, high, above = bounds
+    for _ in range(2):
+        middle = low + (Bounds(low, high, above).span() >> jnp.uint32(1)).astype(jnp.int32)
+        found = added((key >= middle).astype(jnp.int32))
+        reach = found >= count
+        low, high, above = (jnp.where(reach, a, b) for a, b in ((middle, low), (high, middle), (above, found)))
+    return Bounds(low, high, above)
+
+
+def by_eighths(key: Array, count: Array, bounds: Bounds) -> Bounds:
+    """The bounds of the least of the ``count`` largest keys, 1 apart. For accelerators: no turn waits for the host, and
+    each reads the keys once, for seven points."""
+
+    def turn(_: Array, bounds: Bounds) -> Bounds:
+        low, high, above = bounds
+        step = jnp.maximum(bounds.span() >> jnp.uint32(3), 1).astype(jnp.int32)
+        for number in range(1, 8):
+            point = bounds.low + number * step
+            found, within = added((key >= point).astype(jnp.int32)), point < high
+            reached, missed = within & (found >= count), within & (found < count)
+            low, high, above = (
+                jnp.where(reached, point, low),
+                jnp.where(missed, point, high),
+                jnp.where(missed, found, above),
+            )
+        return Bounds(low, high, above)
+
+    return lax.fori_loop(0, _TURNS, turn, bounds)

@@ -6,14 +6,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxbandit.xla.batch import any_lane
-from jaxbandit.xla.prefix import added, end_of, highest, lowest, over_blocks
+from jaxbandit.xla.prefix import Bounds, added, by_eighths, end_of, highest, lowest, over_blocks
 
 _TOP = 2**30 + 1
 NONE = -_TOP
 """The key of an entry that cannot be selected. Keys are int32 of at most 2^30 in size."""
 _NOTHING = -(2**29)
-_TURNS = 11
-"""After so many turns to an eighth, and its remainder, 2^31 + 1 is 1."""
 
 
 class Extent(NamedTuple):
@@ -69,13 +67,14 @@ def cut_of(key: Array, count: Array, extent: Extent, width: Array | None, block:
     count = jnp.minimum(count, extent.many)
     wanted = count > 0
     low, high = jnp.where(wanted, extent.low, _TOP), jnp.where(wanted, extent.high + 1, _TOP)
-    # As many keys as are wanted, or more, are at least low; fewer, ``above`` of them, are at least high.
-    bounds = _Bounds(low, high, jnp.int32(0))
+    bounds = Bounds(low, high, jnp.int32(0))
     if width is None:
-        found = lax.fori_loop(0, _TURNS, lambda _, bounds: _by_eighths(key, count, bounds), bounds)
+        found = by_eighths(key, count, bounds)
     else:
         found = lax.while_loop(
-            lambda bounds: any_lane(_wide(bounds)), lambda bounds: _by_thirds(key, count, bounds, width, block), bounds
+            lambda bounds: any_lane(bounds.span() > 1),
+            lambda bounds: _by_thirds(key, count, bounds, width, block),
+            bounds,
         )
     least, room = found.low, count - found.above
 
@@ -93,28 +92,10 @@ def cut_of(key: Array, count: Array, extent: Extent, width: Array | None, block:
     return Cut(least, room, end, jnp.where(met > room, least, after))
 
 
-class _Bounds(NamedTuple):
-    """Of the least key of a selection: it is at least ``low`` and below ``high``, which so many keys reach (``above``);
-    int32."""
-
-    low: Array
-    high: Array
-    above: Array
-
-
-def _wide(bounds: _Bounds) -> Array:
-    return _span(bounds) > 1
-
-
-def _span(bounds: _Bounds) -> Array:
-    # Unsigned, as they can be 2^31 apart.
-    return (bounds.high - bounds.low).astype(jnp.uint32)
-
-
-def _by_thirds(key: Array, count: Array, bounds: _Bounds, width: Array, block: int) -> _Bounds:
+def _by_thirds(key: Array, count: Array, bounds: Bounds, width: Array, block: int) -> Bounds:
     """A third of the bounds, by the numbers of keys that reach each of two points, in the halves of one number."""
     low, high, above = bounds
-    third = (_span(bounds) // jnp.uint32(3)).astype(jnp.int32)
+    third = (bounds.span() // jnp.uint32(3)).astype(jnp.int32)
     one, two = low + third, high - jnp.maximum(third, 1)
 
     def tally(_: Array, found: tuple[Array, Array], cut: list[Array]) -> tuple[tuple[Array, Array], list[Array]]:
@@ -127,21 +108,5 @@ def _by_thirds(key: Array, count: Array, bounds: _Bounds, width: Array, block: i
         jnp.where(at_two >= count, high, jnp.where(at_one >= count, two, one)),
         jnp.where(at_two >= count, above, jnp.where(at_one >= count, at_two, at_one)),
     )
-    still = _wide(bounds)
-    return _Bounds(*(jnp.where(still, a, b) for a, b in zip(new, bounds, strict=True)))
-
-
-def _by_eighths(key: Array, count: Array, bounds: _Bounds) -> _Bounds:
-    """The same by seven points of all keys. For accelerators, which read them once for all points."""
-    low, high, above = bounds
-    step = jnp.maximum(_span(bounds) >> jnp.uint32(3), 1).astype(jnp.int32)
-    for number in range(1, 8):
-        point = bounds.low + number * step
-        found, within = added((key >= point).astype(jnp.int32)), point < high
-        reached, missed = within & (found >= count), within & (found < count)
-        low, high, above = (
-            jnp.where(reached, point, low),
-            jnp.where(missed, point, high),
-            jnp.where(missed, found, above),
-        )
-    return _Bounds(low, high, above)
+    still = bounds.span() > 1
+    return Bounds(*(jnp.where(still, a, b) for a, b in zip(new, bounds, strict=True)))
