@@ -17,7 +17,7 @@ from jaxbandit.xla.prefix import marked, nth
 _TURNS = 4
 """Blocks on accelerators, between two questions whether there are more."""
 _LANES = 128
-"""An accelerator that has more lanes than this takes as many more rows at a time, or it would have little to do, often."""
+"""An accelerator with more lanes than this takes as many more rows at a time: few rows are no work for it."""
 
 
 def over_rows(

@@ -293,8 +293,8 @@ def best(score: Array, count: Array, eligible: Array) -> tuple[Array, Array]:
 
 
 class Bounds(NamedTuple):
-    """Of the least key of a selection: ``low`` is reached by as many keys as are wanted, or more, and ``high`` by fewer,
-    ``above`` of them; int32."""
+    """Of the least key of a selection: ``low`` is reached by as many keys as are wanted, or more, and ``high`` by
+    fewer, ``above`` of them; int32."""
 
     low: Array
     high: Array
@@ -334,4 +334,5 @@ def by_eighths(key: Array, count: Array, bounds: Bounds) -> Bounds:
             )
         return Bounds(low, high, above)
 
-    return lax.fori_loop(0, _TURNS, turn, bounds)
+    narrow: Bounds = lax.fori_loop(0, _TURNS, turn, bounds)
+    return narrow

@@ -33,7 +33,7 @@ NEW, BYTE = 4, 8
 """The most entities that fail for the second time in a pull."""
 
 _TOP = 2**31 - 1
-_TURNS = 16
+_TURNS = 64
 """On accelerators, between two questions whether most lanes go on."""
 
 
