@@ -8,7 +8,6 @@ replacement from the frequency counts, and resamples are frequency counts again.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,9 +47,8 @@ _FITTED = ("hwang-shen", "new-regr", "new-regr-same")
 """Estimators whose samples cost much, and numbers of answers little."""
 OFTEN = 4
 """In a resample of many answers an entity may come up this many times as often as there are columns."""
-_COLUMNS, _TURNS = 8, 4
-"""At a time: columns of frequency counts that are gone through, and how often at most before an accelerator's host is
-asked whether there are more."""
+_COLUMNS = 8
+"""Of frequency counts, that are gone through at a time."""
 
 
 class Samples(NamedTuple):
@@ -351,5 +349,5 @@ def _sizes_at(ranks: Array, below: Array, sizes: Array, f: Array) -> Array:
         return size
 
     most, none = below.shape[0] // _COLUMNS, jnp.zeros_like(ranks)
-    # Not beyond the last columns: those would be counted again.
-    return patiently(most, lambda number, _: number * _COLUMNS <= used, further, none, math.gcd(most, _TURNS))
+    # An accelerator goes through all: a turn takes it no longer than to ask.
+    return patiently(most, lambda number, _: number * _COLUMNS <= used, further, none)

@@ -6,16 +6,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from jaxbandit.xla.batch import whole
-from jaxbandit.xla.fence import patiently
 from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.platforms import by_platform
 from jaxbandit.xla.prefix import marked, nth
 
-_TURNS = 4
-"""Blocks on accelerators, between two questions whether there are more."""
 _LANES = 128
 """An accelerator with more lanes than this takes as many more rows at a time: few rows are no work for it."""
 
@@ -47,8 +44,8 @@ def over_rows(
             place = nth(marks, jnp.minimum(rank, total - 1))
             return list(function(arrays, place // size, place % size, rank < total, read, shared))
 
-        most = -(-mask.size // block)
-        return patiently(most, lambda number, _: number * block < total, more, written, _TURNS)
+        found: list[Array] = lax.fori_loop(0, (total + block - 1) // block, more, written)
+        return found
 
     def of_all(mask: Array, *rest: Any) -> list[Array]:
         large = block * max(1, mask.shape[0] // _LANES)
