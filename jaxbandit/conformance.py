@@ -19,6 +19,7 @@ from jaxbandit.contract import PAGE, briefly, inspect, inspect_pair, is_users
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem, Tree, execution_of, faster
+from jaxbandit.parsers import whole
 from jaxbandit.random.stream import stream
 from jaxbandit.stepping import INFINITE, NAN, stepping_programs
 from jaxbandit.tracing import traced_alike
@@ -63,8 +64,7 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
         >>> check(problem, cleaning.ee(3, 0.667))
         []
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-        raise BadInput("seed", seed, "a whole number from 0 to 4294967295")
+    seed = whole(0, 2**32 - 1)("seed", seed)
     inspect("problem", problem)
     inspect("policy", policy)
     inspect_pair(problem, policy)

@@ -17,10 +17,11 @@ from jax.sharding import AxisType, Mesh
 
 from jaxbandit.contract import briefly, inspect, inspect_pair, is_users
 from jaxbandit.devices import use_all_cores
-from jaxbandit.errors import BadInput, quoted
+from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem, derived, faster, lean
 from jaxbandit.jobs import Jobs
 from jaxbandit.lanes import AXIS, Partition
+from jaxbandit.parsers import whole
 from jaxbandit.programs.ahead import Ahead, Program
 from jaxbandit.progress import Progress, Status, shown
 
@@ -168,9 +169,8 @@ def simulate(
         ("max_steps", 1 if max_steps is None else max_steps, 1, 2**62),
         ("lanes", 1 if lanes is None else lanes, 1, 2**31 - 1),
     ):  # fmt: skip
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-            raise BadInput(name, quoted(value), f"a whole number from {low} to {high}")
-    runs, seed, first_run = map(int, (runs, seed, first_run))  # NumPy's have not all that Python's do
+        whole(low, high)(name, value)
+    runs, seed, first_run = map(int, (runs, seed, first_run))
     if first_run + runs > 2**32:
         raise BadInput("first_run", first_run, f"a whole number from 0 to {2**32 - runs}")
     budgets = np.asarray(checkpoints)

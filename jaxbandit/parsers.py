@@ -1,9 +1,12 @@
 """Checks of the values that a study file gives to parameters; ``registry`` has them too."""
 
+import math
 import sys
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeVar
+
+import numpy as np
 
 from jaxbandit.errors import BadInput, quoted
 from jaxbandit.space import Choice, Domain, Range
@@ -44,7 +47,9 @@ def as_printed(number: float | Fraction) -> Fraction:
 
 def is_real(value: Any) -> bool:
     """Returns whether a value is a number that a float can be: no truth value, and no whole number beyond them."""
-    return isinstance(value, float) or (type(value) is int and abs(value) <= sys.float_info.max)
+    if isinstance(value, float | np.floating | np.integer):
+        return True
+    return type(value) is int and abs(value) <= sys.float_info.max
 
 
 def _spans_decades(low: float, high: float) -> bool:
@@ -52,7 +57,7 @@ def _spans_decades(low: float, high: float) -> bool:
 
 
 def whole(low: int, high: int) -> Callable[[str, Any], int]:
-    """Returns a parser of whole numbers from ``low`` to ``high``.
+    """Returns a parser of whole numbers from ``low`` to ``high``, NumPy's too.
 
     Example:
         >>> from jaxbandit.registry import whole
@@ -62,9 +67,9 @@ def whole(low: int, high: int) -> Callable[[str, Any], int]:
 
     @takes(Range(low, high, _spans_decades(low, high), whole=True))
     def check(name: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
             raise BadInput(name, quoted(value), f"a whole number from {low} to {high}")
-        return value
+        return int(value)  # NumPy's have not all that Python's do
 
     return check
 
@@ -98,8 +103,8 @@ def between(least: float, most: float, *, least_too: bool = False) -> Callable[[
 
     def check(name: str, value: Any) -> float:
         if not is_real(value) or not (least < value < most or (least_too and value == least)):
-            allowed = "at least" if least_too else "above"
-            raise BadInput(name, quoted(value), f"a number {allowed} {least:.6g}, below {most:g}")
+            allowed = f"a number {'at least' if least_too else 'above'} {least:.6g}"
+            raise BadInput(name, quoted(value), allowed + (f", below {most:g}" if most < math.inf else ""))
         return float(value)
 
     return check

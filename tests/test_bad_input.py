@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxbandit import Study, check, cleaning, cli, outliers, simulate, topk
+from jaxbandit import Study, check, cleaning, cli, extraction, outliers, register_policy, simulate, topk
 from jaxbandit.arms.problem import arms, given
 from jaxbandit.arms.rewards import Bernoulli
 from jaxbandit.errors import BadInput
@@ -438,3 +438,41 @@ def test_a_rule_for_more_false_values_suits_as_well(weights: np.ndarray) -> None
 def test_numbers_may_be_numpys() -> None:
     low, high = np.array([0, 9])
     assert cleaning.uniform_false_values(low, high).tolist() == [1.0] * 10
+    assert topk.sample_size(np.int64(100), np.int32(10), np.float32(0.5), 0.1) == topk.sample_size(100, 10, 0.5, 0.1)
+    assert outliers.rho_star(np.int64(50), np.float64(2.5), 0.1) == outliers.rho_star(50, 2.5, 0.1)
+    removed = cleaning.expected_removed(np.int64(9), np.int32(3), np.float64(2), CELLS, WEIGHTS)
+    assert removed.mean.tolist() == cleaning.expected_removed(9, 3, 2, CELLS, WEIGHTS).mean.tolist()
+
+
+CELLS, WEIGHTS = cleaning.Uniform().cells(0.1), cleaning.uniform_false_values(0, 9) / 10
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "line"),
+    [
+        (cleaning.expected_removed, (9, 2.5, 1, CELLS, WEIGHTS), "t = 2.5: whole numbers of at least 1"),
+        (cleaning.expected_removed, (9, 3, [1, 4], CELLS, WEIGHTS), "need = [1, 4]: whole numbers from 0 to t"),
+        (cleaning.expected_removed, (9, [1, 2, 3], [1, 1], CELLS, WEIGHTS), "t, need, cells, false_values, entities = ((3,), "),
+        (cleaning.expected_removed, (None, 3, 2, CELLS, WEIGHTS), "budget = None: a whole number from 0"),
+        (cleaning.expected_removed, (9, 3, 2, "flat", WEIGHTS), "cells = flat: probabilities that sum to 1"),
+        (cleaning.expected_removed_of_table, (9, 3, 2, CELLS, None), "false_values = None: a list of whole numbers"),
+        (cleaning.expected_removed_of_table, (9, 3, 2, CELLS, [1, -1]), "false_values = [1, -1]: a list of whole"),
+        (cleaning.expected_removed_of_table, (9, 3, 2, CELLS, []), "false_values = []: a list of whole numbers"),
+        (cleaning.gamma_exact, (CELLS, WEIGHTS, "4"), 't_max = "4": a whole number from 1'),
+        (cleaning.tune, (CELLS, WEIGHTS, None), "delta = None: a number in (0, 1]"),
+        (cleaning.stopping_index, ({}, 9), "cells = {}: probabilities"),
+        (cleaning.ambiguity, ("claims.csv", None, "time"), "entity = [None]: one column or more, each once"),
+        (outliers.rho_star, (0, 2.5, 0.1), "n = 0: a whole number from 1"),
+        (outliers.rho_star, (50, -1, 0.1), "k = -1: a number above 0"),
+        (outliers.rho_star, (50, 2.5, "low"), "delta = low: a number above 0, below 1"),
+        (outliers.plan, ("arms",), "problem = arms: a table as in a study file"),
+        (topk.lower_bound, (None, 10, 0.01, 0.01), "arms = None: a whole number of at least 1"),
+        (topk.lower_bound, (100, 10, "0.01", 0.01), 'epsilon = "0.01": a number above 0, at most 0.01'),
+        (topk.sample_size, (100, 101, 0.1, 0.1), "want = 101: a whole number from 1 to 100"),
+        (extraction.extraction, (None, 10), "domain = None: what extraction.domain returns"),
+        (register_policy, (["topk"],), "register_policy.family = ['topk']: one of cleaning"),
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_is_named(function: Callable[..., Any], given: tuple[Any, ...], line: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(line)):
+        function(*given)

@@ -21,6 +21,7 @@ from jaxbandit.contract import Used
 from jaxbandit.describe import brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
+from jaxbandit.parsers import whole
 from jaxbandit.pytree import pytree
 from jaxbandit.random import permuted, words
 from jaxbandit.random.quantiles import Quantiles
@@ -316,8 +317,7 @@ def arms(
         BadInput: for a budget or a number of arms out of range.
     """
     use_all_cores()
-    if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or not 0 <= budget <= MOST_PULLS:
-        raise BadInput("budget", budget, f"a whole number from 0 to {MOST_PULLS}")
+    budget = whole(0, MOST_PULLS)("budget", budget)
     if not 1 <= means.arms <= MOST_ARMS:
         raise BadInput("arms", means.arms, f"1 to {MOST_ARMS} arms")
     return Arms(jnp.asarray(budget, jnp.int32), means, rewards, on_tape, show_chosen)

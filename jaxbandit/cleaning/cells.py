@@ -7,6 +7,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from jaxbandit.cleaning.given import numbers
 from jaxbandit.errors import BadInput
 
 Floats = NDArray[np.float64]
@@ -16,7 +17,7 @@ Ints = NDArray[np.int32]
 def distribution(field: str, values: ArrayLike) -> Floats:
     """Returns ``values`` as float64, each row summing to 1; BadInput unless they are probabilities that do so to
     1e-4."""
-    rows = np.asarray(values, np.float64)
+    rows = numbers(field, values, "probabilities that sum to 1 along the last dimension")
     if rows.ndim == 0 or rows.shape[-1] == 0:
         raise BadInput(field, rows.shape, "at least one dimension is needed, the last one not empty")
     total = rows.sum(-1, keepdims=True)

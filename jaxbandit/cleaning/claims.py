@@ -6,7 +6,7 @@ table is a CSV file or in an SQLite database; which of them is told from the fil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -159,7 +159,7 @@ def read_records(
 
 
 def _names(field: str, columns: str | Sequence[str]) -> tuple[str, ...]:
-    names = (columns,) if isinstance(columns, str) else tuple(columns)
-    if not names or len(set(names)) < len(names):
+    names = tuple([columns] if isinstance(columns, str) or not isinstance(columns, Iterable) else columns)
+    if not names or not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
         raise BadInput(field, list(names), "one column or more, each once")
     return names

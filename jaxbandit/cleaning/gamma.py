@@ -26,6 +26,7 @@ from jaxbandit.cleaning.cells import Floats, Ints, common_shape, midpoints, prob
 from jaxbandit.cleaning.rules import rules
 from jaxbandit.devices import float64
 from jaxbandit.errors import BadInput
+from jaxbandit.parsers import is_real, whole
 from jaxbandit.xla.options import ShortRun
 
 if TYPE_CHECKING:
@@ -217,8 +218,7 @@ def _flat(cells: ArrayLike, false_values: ArrayLike) -> tuple[tuple[int, ...], F
 def _evaluate(
     cells: ArrayLike, false_values: ArrayLike, t_max: int, objective: Objective, early_stopping: bool
 ) -> Floats:
-    if t_max < 1:
-        raise BadInput("t_max", t_max, "at least 1")
+    t_max = whole(1, 2**31 - 1)("t_max", t_max)
     shape, pdf, counts = _flat(cells, false_values)
     with float64():
         gamma = _tensor(pdf, counts, t_max=t_max, objective=objective, early_stopping=early_stopping)
@@ -355,7 +355,7 @@ def tune(
     """
     if objective not in ("lemma3", "exact"):
         raise BadInput("objective", objective, "one of lemma3, exact")
-    if not 0 < delta <= 1:
+    if not is_real(delta) or not 0 < delta <= 1:
         raise BadInput("delta", delta, "a number in (0, 1]")
     step = Fraction(delta).limit_denominator(1_000_000)
     shape, pdf, counts = _flat(cells, false_values)

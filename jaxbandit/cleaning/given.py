@@ -23,6 +23,18 @@ def numbers(field: str, values: Any, allowed: str) -> NDArray[np.float64]:
         raise BadInput(field, quoted(values), allowed) from None
 
 
+def whole_numbers(field: str, values: Any, allowed: str) -> NDArray[np.int64]:
+    """Returns an array of int64.
+
+    Raises:
+        BadInput: for what is no whole number or array of whole numbers.
+    """
+    found = numbers(field, values, allowed)
+    if not (np.isfinite(found) & (found == np.floor(found)) & (abs(found) < 2**53)).all():
+        raise BadInput(field, quoted(values), allowed)
+    return found.astype(np.int64)
+
+
 def weights_of(false_values: Any) -> NDArray[np.float64]:
     """Returns the weights of r = 0, 1, 2 ... false values as float64, of which one of r > 0 is positive.
 

@@ -24,6 +24,7 @@ from jaxbandit.describe import brief
 from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Law, Uniform
+from jaxbandit.parsers import whole
 from jaxbandit.pytree import pytree
 from jaxbandit.random import binomial, exponential, thresholds
 from jaxbandit.random.quantiles import Quantiles
@@ -238,9 +239,7 @@ def capacity_for(entities: int, budget: int) -> int:
 
 
 def _budget(budget: int) -> Array:
-    if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or not 1 <= budget <= 2**31 - 1:
-        raise BadInput("budget", budget, "a whole number from 1 to 2147483647")
-    return jnp.asarray(budget, jnp.int32)
+    return jnp.asarray(whole(1, 2**31 - 1)("budget", budget), jnp.int32)
 
 
 def _padded(thresholds: np.ndarray) -> np.ndarray:
@@ -276,8 +275,7 @@ def synthetic(
         100
     """
     use_all_cores()
-    if isinstance(entities, bool) or not isinstance(entities, int | np.integer) or not 1 <= entities <= 2**31 - 1:
-        raise BadInput("entities", entities, "a whole number from 1 to 2147483647")
+    entities = whole(1, 2**31 - 1)("entities", entities)
     weights, sc_pdf = weights_of(false_values), law_of(sc_pdf)
     positive = weights[1:] / weights[1:].sum()
     tables = None

@@ -30,8 +30,10 @@ from jax.typing import ArrayLike
 
 from jaxbandit.cleaning.cells import Floats, common_shape, midpoints, problem
 from jaxbandit.cleaning.gamma import power_of_two
+from jaxbandit.cleaning.given import numbers, whole_numbers
 from jaxbandit.devices import float64
 from jaxbandit.errors import BadInput
+from jaxbandit.parsers import whole
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -45,6 +47,8 @@ damping within the budget makes rounding errors larger, by 1 over the factor's `
 
 _NODES = 200
 """The most nodes of the quadrature."""
+
+_NEED, _EACH = "whole numbers from 0 to t", "a list of whole numbers of at least 0, one of each entity"
 
 
 class Removed(NamedTuple):
@@ -213,10 +217,10 @@ def expected_removed(
         (51,)
     """
     pdf, counts = problem(cells, false_values)
-    tries, successes, number = np.asarray(t), np.asarray(need), np.asarray(entities, np.float64)
-    common_shape(t=tries.shape, need=successes.shape, cells=pdf.shape[:-1], false_values=counts.shape[:-1],
-                 entities=number.shape)  # fmt: skip
-    length = _length(budget, tries, successes)
+    number = numbers("entities", entities, "numbers of at least 1")
+    shapes = {"cells": pdf.shape[:-1], "false_values": counts.shape[:-1], "entities": number.shape}
+    tries, successes = _exploration(t, need, **shapes)
+    length = _length(budget)
     if not (number >= 1).all():
         raise BadInput("entities", entities, "at least 1")
     with float64():
@@ -245,9 +249,13 @@ def expected_removed_of_table(
         >>> removed.mean.shape
         (21,)
     """
-    found = np.bincount(np.asarray(false_values))
-    pdf, _ = problem(cells, found / max(1, found.sum()))
-    length = _length(budget, np.asarray(t), np.asarray(need))
+    each = whole_numbers("false_values", false_values, _EACH)
+    if each.ndim != 1 or not each.size or (each < 0).any():
+        raise BadInput("false_values", each.tolist(), _EACH)
+    found = np.bincount(each)
+    pdf, _ = problem(cells, found / found.sum())
+    tries, successes = _exploration(t, need)
+    length = _length(budget)
     held = np.flatnonzero(found[1:])
     counts = found[1:][held].astype(np.float64)
     # A polynomial of degree entities - 1; of many entities a smooth function with its mass near the ends.
@@ -255,18 +263,23 @@ def expected_removed_of_table(
     nodes, weights = np.polynomial.legendre.leggauss(min(most // 2 + 1, _NODES))
     with float64():
         mean, std = _removed_of_table(
-            np.asarray(t), np.asarray(need), pdf, np.eye(found.size - 1)[:, held], counts, (nodes + 1) / 2, weights / 2,
+            tries, successes, pdf, np.eye(found.size - 1)[:, held], counts, (nodes + 1) / 2, weights / 2,
             length=length, early_stopping=early_stopping,
         )  # fmt: skip
         return Removed(np.asarray(mean)[: budget + 1], np.asarray(std)[: budget + 1])
 
 
-def _length(budget: int, t: np.ndarray, need: np.ndarray) -> int:
-    """Checks the arguments and returns the size of the series."""
-    if budget < 0:
-        raise BadInput("budget", budget, "at least 0")
-    if not (t >= 1).all():
-        raise BadInput("t", t.tolist(), "at least 1")
-    if not ((need >= 0) & (need <= t)).all():
-        raise BadInput("need", need.tolist(), "0 to t")
-    return max(16, power_of_two(budget + 1))
+def _exploration(t: ArrayLike, need: ArrayLike, **shapes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Checks the cleans of an exploration and the successes that are needed, and returns them as int64."""
+    tries, successes = whole_numbers("t", t, "whole numbers of at least 1"), whole_numbers("need", need, _NEED)
+    if not (tries >= 1).all():
+        raise BadInput("t", tries.tolist(), "whole numbers of at least 1")
+    common_shape(t=tries.shape, need=successes.shape, **shapes)
+    if not ((successes >= 0) & (successes <= tries)).all():
+        raise BadInput("need", successes.tolist(), _NEED)
+    return tries, successes
+
+
+def _length(budget: int) -> int:
+    """Returns the size of the series."""
+    return max(16, power_of_two(whole(0, 2**31 - 2)("budget", budget) + 1))

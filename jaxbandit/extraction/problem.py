@@ -20,7 +20,7 @@ from jax import Array
 from jaxbandit.contract import Used
 from jaxbandit.describe import brief
 from jaxbandit.devices import use_all_cores
-from jaxbandit.errors import BadInput
+from jaxbandit.errors import BadInput, quoted
 from jaxbandit.extraction import gain
 from jaxbandit.extraction.answers import Crowd, answer, crowd
 from jaxbandit.extraction.costs import CONFIGURATIONS, Configurations, checked, table
@@ -305,6 +305,8 @@ def extraction(
         40
     """
     use_all_cores()
+    if not isinstance(domain, Domain):
+        raise BadInput("domain", quoted(domain), "what extraction.domain returns")
     pairs = checked(configurations)
     units, shorter = table(cost, pairs, domain.values.shape[1])
     costs = np.array([shorter[c, length] for c, (_, length) in enumerate(pairs)])

@@ -12,7 +12,7 @@ from jaxbandit.arms.models import BUDGET, Model, problems
 from jaxbandit.arms.problem import Drawn
 from jaxbandit.arms.pulls import metrics as pulls_of_arms
 from jaxbandit.arms.rewards import Replay, Rewards
-from jaxbandit.errors import BadInput, under
+from jaxbandit.errors import BadInput, quoted, under
 from jaxbandit.outliers.gold import GOLD, gold
 from jaxbandit.outliers.ib import IB, ib
 from jaxbandit.outliers.intervals import Interval, interval
@@ -295,6 +295,8 @@ def plan(
         ['capped', 'correct']
     """
     whole(2, 2**31 - 1)("runs", runs)
+    if not isinstance(problem, Setting | Mapping):
+        raise BadInput("problem", quoted(problem), 'a table as in a study file, {"kind": "outliers/bernoulli", ...}')
     if not isinstance(problem, Setting):
         kinds = {f"outliers/{kind.name}": kind for kind in PROBLEMS}
         kind = kinds[one_of(*kinds)("problem.kind", problem.get("kind", "missing"))]

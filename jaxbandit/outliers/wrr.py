@@ -23,7 +23,7 @@ from jaxbandit.outliers.problem import Pull, View
 from jaxbandit.outliers.record import Seen, answer
 from jaxbandit.outliers.rr import next_arm
 from jaxbandit.parameters import checked
-from jaxbandit.parsers import as_printed
+from jaxbandit.parsers import as_printed, between, whole
 from jaxbandit.pytree import pytree
 
 if TYPE_CHECKING:
@@ -35,11 +35,15 @@ def rho_star(n: int, k: float, delta: float) -> float:
 
     l(k) is ``intervals.width_of_threshold``, which depends on ``k`` and ``delta``.
 
+    Raises:
+        BadInput: for ``n`` below 1, ``k`` not above 0, or ``delta`` not in (0, 1).
+
     Example:
         >>> from jaxbandit import outliers
         >>> round(outliers.rho_star(50, 2.5, 0.1), 2)
         6.33
     """
+    n, k, delta = whole(1, 2**31 - 1)("n", n), between(0, math.inf)("k", k), between(0, 1)("delta", delta)
     return max(1.0, math.cbrt((n - 1) ** 2 / width_of_threshold(n, k, delta)))
 
 

@@ -60,7 +60,7 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
         5
     """
     known = families()
-    if family not in known:
+    if not isinstance(family, str) or family not in known:
         raise BadInput("register_policy.family", family, f"one of {', '.join(known)}")
 
     def decorate(function: F) -> F:

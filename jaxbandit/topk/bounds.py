@@ -17,8 +17,12 @@ All functions run on the host, in float64.
 """
 
 from math import exp, inf, log, sqrt
+from typing import Any
 
-from jaxbandit.errors import BadInput
+import numpy as np
+
+from jaxbandit.errors import BadInput, quoted
+from jaxbandit.parsers import between, is_real
 
 _BETA = 0.75 * exp(0.2)
 
@@ -28,17 +32,20 @@ PROVEN = sum(exp(-r / 10) * sqrt(10 + 4 * (r + 2) * log(2)) for r in range(1000)
 
 
 def _checked(arms: int, want: int, delta: float) -> None:
-    if isinstance(arms, bool) or not isinstance(arms, int) or arms < 1:
-        raise BadInput("arms", arms, "a whole number of at least 1")
-    if isinstance(want, bool) or not isinstance(want, int) or not 1 <= want <= arms:
-        raise BadInput("want", want, f"a whole number from 1 to {arms}, the number of arms")
-    if not 0 < delta < 1:
-        raise BadInput("delta", delta, "a number above 0 and below 1")
+    if not _is_whole(arms) or arms < 1:
+        raise BadInput("arms", quoted(arms), "a whole number of at least 1")
+    if not _is_whole(want) or not 1 <= want <= arms:
+        raise BadInput("want", quoted(want), f"a whole number from 1 to {arms}, the number of arms")
+    if not is_real(delta) or not 0 < delta < 1:
+        raise BadInput("delta", quoted(delta), "a number above 0 and below 1")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _above_0(name: str, value: float) -> None:
-    if not 0 < value < inf:
-        raise BadInput(name, value, "a number above 0")
+    between(0, inf)(name, value)
 
 
 def _growth(arms: int, want: int, delta: float) -> float:
@@ -106,8 +113,8 @@ def _hard(arms: int, want: int, epsilon: float, delta: float, least: int = 1) ->
 
 def _small(**given: float) -> None:
     for name, value in given.items():
-        if not 0 < value <= _SMALL:
-            raise BadInput(name, value, f"a number above 0, at most {_SMALL}")
+        if not is_real(value) or not 0 < value <= _SMALL:
+            raise BadInput(name, quoted(value), f"a number above 0, at most {_SMALL}")
 
 
 def lower_bound(arms: int, want: int, epsilon: float, delta: float, *, constant: float = 1.0) -> float:
@@ -126,10 +133,10 @@ def lower_bound(arms: int, want: int, epsilon: float, delta: float, *, constant:
         >>> round(topk.lower_bound(100, 10, 0.01, 0.01))
         1460517
     """
+    _checked(arms, want, delta)
     if 2 * want < arms:
         _hard(arms, want, epsilon, delta, least=10)
     else:
-        _checked(arms, want, delta)
         _small(epsilon=epsilon, delta=delta)
     return sample_size(arms, want, epsilon, delta, constant=constant)
 
