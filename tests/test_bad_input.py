@@ -452,7 +452,7 @@ CELLS, WEIGHTS = cleaning.Uniform().cells(0.1), cleaning.uniform_false_values(0,
     [
         (cleaning.expected_removed, (9, 2.5, 1, CELLS, WEIGHTS), "t = 2.5: whole numbers of at least 1"),
         (cleaning.expected_removed, (9, 3, [1, 4], CELLS, WEIGHTS), "need = [1, 4]: whole numbers from 0 to t"),
-        (cleaning.expected_removed, (9, [1, 2, 3], [1, 1], CELLS, WEIGHTS), "t, need, cells, false_values, entities = "),
+        (cleaning.expected_removed, (9, [1, 2, 3], [1, 1], CELLS, WEIGHTS), "t, need, cells, false_values, entities"),
         (cleaning.expected_removed, (None, 3, 2, CELLS, WEIGHTS), "budget = None: a whole number from 0"),
         (cleaning.expected_removed, (9, 3, 2, "flat", WEIGHTS), "cells = flat: probabilities that sum to 1"),
         (cleaning.expected_removed_of_table, (9, 3, 2, CELLS, None), "false_values = None: a list of whole numbers"),
