@@ -19,7 +19,7 @@ test: $(VENV)/test.stamp lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
 
 test-all: $(VENV)/test.stamp lint
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -r s
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -r s
 
 # The oracles of all families again, with programs as XLA would have them: without what jaxbandit.xla does.
 PLAIN ?= tests/test_xla.py tests/test_*_policies.py
