@@ -12,6 +12,7 @@ from jaxbandit.xla import exact
 from jaxbandit.xla.columns import Columns
 from jaxbandit.xla.entries import ascending
 from jaxbandit.xla.fence import as_one_kernel, computed_once, each, rarely, walk
+from jaxbandit.xla.packed import packed
 from jaxbandit.xla.pairs import matches
 from jaxbandit.xla.plain import PLAIN
 from jaxbandit.xla.platforms import by_platform, traced_for
@@ -271,6 +272,29 @@ def test_the_best_are_those_of_the_largest_scores(way: str, monkeypatch: pytest.
         expected = first[: counts[lane]]
         assert sorted(expected) == np.flatnonzero(chosen[lane]).tolist()
         assert least[lane] == (scores[lane, expected[-1]] if counts[lane] else (1 << 30) + 1)
+
+
+@pytest.mark.parametrize("way", ["cpu", "default"])
+def test_rows_of_all_lanes_are_taken_together(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many lanes that an accelerator takes several blocks at a time; some of them have no rows, others all."""
+    monkeypatch.setattr(lax, "platform_dependent", lambda *operands, **ways: ways[way](*operands))
+    lanes, rows, block = 600, 7, 16
+    draw, taken = np.random.default_rng(7), []
+    mask = draw.random((lanes, rows)) < draw.random((lanes, 1))
+    mask[:9], mask[9:20] = False, True
+    values, own = draw.integers(0, 99, (2, lanes, rows)).astype(np.int32)
+    factor = draw.integers(1, 9, lanes).astype(np.int32)
+
+    def doubled(written: list[Array], read: Array, lane: Array) -> list[Array]:
+        taken.append(read.shape[0])
+        return [written[0] * lane + read]
+
+    def one(mask: Array, values: Array, own: Array, factor: Array) -> Array:
+        return packed(doubled, block, mask, [values], [0], own, factor)[0]
+
+    found = jax.jit(jax.vmap(one))(mask, values, own, factor)
+    np.testing.assert_array_equal(found, np.where(mask, values * factor[:, None] + own, values))
+    assert PLAIN or max(taken) == (block if way == "cpu" else 4 * block)
 
 
 def test_a_platform_that_is_known_has_its_way_alone() -> None:
