@@ -121,13 +121,18 @@ def gains(
     ``InformedView.expected_gain``.
     """
 
-    def truth(node: Array, configuration: Array, listed: Array, known: Array) -> Array:
-        exclude = jnp.where(jnp.arange(view.l_max, dtype=jnp.int32) < view.lengths[configuration], listed, -1)
-        return view.expected_gain(node, configuration, exclude, known)
+    configurations = jnp.arange(len(view.configurations), dtype=jnp.int32)
 
-    each: Array = jax.vmap(jax.vmap(truth, (None, 0, None, None)), (0, None, 0, 0))(
-        node, jnp.arange(len(view.configurations), dtype=jnp.int32), lists, known
-    )
+    def truth(node: Array, listed: Array, known: Array) -> Array:
+        chance = jax.vmap(view.inclusion, (0, None))(listed, node)
+
+        def of(configuration: Array) -> Array:
+            excluded = jnp.arange(view.l_max, dtype=jnp.int32)[:, None] < view.lengths[configuration]
+            return view.gain_beside(node, configuration, jnp.where(excluded, chance, 0), known)
+
+        return jax.vmap(of)(configurations)
+
+    each: Array = jax.vmap(truth)(node, lists, known)
     return each
 
 

@@ -171,10 +171,20 @@ class InformedView(View):
             exclude: int32, (l_max,), entities retrieved before, -1 where there is none.
             known: float32, (sizes,), the sum of ``inclusion`` at the node over all entities retrieved before.
         """
+        return self.gain_beside(node, configuration, jax.vmap(self.inclusion, (0, None))(exclude, node), known)
+
+    def gain_beside(
+        self,
+        node: Int32[Array, ""],
+        configuration: Int32[Array, ""],
+        excluded: Float32[Array, "l_max sizes"],
+        known: Float32[Array, " sizes"],
+    ) -> Float32[Array, ""]:
+        """Returns ``expected_gain`` by the ``inclusion`` at the node of each entity that is ``excluded``, zeros where
+        there is none: for several configurations that exclude some of the same entities."""
         wanted = gain.sizes(self.configurations)
         first = jnp.array([k for k, _ in self.configurations], jnp.int32)[configuration]
         at = jnp.array([wanted.index(k) for k, _ in self.configurations], jnp.int32)[configuration]
-        excluded = jax.vmap(self.inclusion, (0, None))(exclude, node)
         return gain.expected_gain(known, excluded, self.start[node + 1] - self.start[node], first, at, self.l_max)
 
 
