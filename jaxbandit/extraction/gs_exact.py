@@ -121,18 +121,14 @@ def gains(
     ``InformedView.expected_gain``.
     """
 
-    configurations = jnp.arange(len(view.configurations), dtype=jnp.int32)
+    def truth(node: Array, configuration: Array, chance: Array, known: Array) -> Array:
+        excluded = jnp.arange(view.l_max, dtype=jnp.int32)[:, None] < view.lengths[configuration]
+        return view.gain_beside(node, configuration, jnp.where(excluded, chance, 0), known)
 
-    def truth(node: Array, listed: Array, known: Array) -> Array:
-        chance = jax.vmap(view.inclusion, (0, None))(listed, node)
-
-        def of(configuration: Array) -> Array:
-            excluded = jnp.arange(view.l_max, dtype=jnp.int32)[:, None] < view.lengths[configuration]
-            return view.gain_beside(node, configuration, jnp.where(excluded, chance, 0), known)
-
-        return jax.vmap(of)(configurations)
-
-    each: Array = jax.vmap(truth)(node, lists, known)
+    chance = jax.vmap(jax.vmap(view.inclusion, (0, None)))(lists, node)  # of each list, once
+    each: Array = jax.vmap(jax.vmap(truth, (None, 0, None, None)), (0, None, 0, 0))(
+        node, jnp.arange(len(view.configurations), dtype=jnp.int32), chance, known
+    )
     return each
 
 
