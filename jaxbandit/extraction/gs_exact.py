@@ -126,9 +126,8 @@ def gains(
         return view.gain_beside(node, configuration, jnp.where(excluded, chance, 0), known)
 
     chance = jax.vmap(jax.vmap(view.inclusion, (0, None)))(lists, node)  # of each list, once
-    each: Array = jax.vmap(jax.vmap(truth, (None, 0, None, None)), (0, None, 0, 0))(
-        node, jnp.arange(len(view.configurations), dtype=jnp.int32), chance, known
-    )
+    number = jnp.arange(len(view.configurations), dtype=jnp.int32)
+    each: Array = jax.vmap(jax.vmap(truth, (None, 0, None, None)), (0, None, 0, 0))(node, number, chance, known)
     return each
 
 
