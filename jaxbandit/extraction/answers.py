@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Domain
 from jaxbandit.pytree import pytree
 from jaxbandit.random import exponential, scale
 from jaxbandit.random.stream import Stream, words
-from jaxbandit.xla.fence import rarely
+from jaxbandit.xla.batch import any_lane
+from jaxbandit.xla.fence import ENDLESS, patiently, rarely
 from jaxbandit.xla.pairs import matches
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ MODELS = ("proportional", "k-largest")
 
 _DRAW, _CLOCK = range(2)
 """Purposes: the draws of a query, by number; and the clocks, by entity."""
+_TURNS = 4
+"""On accelerators, between two questions whether members of a node are left."""
 
 
 @pytree
@@ -199,19 +202,22 @@ def _first_clocks(
     have = jnp.sum(found >= 0, dtype=jnp.int32)
     out = jnp.concatenate([exclude, found])
 
-    def more(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        done, entity, ring = state
-        place = done + jnp.arange(crowd.slots, dtype=jnp.int32)
+    def more(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Those that were found stay where there is nothing more."""
+        entity, ring = state
+        place = number * crowd.slots + jnp.arange(crowd.slots, dtype=jnp.int32)
         next_ = crowd.member[begin + jnp.minimum(place, size - 1)]
         word = words(key, _CLOCK, next_)[0]
         valid = jnp.concatenate([entity >= 0, (place < size) & ~_in(next_, out)])
         entity, ring = jnp.concatenate([entity, next_]), jnp.concatenate([ring, _ring(crowd, word, next_, since)])
         best = _earliest(ring, jnp.arange(entity.shape[0], dtype=jnp.int32), valid, most, k - have)
         entity = jnp.where(best >= 0, entity[best], -1)
-        return done + crowd.slots, entity, ring[best]
+        return entity, ring[best]
 
-    start = (jnp.int32(0), jnp.full(most, -1, jnp.int32), jnp.zeros(most, jnp.float32))
-    _, others, _ = lax.while_loop(lambda state: (state[0] < size) & (k > have), more, start)
+    start = jnp.full(most, -1, jnp.int32), jnp.zeros(most, jnp.float32)
+    others, _ = patiently(
+        ENDLESS, lambda number, _: any_lane((number * crowd.slots < size) & (k > have)), more, start, _TURNS
+    )
     place = jnp.arange(most, dtype=jnp.int32)
     return jnp.where(place < have, found, jnp.where(place < k, others[jnp.maximum(place - have, 0)], -1))
 
