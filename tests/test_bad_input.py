@@ -440,6 +440,7 @@ def test_numbers_may_be_numpys() -> None:
     assert cleaning.uniform_false_values(low, high).tolist() == [1.0] * 10
     assert topk.sample_size(np.int64(100), np.int32(10), np.float32(0.5), 0.1) == topk.sample_size(100, 10, 0.5, 0.1)
     assert outliers.rho_star(np.int64(50), np.float64(2.5), 0.1) == outliers.rho_star(50, 2.5, 0.1)
+    assert cleaning.tune(CELLS, WEIGHTS, np.float32(0.1)) == cleaning.tune(CELLS, WEIGHTS, 0.1)
     removed = cleaning.expected_removed(np.int64(9), np.int32(3), np.float64(2), CELLS, WEIGHTS)
     assert removed.mean.tolist() == cleaning.expected_removed(9, 3, 2, CELLS, WEIGHTS).mean.tolist()
 

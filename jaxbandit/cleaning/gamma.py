@@ -357,7 +357,7 @@ def tune(
         raise BadInput("objective", objective, "one of lemma3, exact")
     if not is_real(delta) or not 0 < delta <= 1:
         raise BadInput("delta", delta, "a number in (0, 1]")
-    step = Fraction(delta).limit_denominator(1_000_000)
+    step = Fraction(float(delta)).limit_denominator(1_000_000)
     shape, pdf, counts = _flat(cells, false_values)
     if step == 0 or pdf.shape[-1] != ceil(1 / step):
         raise BadInput("cells", pdf.shape, f"the last dimension must be ceil(1 / delta) with delta = {delta!r}")
