@@ -24,7 +24,7 @@ from benchmarks.compile import SIZES, built, names
 
 RUNS = {"cleaning": 8_000, "topk": 8_000, "outliers": 2_000, "extraction": 1_000}
 FEWER = {"outliers/ib": 200, "outliers/gold": 500, "extraction/gs-exact": 100}
-LARGE = ("outliers/gold",)
+LARGE = ("outliers/gold", "outliers/rr", "outliers/wrr")
 """Measured with many arms too, where the level matters more."""
 COLUMNS = {
     "policy": ("policy", ""), "arms": ("n", ",d"), "runs": ("runs", ",d"), "hurried_first_s": ("first: hurried", ".1f"),

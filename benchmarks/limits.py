@@ -118,7 +118,7 @@ def cases(quick: bool) -> list[tuple[Row, Any, Any, int]]:
                     found.append((row, problem, policy, min(runs, 65_536)))
     for n in (100,) if quick else (100, 1000, 10_000):
         for name, runs in topk.RUNS.items():
-            if n * (name in ("sar", "lucb")) < 10_000:
+            if n * (name in ("sar", "lucb", "kl-lucb")) < 10_000:
                 problem = arms(topk.TIMES * n, Drawn(UniformMeans().quantiles(), n), Bernoulli())
                 row = {"family": "topk", "policy": name, "setting": f"n = {n:,}, K = n / 10, Q = {topk.TIMES}n"}
                 found.append((row, problem, topk._policy(name, n, n // 10, topk.TIMES * n), runs * 1000 // n))

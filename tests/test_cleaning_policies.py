@@ -428,6 +428,25 @@ def built(kind: Any, setting: Setting) -> Any:
     return kind.build(setting, **defaults)[0]
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param({"weights": uniform_false_values(0, 5)}, id="drawn"),
+        pytest.param({"weights": uniform_false_values(3, 3)}, id="all alike"),
+        pytest.param({"weights": np.array([1.0, 0.0, 2.0, 0.0])}, id="some never"),
+    ],
+)
+def test_an_entity_begins_with_its_false_values(setting: dict[str, Any]) -> None:
+    problem, key = small(**setting).problem(), stream(0, 4)
+    entities = jnp.arange(300, dtype=jnp.int32)
+    for each in (problem, table([2, 1, 4, 2, 2], 9)):
+        view = each.view(key, each.draw(key))
+        begun = view.false_values(entities)
+        for count in range(8):
+            assert (view.begins_with(entities, count) == (begun == count)).all()
+            assert (view.begins_with(entities, jnp.int32(count)) == (begun == count)).all()
+
+
 @pytest.mark.slow
 def test_greedy_in_visits_equals_the_rule() -> None:
     """Bit for bit on the tape."""

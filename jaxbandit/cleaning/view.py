@@ -28,9 +28,13 @@ class DrawnEntities(NamedTuple):
         """Draws how many false values an entity begins with, given that r > 0."""
         return 1 + categorical(words(self.key, FALSE_VALUES, entity)[0], self.thresholds)
 
-    def has_one(self, entity: Int32[Array, "*some"]) -> Bool[Array, "*some"]:
-        """Tells whether an entity begins with a single false value, by the first of the thresholds alone."""
-        return categorical(words(self.key, FALSE_VALUES, entity)[0], self.thresholds[:1]) == 0
+    def begins_with(self, entity: Int32[Array, "*some"], count: Int32[Array, ""] | int) -> Bool[Array, "*some"]:
+        """Tells whether an entity begins with ``count`` false values: whether its word is between two thresholds."""
+        bottom, top = jnp.zeros(1, jnp.uint32), jnp.full(1, 2**32 - 1, jnp.uint32)  # a word is at most 2^32 - 2
+        edges = jnp.concatenate([bottom, self.thresholds, top])
+        low, high = (edges[jnp.clip(place, 0, edges.shape[0] - 1)] for place in (count - 1, count))
+        word = jnp.minimum(words(self.key, FALSE_VALUES, entity)[0], top[0] - 1)
+        return (word >= low) & (word < high)
 
     def in_random_order(self, place: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
         """Returns the place itself: any order of such entities is a uniformly random one."""
@@ -47,9 +51,9 @@ class Listed(NamedTuple):
         """Returns how many false values the table has of an entity."""
         return self.counts[jnp.clip(entity, 0, self.counts.shape[0] - 1)]
 
-    def has_one(self, entity: Int32[Array, "*some"]) -> Bool[Array, "*some"]:
-        """Tells whether an entity begins with a single false value."""
-        return self.false_values(entity) == 1
+    def begins_with(self, entity: Int32[Array, "*some"], count: Int32[Array, ""] | int) -> Bool[Array, "*some"]:
+        """Tells whether an entity begins with ``count`` false values."""
+        return self.false_values(entity) == count
 
     def in_random_order(self, place: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
         """Returns the row at a place of a keyed permutation, which is not stored."""
@@ -85,6 +89,10 @@ class View:
     def false_values(self, entity: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
         """Returns how many false values an entity begins with: at least 1."""
         return self._public.false_values(entity)
+
+    def begins_with(self, entity: Int32[Array, "*some"], count: Int32[Array, ""] | int) -> Bool[Array, "*some"]:
+        """Tells whether an entity begins with ``count`` false values, from 1 on."""
+        return self._public.begins_with(entity, count)
 
     def in_random_order(self, place: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
         """Returns the entity at a place, 0 to entities - 1, of a uniformly random order that is not stored."""

@@ -26,6 +26,7 @@ from jaxbandit.random.trials import UNITS
 from jaxbandit.scores import Score, read, stacked, value
 from jaxbandit.topk import given
 from jaxbandit.topk.empirical import largest
+from jaxbandit.xla.fence import once
 from jaxbandit.xla.formula import formula
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Trained:
     def ask(self, view: View, state: State) -> Pull:
         """Shares the round's pulls among all arms, in proportion to exp(score)."""
         score = self._score(view, state)
-        weight = 1 + (_FINEST * jnp.exp(score - jnp.max(score))).astype(jnp.int32)
+        weight = once(1 + (_FINEST * jnp.exp(score - jnp.max(score))).astype(jnp.int32))
         ahead = jnp.cumsum(weight)  # whole numbers, at most 2^29
         pulls = _up_to(view.budget, state.round + 1) - _up_to(view.budget, state.round)
         share = ahead.astype(jnp.float32) / ahead[-1].astype(jnp.float32)

@@ -240,7 +240,7 @@ class EpsilonGreedyByParts:
 
         def fresh() -> MetEntity:
             entity = view.in_random_order(jnp.minimum(state.met, view.entities - 1))
-            return MetEntity(entity, jnp.int32(0), jnp.int32(0), view.false_values(entity))
+            return MetEntity(entity, jnp.int32(0), jnp.int32(0), once(view.false_values(entity)))
 
         upcoming: MetEntity = lax.cond(
             part == NOWHERE, fresh, lambda: MetEntity(*_row(state.rows, self._place(state.run, part, slot)))

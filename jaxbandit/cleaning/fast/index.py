@@ -21,6 +21,7 @@ from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
 from jaxbandit.random.race import UNLIMITED
 from jaxbandit.xla.entries import select
+from jaxbandit.xla.fence import once
 from jaxbandit.xla.platforms import by_platform
 
 _NONE = 2**31 - 1
@@ -31,12 +32,13 @@ SCANNED = 32
 
 
 class ListSearch(NamedTuple):
-    """Where the search for the next entity stands, as ``search.Search``; ``over`` (bool): whether it has come to an
-    entity to work on, or to the end."""
+    """Where the search for the next entity stands, as ``search.Search``; ``fresh``: the entity at its place, where
+    that is one to work on; ``over`` (bool): whether it has come to an entity to work on, or to the end."""
 
     stage: Array
     r: Array
     place: Array
+    fresh: Array
     over: Array
 
 
@@ -73,7 +75,7 @@ class IndexByLists:
     def init(self, view: View) -> State:
         """Begins at the first level, with the first entity of the most false values."""
         zero = jnp.int32(0)
-        search = ListSearch(zero, jnp.int32(self.allowed.shape[2]), zero, jnp.bool_(False))
+        search = ListSearch(zero, jnp.int32(self.allowed.shape[2]), zero, zero, jnp.bool_(False))
         rows = jnp.zeros(5 * (self.memory + PADDING), jnp.int32)
         ends = jnp.zeros(self.allowed.shape[0], jnp.int32)
         nobody = Known(zero, zero, zero, zero)
@@ -105,7 +107,9 @@ class IndexByLists:
         def onward(search: ListSearch) -> ListSearch:
             worth = (search.r > 0) & (self._limit(search.stage, search.r, jnp.int32(0)) > 0)
             place = search.place + jnp.arange(SCANNED, dtype=jnp.int32)
-            hit = view.false_values(view.in_random_order(jnp.minimum(place, view.entities - 1))) == search.r
+            # As vectors: a CPU would compute them one by one where it takes the first of them.
+            entity = once(view.in_random_order(jnp.minimum(place, view.entities - 1)))
+            hit = once(view.begins_with(entity, search.r))
             first = jnp.min(jnp.where(hit & (place < view.entities), place, _NONE))
             found = worth & (first != _NONE)
             passed = worth & ~found & (search.place + SCANNED >= view.entities)
@@ -116,6 +120,7 @@ class IndexByLists:
                 place=jnp.where(
                     found, first, jnp.where(passed, 0, jnp.where(worth, search.place + SCANNED, search.place))
                 ),
+                fresh=entity[jnp.where(found, first - search.place, 0)],
             )
             return after._replace(over=found | (after.stage >= levels) | waiting(after))
 
@@ -141,9 +146,7 @@ class IndexByLists:
         end = state.ends[stage]
         again, over = (end > 0) & (search.stage < levels), search.stage >= levels
         row = lax.dynamic_slice(state.rows, (5 * (base + jnp.maximum(end - 1, 0)),), (5,))
-        fresh = view.in_random_order(jnp.minimum(search.place, view.entities - 1))
-        zero = jnp.int32(0)
-        unmet = Known(fresh, view.false_values(fresh), zero, zero)
+        unmet = Known(search.fresh, search.r, jnp.int32(0), jnp.int32(0))
         at = Known(
             *(jnp.where(leave & ~over, jnp.where(again, old, new), same)
               for old, new, same in zip(row[:4], unmet, state.at, strict=True))

@@ -110,7 +110,7 @@ def _first_operations(number: Array, problem: Cleaning, instance: Instance, plac
     public = problem.public(instance)
     entity = public.in_random_order(jnp.clip(place + number, 0, jnp.maximum(instance.entities - 1, 0)))
     won = problem.concealed(instance, entity) & 1
-    return jnp.where(won > 0, jnp.where(public.has_one(entity), jnp.int32(3), jnp.int32(1)), 0)
+    return jnp.where(won > 0, jnp.where(public.begins_with(entity, 1), jnp.int32(3), jnp.int32(1)), 0)
 
 
 def _tables(problem: Cleaning) -> Tables:

@@ -46,7 +46,8 @@ class RRInBatches:
     @property
     def execution(self) -> Execution:
         """Says that a step works on a few arrays of all arms."""
-        return Execution(cache_mib=1, step_bytes=192 * self.n, most_lanes=64, masked=True, gain_ns=1, loss_ns=15)
+        gain, loss = self.n / 200, 0.7 * self.n
+        return Execution(cache_mib=1, step_bytes=192 * self.n, most_lanes=64, masked=True, gain_ns=gain, loss_ns=loss)
 
     def init(self, view: View) -> State:
         """Begins with a sweep over all arms as the first batch."""
