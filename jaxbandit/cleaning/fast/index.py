@@ -6,7 +6,7 @@ of that level, from whose end it is taken. Fresh entities are searched for many 
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,13 +32,12 @@ SCANNED = 32
 
 
 class ListSearch(NamedTuple):
-    """Where the search for the next entity stands, as ``search.Search``; ``fresh``: the entity at its place, where
-    that is one to work on; ``over`` (bool): whether it has come to an entity to work on, or to the end."""
+    """Where the search for the next entity stands, as ``search.Search``; ``over`` (bool): whether it has come to an
+    entity to work on, or to the end."""
 
     stage: Array
     r: Array
     place: Array
-    fresh: Array
     over: Array
 
 
@@ -75,7 +74,7 @@ class IndexByLists:
     def init(self, view: View) -> State:
         """Begins at the first level, with the first entity of the most false values."""
         zero = jnp.int32(0)
-        search = ListSearch(zero, jnp.int32(self.allowed.shape[2]), zero, zero, jnp.bool_(False))
+        search = ListSearch(zero, jnp.int32(self.allowed.shape[2]), zero, jnp.bool_(False))
         rows = jnp.zeros(5 * (self.memory + PADDING), jnp.int32)
         ends = jnp.zeros(self.allowed.shape[0], jnp.int32)
         nobody = Known(zero, zero, zero, zero)
@@ -93,18 +92,20 @@ class IndexByLists:
         limits = self._limits(began, gained)
         return limits[jnp.clip(stage, 0, limits.shape[0] - 1)]
 
-    def _search(self, view: View, search: ListSearch, ends: Array) -> ListSearch:
+    def _search(self, view: View, search: ListSearch, ends: Array) -> tuple[ListSearch, Array]:
         """Moves the search to the first level, from its own on, and there to the first r, that has an entity to work
         on; where lanes are side by side, by one turn towards that.
 
-        If nobody waits in the level's list, the fresh entity at the search's place is that one.
+        If nobody waits in the level's list, that is the fresh entity at the search's place, which is returned beside
+        it.
         """
         levels = self.allowed.shape[0]
 
         def waiting(search: ListSearch) -> Array:
             return ends[jnp.minimum(search.stage, levels - 1)] > 0
 
-        def onward(search: ListSearch) -> ListSearch:
+        def onward(carry: tuple[ListSearch, Array]) -> tuple[ListSearch, Array]:
+            search, _ = carry
             worth = (search.r > 0) & (self._limit(search.stage, search.r, jnp.int32(0)) > 0)
             place = search.place + jnp.arange(SCANNED, dtype=jnp.int32)
             # As vectors: a CPU would compute them one by one where it takes the first of them.
@@ -120,25 +121,26 @@ class IndexByLists:
                 place=jnp.where(
                     found, first, jnp.where(passed, 0, jnp.where(worth, search.place + SCANNED, search.place))
                 ),
-                fresh=entity[jnp.where(found, first - search.place, 0)],
             )
-            return after._replace(over=found | (after.stage >= levels) | waiting(after))
+            after = after._replace(over=found | (after.stage >= levels) | waiting(after))
+            return after, entity[jnp.where(found, first - search.place, 0)]
 
-        def until_over(start: ListSearch) -> ListSearch:
-            return lax.while_loop(lambda search: ~search.over, onward, start)
+        def until_over(*start: Any) -> tuple[ListSearch, Array]:
+            return lax.while_loop(lambda carry: ~carry[0].over, onward, start)
 
-        def one_turn(start: ListSearch) -> ListSearch:
-            return select(start.over, start, onward(start))
+        def one_turn(*start: Any) -> tuple[ListSearch, Array]:
+            after, fresh = onward(start)
+            return select(start[0].over, start[0], after), fresh
 
-        start = search._replace(over=(search.stage >= levels) | waiting(search))
-        found: ListSearch = by_platform(start, cpu=until_over, default=one_turn)
+        begun = search._replace(over=(search.stage >= levels) | waiting(search))
+        found: tuple[ListSearch, Array] = by_platform(begun, jnp.int32(0), cpu=until_over, default=one_turn)
         return found
 
     def _next(self, view: View, state: State, leave: Array) -> State:
         """Takes, where ``leave``, the next entity that is worth its price, or goes on to search for it."""
         levels, base = self.allowed.shape[0], state.run * (self.memory + PADDING)
         # Where nothing is left, the search ends before it begins.
-        search = self._search(
+        search, fresh = self._search(
             view, state.search._replace(stage=jnp.where(leave, state.search.stage, levels)), state.ends
         )
         search, leave = select(leave, search, state.search), leave & search.over
@@ -146,7 +148,7 @@ class IndexByLists:
         end = state.ends[stage]
         again, over = (end > 0) & (search.stage < levels), search.stage >= levels
         row = lax.dynamic_slice(state.rows, (5 * (base + jnp.maximum(end - 1, 0)),), (5,))
-        unmet = Known(search.fresh, search.r, jnp.int32(0), jnp.int32(0))
+        unmet = Known(fresh, search.r, jnp.int32(0), jnp.int32(0))
         at = Known(
             *(jnp.where(leave & ~over, jnp.where(again, old, new), same)
               for old, new, same in zip(row[:4], unmet, state.at, strict=True))
