@@ -129,8 +129,8 @@ class IndexByLists:
             return lax.while_loop(lambda carry: ~carry[0].over, onward, start)
 
         def one_turn(*start: Any) -> tuple[ListSearch, Array]:
-            after, fresh = onward(start)
-            return select(start[0].over, start[0], after), fresh
+            after = select(start[0].over, start[0], onward(start)[0])
+            return after, view.in_random_order(jnp.minimum(after.place, view.entities - 1))  # to look it up is a copy
 
         begun = search._replace(over=(search.stage >= levels) | waiting(search))
         found: tuple[ListSearch, Array] = by_platform(begun, jnp.int32(0), cpu=until_over, default=one_turn)
