@@ -234,7 +234,7 @@ def moves(state: State, news: News) -> tuple[Array, Array, Array]:
     after = places(free[::-1])[::-1]
     takes = free & (after == rank[:, None]) & first[:, None]
     taken = jnp.sum(jnp.where(takes, now[:, None], 0), axis=0, dtype=jnp.int32)
-    sizes = jnp.where(jnp.any(takes, axis=0), taken, state.sizes)
+    sizes = jnp.where(taken > 0, taken, state.sizes)
 
     def column(size: Array, some: Array) -> Array:
         return jnp.min(jnp.where((sizes == size[:, None]) & some[:, None], v, v.shape[0]), axis=1)
