@@ -282,8 +282,8 @@ def delta_variance(
     listed = jnp.asarray(length, jnp.float32)
     pool = jnp.maximum(distinct + outside, listed + 1)
     kept = 1 - listed / pool
-    gain, back = jax.vjp(lambda t: estimate(Totals(t[0], t[1], t[2], t[0], t[3]), m), kept * mean[:, None])
-    (slope,) = back(jnp.ones_like(gain))
+    gain, back = jax.vjp(lambda *t: estimate(Totals(t[0], t[1], t[2], t[0], t[3]), m), *(kept * mean[:, None]))
+    slope = jnp.stack(back(jnp.ones_like(gain)))
     of_list = jnp.einsum("scn,tcn,stn->cn", slope, slope, second) / pool
     of_list -= (jnp.sum(slope * mean[:, None], axis=0) / pool) ** 2
     whole = kept * slope
