@@ -56,10 +56,11 @@ def main() -> None:
                 if points:
                     name = policy if key == "ns_a_pull" else f"{policy}, numba"
                     axes.plot(*zip(*points, strict=True), style, color=colour, ms=4, label=name)
-        axes.set(xlabel=label, ylim=(0, None), xscale="linear" if parameter == "epsilon" else "log")
+        axes.set(xlabel=label, xscale="linear" if parameter == "epsilon" else "log")
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="0.9")
     panels[0].set(ylabel="ns of CPU time a pull")
+    panels[0].set_ylim(bottom=0)
     figure.legend(
         *panels[2].get_legend_handles_labels(), frameon=False, fontsize="small", loc="outside upper center", ncols=3
     )
