@@ -97,8 +97,8 @@ def test_a_second_process_loads_what_the_first_has_compiled_and_damage_is_repair
     def run(name: str) -> subprocess.Popen[str]:
         return start(cache, "run", study, "--out", tmp_path / name)
 
-    for process in [run("one"), run("two")]:  # at once
-        assert finish(process)["cache_misses"] > 0
+    both = [run("one"), run("two")]  # at once; one that is held up may load what the other has stored
+    assert max(finish(process).get("cache_misses", 0) for process in both) > 0
     (folder,) = cache.iterdir()
     assert {cache.stat().st_mode & 0o777, folder.stat().st_mode & 0o777} == {0o700}
     programs = {file: file.read_bytes() for file in folder.iterdir()}
