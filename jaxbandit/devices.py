@@ -44,10 +44,21 @@ def use_all_cores(say: bool = False) -> None:
 
 
 @contextlib.contextmanager
+def lenient() -> Iterator[None]:
+    """Has JAX convert types and broadcast shapes within as it does by default, where the user has it refuse to.
+
+    A decorator too, of what a user calls: ``jax_numpy_dtype_promotion`` and ``jax_numpy_rank_promotion`` are meant for
+    the user's own code.
+    """
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@contextlib.contextmanager
 def float64() -> Iterator[None]:
     """Has JAX compute in float64 within. It may be the first that JAX does, so all cores are used from then on."""
     use_all_cores()
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), lenient():
         yield
 
 

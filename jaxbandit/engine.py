@@ -16,7 +16,7 @@ from jax import Array
 from jax.sharding import AxisType, Mesh
 
 from jaxbandit.contract import briefly, inspect, inspect_pair, is_users
-from jaxbandit.devices import use_all_cores
+from jaxbandit.devices import lenient, use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem, derived, faster, lean
 from jaxbandit.jobs import Jobs
@@ -102,6 +102,7 @@ def _row_room(members: int) -> int:
     return next(room for room in itertools.accumulate(itertools.repeat(8), mul, initial=1) if room >= members)
 
 
+@lenient()
 def simulate(
     problem: Problem | Sequence[Problem],
     policy: Policy | Sequence[Policy],
@@ -252,16 +253,19 @@ class Batch:
         self._groups, self._hurry = _groups(pairs), hurry
         self.classes = [type(policy).__name__ for _, policy in pairs]
 
+    @lenient()
     def programs(self, which: Sequence[int], *, runs: int, lanes: int | None = None, room: int = 0) -> list[Program]:
         """The programs that ``run`` takes, in their order."""
         with briefly():
             return [jobs.program() for jobs, _ in self._jobs(which, runs, 0, 0, lanes, room)]
 
+    @lenient()
     def lanes(self, which: Sequence[int], *, runs: int, lanes: int | None = None, room: int = 0) -> int:
         """Lanes of a device in these programs, the most of one."""
         with briefly():
             return max(jobs.width() for jobs, _ in self._jobs(which, runs, 0, 0, lanes, room))
 
+    @lenient()
     def run(
         self, which: Sequence[int], *, runs: int, seed: int, first_run: int = 0, lanes: int | None = None,
         room: int = 0, progress: Progress | bool = False, ahead: Ahead | None = None,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from jaxbandit.devices import use_all_cores
+from jaxbandit.devices import lenient, use_all_cores
 from jaxbandit.space import Choice, Domain
 
 Made = TypeVar("Made", bound=Callable[..., Any])
@@ -144,6 +144,7 @@ def checked(made_by: Made) -> Made:
     signature = inspect.signature(made_by)
 
     @functools.wraps(made_by)
+    @lenient()
     def call(*given: Any, **named: Any) -> Any:
         use_all_cores()
         bound = signature.bind(*given, **named)

@@ -83,7 +83,7 @@ def test_whatever_comes_first_takes_all_cores(monkeypatch: pytest.MonkeyPatch) -
             values={"jax_num_cpu_devices": -1}, update=lambda name, count, told=told: told.append(name)
         )
         with monkeypatch.context() as patch:
-            patch.setattr(devices, "jax", SimpleNamespace(config=config, enable_x64=jax.enable_x64))
+            patch.setattr(devices, "jax", SimpleNamespace(**vars(jax) | {"config": config}))
             make()
         assert set(told) == {"jax_num_cpu_devices"}, name
 
@@ -133,8 +133,9 @@ def digests(family: str) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", test_conformance.PROBLEMS)
-def test_x64_changes_no_bit_of_any_policy(family: str) -> None:
-    environment = os.environ | {"JAX_ENABLE_X64": "1", "PYTHONPATH": os.getcwd(), "JAX_PLATFORMS": "cpu"}
+def test_settings_of_jax_change_no_bit_of_any_policy(family: str) -> None:
+    environment = os.environ | {"PYTHONPATH": os.getcwd(), "JAX_PLATFORMS": "cpu"}
+    environment |= {"JAX_ENABLE_X64": "1", "JAX_NUMPY_DTYPE_PROMOTION": "strict", "JAX_NUMPY_RANK_PROMOTION": "raise"}
     done = subprocess.run(
         [sys.executable, "-c", _DIGESTS, family], env=environment, text=True, capture_output=True, check=False
     )

@@ -96,6 +96,11 @@ def test_a_formula_is_the_same_under_vmap_and_for_one() -> None:
     np.testing.assert_array_equal(together["count"], X > 1)
 
 
+def test_a_formula_keeps_nothing_of_a_trace() -> None:
+    with jax.checking_leaks():
+        jax.jit(formula(lambda x: {"value": x * x + x, "power": 2}["value"])).lower(X)
+
+
 def test_a_product_that_a_formula_returns_may_meet_a_sum() -> None:
     product = formula(lambda x, y: x * y)
     assert not contractible(jax.make_jaxpr(lambda x, y: product(x, y) + x)(X, Y))

@@ -37,29 +37,36 @@ def formula(function: F) -> F:
     @functools.wraps(function)
     def rounded(*given: Any, **named: Any) -> Any:
         leaves, structure = jax.tree.flatten((given, named))
+        arrays, others = _apart(leaves)
         made: list[Any] = []
 
         def plain(*arrays: Array) -> list[Array]:
-            given, named = jax.tree.unflatten(structure, _with_arrays(leaves, arrays))
-            made[:] = jax.tree.flatten(function(*given, **named))
-            return _arrays(made[0])
+            given, named = jax.tree.unflatten(structure, _together(arrays, others))
+            leaves, form = jax.tree.flatten(function(*given, **named))
+            traced, beside = _apart(leaves)
+            made[:] = beside, form
+            return traced
 
-        arrays = _arrays(leaves)
         # A result that is a constant is an array as well: in a jaxpr it may be NumPy's.
         results = map(jnp.asarray, _Rounded().settled(jax.make_jaxpr(plain)(*arrays), arrays))
-        return jax.tree.unflatten(made[1], _with_arrays(made[0], results))
+        return jax.tree.unflatten(made[1], _together(results, made[0]))
 
     return cast(F, rounded)
 
 
-def _arrays(leaves: list[Any]) -> list[Array]:
-    return [leaf for leaf in leaves if isinstance(leaf, Array)]
+_ARRAY = object()
 
 
-def _with_arrays(leaves: list[Any], arrays: Iterable[Array]) -> list[Any]:
-    """``leaves`` with ``arrays``, in their order, in the places of those that are arrays."""
+def _apart(leaves: list[Any]) -> tuple[list[Array], list[Any]]:
+    """The arrays among ``leaves``, and ``leaves`` with a mark in the place of each."""
+    marked = [_ARRAY if isinstance(leaf, Array) else leaf for leaf in leaves]
+    return [leaf for leaf in leaves if isinstance(leaf, Array)], marked
+
+
+def _together(arrays: Iterable[Array], marked: list[Any]) -> list[Any]:
+    """What ``_apart`` took apart."""
     each = iter(arrays)
-    return [next(each) if isinstance(leaf, Array) else leaf for leaf in leaves]
+    return [next(each) if leaf is _ARRAY else leaf for leaf in marked]
 
 
 class _Rounded(Search):
