@@ -216,6 +216,7 @@ def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
             "PAPER/FIGURE = toy/fig2: a figure that `jaxbandit list` names, such",
         ),
         (["compare", "OTHER", "--quantiles"], "--quantiles = missing: some numbers between 0 and 1"),
+        (["compare", "OTHER", "--baseline", "x", "--quantiles", "0.5"], "--quantiles = together with --baseline: one"),
         (["reproduce", "toy/fig1", "--out", "OUT", "--runs", "1e3"], "--runs = 1e3: a whole number"),
         (["reproduce", "toy/fig1", "--out", "OUT", "--runs", "0"], "--runs = 0: a whole number from 1 to 2147483647"),
         (["reproduce", "toy/fig1", "--out", "OUT", "--seed", "-1"], "--seed = -1: a whole number from 0 to 4294967295"),

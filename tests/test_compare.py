@@ -493,6 +493,18 @@ def coins(**changes: Any) -> Study:
     return experiment(**given)
 
 
+def test_names_that_begin_like_lists() -> None:
+    problems = {"[fair]": coin_pair(0.5, 0.5), "{odd": coin_pair(0.2, 0.8)}
+    data = run_study(coins(problem=problems))
+    assert {row["params"]["problem"] for row in ranks(data)} == set(problems)
+
+
+def test_a_parameter_has_no_metrics_name() -> None:
+    swept = coins(policies={"tuned": lambda problem, heads: toy.Coin(np.float32(heads))}, sweep={"heads": [0.1, 0.9]})
+    with pytest.raises(BadInput, match="parameter = heads: a name that is not that of a metric"):
+        run_study(swept)
+
+
 def test_studies_of_objects(tmp_path: Path) -> None:
     data = run_study(coins(), tmp_path / "out")
     assert dict(data.sizes) == {"policy": 2, "problem": 2, "run": 50}

@@ -32,6 +32,7 @@ from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study, load
 from jaxbandit.study.summary import Row
 from jaxbandit.study.table import render
+from jaxbandit.wilson import share_interval
 from tests import toy
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
@@ -285,7 +286,8 @@ def _cells(**shares: list[tuple[int, float, float | None, float | None]]) -> lis
 def _concluded(cells: list[Cell], target: float | None) -> list[str]:
     question = family.FAMILY.problems["table"].question
     assert question is not None
-    return sentences(question, family.FAMILY.problems["table"].metrics[0], cells, target)
+    count = sum(not cell.reference for cell in cells)
+    return sentences(question, family.FAMILY.problems["table"].metrics[0], cells, target, count)
 
 
 def test_implementations_by_what_tells_them_apart() -> None:
@@ -373,6 +375,20 @@ def test_conclusions() -> None:
     many = _cells(**{f"ee{number}": [(9, 0.5 - number / 50, 0.1, 0.9)] for number in range(6)})
     many[5] = replace(many[5], close=True)
     assert _concluded(many, None)[1].endswith("; nor can they tell 1 more; worse by 2 more")
+
+
+def test_a_target_is_held_against_all_that_was_run() -> None:
+    """The more policies, budgets and settings there are, the surer each must be; of zeros and ones by Wilson's interval
+    at that level."""
+    question, share = family.FAMILY.problems["table"].question, family.FAMILY.problems["table"].metrics[0]
+    assert question is not None
+    cells = _cells(ee=[(200, 0.93, 0.91, 0.95)])
+    assert "for all 4 policies" in sentences(question, share, cells, 0.9, 4)[-1]
+    assert "nothing that was run is enough" in sentences(question, share, cells, 0.9, 400)[-1]
+    cells = _cells(ee=[(200, 0.98, *share_interval(0.98, 100))])
+    cells[0].rows["share"]["runs"] = 100
+    assert "for all 40 policies" in sentences(question, share, cells, 0.9, 40)[-1]
+    assert "nothing that was run is enough" in sentences(question, replace(share, binary=True), cells, 0.9, 40)[-1]
 
 
 @pytest.mark.slow

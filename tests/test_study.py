@@ -2,10 +2,12 @@
 
 import json
 import math
+import os
 import re
 import shutil
 import tracemalloc
 import warnings
+from collections import deque
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -662,7 +664,7 @@ def test_other_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             run(Study.of(mapping(runs=3, **changes)), tmp_path / "study")
     for other, age in (("99", "older"), ("0.0.1", "newer")):
         with monkeypatch.context() as later:
-            later.setattr("jaxbandit.study.folder.version", lambda other=other: other)
+            later.setattr("jaxbandit.study.folder.__version__", other)
             with pytest.raises(BadInput, match=f"a folder begun with jaxbandit {other}; this one is of the {age}"):
                 run(Study.of(mapping(runs=3)), tmp_path / "study")
     with monkeypatch.context() as later:
@@ -692,6 +694,40 @@ def test_a_folder_has_one_writer(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no other process"):
         run(study, tmp_path / "out", meanwhile)
     assert run(study, tmp_path / "out")
+
+
+def test_two_may_write_in_one_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `show` does beside a study that runs."""
+    replaced = os.replace
+
+    def meanwhile(*names: Any) -> None:
+        monkeypatch.undo()
+        folder.write(tmp_path / "figure.png", b"picture")
+        replaced(*names)
+
+    monkeypatch.setattr(os, "replace", meanwhile)
+    folder.write(tmp_path / "summary.json", b"[]")
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {
+        "figure.png": b"picture", "summary.json": b"[]"
+    }  # fmt: skip
+
+
+def test_chunks_that_were_begun_together_grow_together() -> None:
+    pile = chunks.Pile(Study.of(mapping()).configurations()[:1], deque([(0, 1000)]), 10)
+    for _ in range(8):
+        pile.timed(10, 0.1)
+    assert pile.size == 40
+    for _ in range(8):
+        pile.timed(40, 1000.0)
+    assert pile.size == 10
+
+
+def test_what_is_within_1_on_a_setting_has_the_same_rows_when_it_is_read_again(tmp_path: Path) -> None:
+    problem = {"kind": "topk/bernoulli", "means": {"list": [0.0, 1.0]}, "n": 2, "K": 1, "budget": 4}
+    rows = run(Study.of({"runs": 40, "problem": problem, "policy": [{"kind": "uniform"}]}), tmp_path)
+    assert rows[0]["metric"] == "regret"
+    assert rows[0]["ci_high"] > 0 == rows[0]["mean"]
+    assert stored_rows(open_results(tmp_path)) == rows
 
 
 def test_figures(tmp_path: Path) -> None:

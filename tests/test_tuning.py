@@ -257,6 +257,36 @@ def test_a_killed_tuning_ends_with_the_same_bytes(tmp_path: Path, monkeypatch: p
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+def test_an_interrupted_tuning_has_no_verdict_of_other_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    jaxbandit.tune(study(within=0.05), tmp_path, progress=False)
+    assert (tmp_path / "verdict.txt").exists()
+    monkeypatch.setattr("jaxbandit.tuning.run._judged", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        jaxbandit.tune(study(within=0.01), tmp_path, progress=False)
+    assert not any((tmp_path / name).exists() for name in ("verdict.json", "verdict.txt", "candidates.json"))
+
+
+def test_a_metric_that_is_within_1_on_the_setting_is_judged_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds = []
+
+    def seen(*args: Any) -> Judge:
+        bounds.append(args[6])
+        return Judge(*args)
+
+    def kept(setting: Any, answers: Any) -> Any:
+        return answers["heads"] / answers["thrown"]
+
+    metrics = Metric("kept", "kept", kept, within_1=lambda setting: True), Metric("free", "free", kept)
+    monkeypatch.setitem(families.FAMILIES, "toy", replace(toy.FAMILY, metrics=(*toy.FAMILY.metrics, *metrics)))
+    monkeypatch.setattr("jaxbandit.tuning.run.Judge", seen)
+    for metric in ("kept", "free"):
+        jaxbandit.tune(study(metric=metric, within=0.05), progress=False)
+    assert bounds == [True, False]
+
+
 def test_more_candidates_and_runs_use_what_was_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {"share": [0.0, 0.5, 0.9]}
     jaxbandit.tune(study(space=few), tmp_path / "held", progress=False)

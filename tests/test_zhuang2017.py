@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from jaxbandit.errors import BadInput
 from jaxbandit.papers import FIGURES
@@ -52,6 +53,11 @@ def test_real_rates(tmp_path: Path) -> None:
     for text, expected in found.items():
         path.write_text(text)
         assert rates(Request(1, data=path)).tolist() == expected
+    for text, line in (("player,hits,at_bats\na,0,0", "hits, at_bats in line 2 = 0, 0"),
+                       ("unfunny,somewhat_funny,funny\n1,2,1\n4,x,0", "somewhat_funny in line 3 = x")):  # fmt: skip
+        path.write_text(text)
+        with pytest.raises(BadInput, match=line):
+            rates(Request(1, data=path))
     values = np.arange(60) / 60
     first = sampled(values, 0)
     assert len(set(first)) == 47
@@ -76,7 +82,7 @@ def test_rows_over_k_and_cases() -> None:
     assert mean["mean"] == pytest.approx(100 * 50 * 2.5)
     assert mean["runs"] == 30
     assert mean["ci_high"] is not None
-    assert mean["ci_high"] - 100 * 50 * 2.5 == pytest.approx(0.1 / 3**0.5)
+    assert mean["ci_high"] - 100 * 50 * 2.5 == pytest.approx(0.1)  # runs are common to all k
     assert [r["mean"] for r in where(more, "pulls_ratio", "wrr")] == pytest.approx([0.4] * len(SIZES))
 
 
@@ -98,8 +104,13 @@ def test_average_ratio_survival() -> None:
     shares = [row("rr", "correct", mean, runs=50) for mean in (1.0, 0.9)]
     mean = average(shares, "correct", {})
     assert mean["mean"] == pytest.approx(0.95)
-    assert mean["ci_low"] == pytest.approx(0.8882, abs=1e-4)  # Wilson's interval of 95 in 100
-    assert mean["ci_high"] == pytest.approx(0.9785, abs=1e-4)
+    # Wilson's interval of 47.5 in 50, as the two have their runs in common.
+    z, share, runs = scipy.stats.norm.ppf(0.975), 0.95, 50
+    middle, half = share + z**2 / (2 * runs), z * ((share * (1 - share) + z**2 / (4 * runs)) / runs) ** 0.5
+    assert mean["ci_low"] == pytest.approx((middle - half) / (1 + z**2 / runs))
+    assert mean["ci_high"] == pytest.approx((middle + half) / (1 + z**2 / runs))
+    pulls = average([row("rr", "pulls", 10.0, 0.3), row("rr", "pulls", 20.0, 0.4)], "pulls", {})
+    assert pulls["ci_high"] - pulls["mean"] == pytest.approx((0.125) ** 0.5)
     value, half = ratio(row("a", "pulls", 10.0, 0.3), row("b", "pulls", 20.0, 0.8))
     assert value == 0.5
     assert half == pytest.approx(0.5 * (0.03**2 + 0.04**2) ** 0.5)

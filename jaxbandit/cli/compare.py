@@ -39,6 +39,9 @@ class Compare:
 
         if self.quantiles == ():
             raise BadInput("--quantiles", "missing", "some numbers between 0 and 1, such as 0.05 0.5 0.95")
+        if self.quantiles and (self.differences or self.baseline is not None):
+            other = "--differences" if self.differences else "--baseline"
+            raise BadInput("--quantiles", f"together with {other}", "one of both: quantiles are of each policy alone")
         data = open_results(self.folder)
         metric = self.metric or data.attrs["metrics"].split()[0]
         if without := compare.lacking(data, metric):
@@ -47,6 +50,7 @@ class Compare:
         first = f"rank 1 has the {'highest' if compare.sign_of(data, metric) > 0 else 'lowest'} mean {metric}"
         if self.quantiles:
             tables = [compare.quantiles(data, self.quantiles, self.metric)]
+            say("each interval holds by itself, with 95 %, for a number of runs that was chosen beforehand")
         elif compare.in_pairs(data) or self.differences or self.baseline is not None:
             differences = compare.paired_differences(data, self.metric, self.baseline)
             tables = [compare.ranks(data, self.metric), differences]

@@ -44,17 +44,18 @@ def half(row: Row) -> float | None:
 def average(rows: Sequence[Row], metric: str, params: Mapping[str, Any]) -> Row:
     """Averages rows of one policy, each of as many runs: the mean of all their runs taken together.
 
-    Of shares of runs with Wilson's interval again (``correct``), else with half the root of the sum of squared halves.
+    Runs of the same number share their randomness, so no narrower interval by averaging is claimed: of shares of runs
+    (``correct``) it is Wilson's for as many as one row has, else half of it is the root of the mean of squared halves.
     """
     means = [row["mean"] or 0.0 for row in rows]
     runs, mean = sum(row["runs"] for row in rows), sum(means) / len(means)
     if rows[0]["metric"].removeprefix("best_") in ("correct", "ranking", "capped"):
-        low, high = share_interval(mean, runs)
+        low, high = share_interval(mean, rows[0]["runs"])
         return Row(
             policy=rows[0]["policy"], params=dict(params), metric=metric, mean=mean, ci_low=low, ci_high=high, runs=runs
         )  # fmt: skip
     halves = [half(row) for row in rows]
-    both = None if None in halves else math.hypot(*(each or 0.0 for each in halves)) / len(rows)
+    both = None if None in halves else math.hypot(*(each or 0.0 for each in halves)) / math.sqrt(len(rows))
     return computed(rows[0]["policy"], params, metric, mean, runs, both)
 
 

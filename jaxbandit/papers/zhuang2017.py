@@ -21,7 +21,7 @@ from jaxbandit.random.trials import UNITS
 from jaxbandit.study.figure import Axes, Figure, Plan, Request
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Row
-from jaxbandit.user_tables import columns, whole_cells
+from jaxbandit.user_tables import columns, header, whole_cells
 
 Params = Mapping[str, Any]
 
@@ -141,17 +141,26 @@ def rates(request: Request) -> np.ndarray:
     what = "a table of captions, of batting careers or of crowd workers: see docs/papers.md"
     if request.data is None or not request.data.is_file():
         raise BadInput("--data", str(request.data or "missing"), what)
+    there = header(request.data)
     for names in (("unfunny", "somewhat_funny", "funny"), ("hits", "at_bats"), ("correct", "answered")):
-        try:
-            lines = [(line, cells) for line, cells in columns(request.data, {"--data": names})]
-        except BadInput:
+        if not set(names) <= set(there):
             continue
-        counts = np.array([whole_cells(names, cells, line) for line, cells in lines], np.float64)
+        lines = columns(request.data, {"--data": names})
+        counts = np.array([_counts(names, cells, line) for line, cells in lines], np.float64)
         if names[0] == "unfunny":
             return np.asarray((counts[:, 1] + 2 * counts[:, 2]) / (2 * counts.sum(axis=1)))
         share = counts[:, 0] / counts[:, 1]
         return np.asarray(1 - share if names[0] == "correct" else share)
     raise BadInput("--data", str(request.data), what)
+
+
+def _counts(names: Sequence[str], cells: Sequence[str], line: int) -> tuple[int, ...]:
+    """Returns the counts of a row, of which there is a rate."""
+    counts = whole_cells(names, cells, line)
+    *_, of = counts if len(names) == 2 else (sum(counts),)
+    if not of:
+        raise BadInput(f"{', '.join(names)} in line {line}", ", ".join(cells), "counts of something")
+    return counts
 
 
 KEYWORDS, REGIONS = 20, 47

@@ -58,12 +58,13 @@ class Pile:
             self.spans.appendleft((first + count, stop))
         return first, first + count
 
-    def timed(self, seconds: float) -> None:
-        """Fits the size of chunks to the seconds that the last one took."""
+    def timed(self, runs: int, seconds: float) -> None:
+        """Fits the size of chunks to the seconds that one of so many runs of each member took. Others of its size may
+        have been begun before."""
         if seconds < _SHORT:
-            self.size = min(4 * self.size, max(1, _MOST_JOBS // len(self.members)))
+            self.size = max(self.size, min(4 * runs, max(1, _MOST_JOBS // len(self.members))))
         elif seconds > _LONG:
-            self.size = max(1, self.size // 4)
+            self.size = min(self.size, max(1, runs // 4))
 
 
 @dataclass

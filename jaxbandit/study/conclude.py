@@ -6,6 +6,7 @@ A family says by a ``registry.Question`` what is asked: by which metric, and in 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from jaxbandit.errors import BadInput
@@ -15,7 +16,7 @@ from jaxbandit.study.differences import MANY
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Row, identity, show
 from jaxbandit.study.table import estimate
-from jaxbandit.wilson import student
+from jaxbandit.wilson import share_interval, student
 from jaxbandit.words import counted
 
 if TYPE_CHECKING:
@@ -87,9 +88,10 @@ def conclusions(
         return []
     lines: list[str] = []
     cells = _cells(study, question, rows, data)
+    count = sum(not cell.reference for some in cells.values() for cell in some)
     for beside, some in cells.items():
         lines += [f"with {beside}:"] * (len(cells) > 1)
-        lines += sentences(question, _decisive(study, question), some, target)
+        lines += sentences(question, _decisive(study, question), some, target, count)
     return lines
 
 
@@ -124,9 +126,10 @@ def _cells(study: Study, question: Question, rows: Sequence[Row], data: Any) -> 
     return found
 
 
-def sentences(question: Question, metric: Metric, cells: Sequence[Cell], target: float | None) -> list[str]:
-    """Returns the answer under one setting. ``metric``: that of the question; ``target``: see ``conclusions``."""
-    answer = _Answer(question, -1.0 if metric.lower_is_better else 1.0, _in_percent(metric))
+def sentences(question: Question, metric: Metric, cells: Sequence[Cell], target: float | None, count: int) -> list[str]:
+    """Returns the answer under one setting. ``metric``: that of the question; ``target``: see ``conclusions``;
+    ``count``: how many cells of all settings are held against it."""
+    answer = _Answer(question, metric, count)
     real = [cell for cell in cells if not cell.reference]
     lines = [question.opening(cells[0].setting)]
     for budget in sorted({cell.budget for cell in cells}):
@@ -139,12 +142,19 @@ def sentences(question: Question, metric: Metric, cells: Sequence[Cell], target:
 
 @dataclass(frozen=True)
 class _Answer:
-    """Answers a question under one setting. ``sign``: -1 where lower is better; ``percent``: whether values are
-    shares."""
+    """Answers a question under one setting: see ``sentences``."""
 
     question: Question
-    sign: float
-    percent: bool
+    metric: Metric
+    count: int
+
+    @property
+    def sign(self) -> float:
+        return -1.0 if self.metric.lower_is_better else 1.0
+
+    @property
+    def percent(self) -> bool:
+        return _in_percent(self.metric)
 
     @property
     def word(self) -> str:
@@ -186,7 +196,7 @@ class _Answer:
         goal = question.aim.format(f"{100 * target:g} %" if self.percent else f"{target:g}")
         enough: dict[str, Cell] = {}
         for cell in sorted(cells, key=self.cost):
-            if self.reaches(cell, target, len(cells)):
+            if self.reaches(cell, target):
                 enough.setdefault(cell.label, cell)
         if not enough:
             return [
@@ -198,7 +208,7 @@ class _Answer:
         lines = [
             f"{goal}, the cheapest that was run is {chosen.label} with a {self.word} of {_number(chosen.budget)}"
             f"{of_it}: {self.value(chosen)}; it reaches the target with a confidence of 95 %, "
-            f"for all {counted(len(cells), 'policy and budget', 'policies and budgets')} that were run"
+            f"for all {counted(self.count, 'policy and budget', 'policies and budgets')} that were run"
         ]
         others = [label for label in dict.fromkeys(cell.label for cell in cells) if label != chosen.label]
         if others:
@@ -225,15 +235,19 @@ class _Answer:
     def price(self, cell: Cell) -> str:
         return f"{self.spent(cell):,.0f}" if self.question.capped else _number(cell.budget)
 
-    def reaches(self, cell: Cell, target: float, cells: int) -> bool:
-        """Returns whether a cell reaches the target, so surely that of so many cells none does so wrongly, with a
+    def reaches(self, cell: Cell, target: float) -> bool:
+        """Returns whether a cell reaches the target, so surely that of all cells none does so wrongly, with a
         confidence of 95 %. Few values that never varied tell nothing of how rarely they do."""
         row = cell.rows[self.question.metric]
         mean, end, runs = cell.mean(self.question.metric), row["ci_low" if self.sign > 0 else "ci_high"], row["runs"]
         if end is None or (end == mean and 0 < runs < MANY):
             return False
-        wider = student(1 - 0.05 / max(2, cells), runs) / student(0.975, runs) if runs > 1 else 1.0
-        return self.sign * (mean + (end - mean) * wider - target) >= 0
+        level = 1 - 0.05 / max(2, self.count)
+        wider = student(level, runs) / student(0.975, runs) if runs > 1 else 1.0
+        ends = [mean + (end - mean) * wider]
+        if self.metric.binary and runs:
+            ends.append(share_interval(mean, runs, NormalDist().inv_cdf(level))[self.sign < 0])
+        return min(self.sign * (each - target) for each in ends) >= 0
 
     def spent(self, cell: Cell) -> float:
         return cell.mean(self.question.spent)

@@ -5,12 +5,13 @@ import hashlib
 import json
 import os
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
+from jaxbandit import __version__
 from jaxbandit.errors import BadInput
 from jaxbandit.study.summary import identity as identical
 
@@ -21,14 +22,15 @@ FINISHED = "finished.json"
 """Seals the results of a study that is finished: see ``run``."""
 FORMAT = 2
 """The format of result folders, which is raised where an older version could not read them."""
-_PARTIAL = "partial.tmp"
+_PARTIAL = ".partial"
+"""How the name of a file ends that is being written."""
 _AT_TIMES = {"implementation", "plugins"}
 """Keys of a study's identity that stand there only where they say something."""
 
 
 def write(path: Path, data: bytes) -> None:
     """Writes a file so that it is there in full or not at all, whatever stops the program or the machine."""
-    partial = path.with_name(_PARTIAL)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{_PARTIAL}")  # `show` may write beside a study that runs
     try:
         with partial.open("wb") as file:
             file.write(data)
@@ -78,13 +80,6 @@ def altered(out: Path) -> bool:
     return isinstance(sealed, dict) and sealed.get("summary") != checksum("DIR", out / SUMMARY)
 
 
-def version() -> str:
-    """Returns the version of jaxbandit; a plain checkout that was never installed has none."""
-    with suppress(metadata.PackageNotFoundError):
-        return metadata.version("jaxbandit")
-    return "unknown"
-
-
 def check(out: Path, identity: Mapping[str, Any]) -> None:
     """Checks that results of ``identity`` may be written to ``out``: it is new or empty, or was begun with the same.
 
@@ -96,7 +91,7 @@ def check(out: Path, identity: Mapping[str, Any]) -> None:
         raise BadInput("out", str(out), allowed)
 
     try:
-        names = {entry.name for entry in out.iterdir()} - {_PARTIAL} if out.exists() else set()
+        names = {entry.name for entry in out.iterdir() if entry.suffix != _PARTIAL} if out.exists() else set()
     except OSError as error:
         refuse(f"a folder ({error.strerror})")
     if not names:
@@ -106,7 +101,7 @@ def check(out: Path, identity: Mapping[str, Any]) -> None:
     held = read(out / STUDY, "out")
     if not isinstance(held, dict) or "jaxbandit" not in held:
         refuse("a new or empty folder, or one that holds this study; it holds something else")
-    theirs, ours = (held.get("format", 1), held["jaxbandit"]), (FORMAT, version())
+    theirs, ours = (held.get("format", 1), held["jaxbandit"]), (FORMAT, __version__)
     if theirs != ours:
         age = "newer" if _order(*theirs) > _order(*ours) else "older"
         if theirs[1] == ours[1]:
@@ -151,7 +146,7 @@ def claimed(
         except OSError as error:
             raise BadInput("out", str(out), f"a folder that can be written ({error.strerror})") from None
         check(out, identity)  # another process may have begun there meanwhile
-        note = {"format": FORMAT, "jaxbandit": version(), "identity": identity, "study": study or identity, **facts}
+        note = {"format": FORMAT, "jaxbandit": __version__, "identity": identity, "study": study or identity, **facts}
         text = (json.dumps(note, indent=1) + "\n").encode()
         try:
             if not (out / STUDY).exists() or (out / STUDY).read_bytes() != text:

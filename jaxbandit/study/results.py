@@ -59,6 +59,9 @@ def described(
         given = {places[id(each)]: each.params.get(name) for each in members}
         values: list[Any] = [given.get(place) for place in np.ndindex(*shape)]
         found[name] = Coordinate(dimensions, column(values).reshape(shape), "")
+    for metric in study.family.metrics:
+        if metric.name in found:
+            raise BadInput("parameter", metric.name, "a name that is not that of a metric")
     ran = dict(zip(map(places.get, map(id, members)), ran_by(study), strict=True))
     classes = column([ran.get(place, "") for place in np.ndindex(*shape)])
     found[IMPLEMENTED_BY] = Coordinate(dimensions, classes.reshape(shape), "class that ran the policy")
@@ -74,7 +77,9 @@ def described(
         "binary": " ".join(metric.name for metric in study.family.metrics if metric.binary),
         "implementation": study.implementation,
         "references": [each.label for each in first if study.family.policies[each.name].reference],
-        "share": " ".join(metric.name for metric in study.family.metrics if metric.share),
+        "share": " ".join(
+            metric.name for metric in study.family.metrics if all(metric.bounded(each.setting) for each in members)
+        ),
         "coordinates": " ".join(name for name in found if name not in (*dimensions, "checkpoint")),
         "rules": rules_of(study),
         "params": list(dict.fromkeys(name for each in members for name in each.params)),
@@ -145,7 +150,8 @@ def value_of(label: Any) -> Any:
     if isinstance(value, float):
         return None if math.isnan(value) else value
     if isinstance(value, str):
-        return None if not value else json.loads(value) if value[0] in "{[" else value
+        with suppress(ValueError):  # a name may begin so too
+            return None if not value else json.loads(value) if value[0] in "{[" else value
     return value
 
 

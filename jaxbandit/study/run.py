@@ -14,6 +14,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from jaxbandit import __version__
 from jaxbandit.conformance import check_once
 from jaxbandit.devices import use_all_cores
 from jaxbandit.engine import Batch, endless_runs, simulate_pairs
@@ -239,9 +240,7 @@ class _Work:
                 break
             self._target = target
         say_lacking(tallies)
-        self._store.label(
-            {}, {"runs": self._target, "computed_with": identity({"jaxbandit": folder.version(), **facts()})}
-        )
+        self._store.label({}, {"runs": self._target, "computed_with": identity({"jaxbandit": __version__, **facts()})})
         return [
             moments.row(tally.sources[0].name, self._params(tally.sources[0], point), tally.metric, always)
             for each in self.members
@@ -365,7 +364,7 @@ class _Work:
             raise BadInput("policy", pile.members[0].name, f"one whose runs end; {endless_runs(endless, of)}")
         values = [self._values(each, answers, number) for number, each in enumerate(pile.members)]
         self._store.write([self._places[id(each)] for each in pile.members], first, values)
-        pile.timed(seconds)
+        pile.timed(stop - first, seconds)
         self._sizes[pile.members[0].name] = pile.size
         for each, own in zip(pile.members, values, strict=True):
             for point, column in enumerate(own[self._width_metric].reshape(stop - first, -1).T):

@@ -182,6 +182,8 @@ def tuned(study: Study, out: Path, tell: Progress) -> list[TuningOutcome]:
     """Tunes a study for each of its problems, in a folder that is its own; see ``jaxbandit.tune``."""
     use_all_cores()
     options = TuneOptions.of(study)
+    for name in (folder.VERDICT, folder.WORDS, folder.CANDIDATES):
+        (out / name).unlink(missing_ok=True)  # of other options, where this is interrupted
     found = [_tuned(study, options, setting, params, out, tell) for setting, params in study.settings()]
     folder.write(out / folder.VERDICT, _json(record(found)))
     folder.write(out / folder.WORDS, "".join(f"{line}\n" for each in found for line in each.sentences()).encode())
@@ -275,9 +277,10 @@ def _judged(
     options: TuneOptions, values: Values, members: Sequence[Configuration], searched: int
 ) -> tuple[Judge, Verdict]:
     """Runs the candidates that are in question, a tenth more each time, until there is a verdict."""
+    metric = options.metric
     judge = Judge(
         len(members), options.within, options.relative, options.confidence, options.most_runs // len(members),
-        options.metric.binary, options.metric.binary or options.metric.share,
+        metric.binary, metric.binary or all(metric.bounded(each.setting) for each in members),
     )  # fmt: skip
     verdict: Verdict = "undecided"
     target = LEAST

@@ -128,7 +128,7 @@ class _Objective:
             (problem, policy)
             for setting, problem in zip(self.settings, self._problems, strict=True)
             for policy in options.trainable.policies(setting, scores)
-        ])  # fmt: skip
+        ], implementation=self.study.implementation)  # fmt: skip
         which = [row * options.population + column for row, column in np.ndindex(*total.shape)]
         room = options.runs * options.population * len(self.settings)
         for _ in range(times):
@@ -283,7 +283,8 @@ def _compared(objective: _Objective, score: Score) -> list[Row]:
         for _, given in study.policy_tables():
             each = study.configuration(setting, problem, params, given["kind"], without_kind(given))
             members.append((setting, problem, each.policy, each.name, each.params))
-    batch = Batch([(problem, policy) for _, problem, policy, _, _ in members])
+    pairs = [(problem, policy) for _, problem, policy, _, _ in members]
+    batch = Batch(pairs, implementation=study.implementation)
     answers = batch.run(range(len(members)), runs=runs, seed=study.seed, first_run=FIRST_RUN + objective.spent)
     for number, (setting, _, _, name, params) in enumerate(members):
         moments = Moments(options.metric.binary, options.metric.bounded(setting))
