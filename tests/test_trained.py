@@ -13,7 +13,7 @@ from jaxbandit import BadInput, cleaning, cli, simulate, topk
 from jaxbandit.cleaning.family import FAMILY as CLEANING
 from jaxbandit.cleaning.family import Setting
 from jaxbandit.cleaning.trained import _statistics as statistics
-from jaxbandit.engine import count_programs
+from jaxbandit.engine import Batch, count_programs
 from jaxbandit.laws import Beta, Law, Uniform
 from jaxbandit.scores import Score, size, value
 from jaxbandit.study.folder import checksum
@@ -192,6 +192,19 @@ def test_training_improves_and_repeats() -> None:
     again = jaxbandit.train(STUDY, progress=False, **TABLE)
     assert again.score.sha256 == found.score.sha256
     assert again.rows == found.rows
+
+
+def test_a_study_says_which_implementation_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    training, seen = importlib.import_module("jaxbandit.tuning.train"), []
+
+    def batch(*given: Any, implementation: str) -> Any:
+        seen.append(implementation)
+        return Batch(*given, implementation=implementation)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(training, "Batch", batch)
+    table = {"statistics": ["late_doubt"], "generations": 1, "population": 4, "runs": 2}
+    jaxbandit.train({**STUDY, "implementation": "reference"}, progress=False, **table)
+    assert set(seen) == {"reference"}
 
 
 def test_divergence_goes_back_to_the_best_seen(monkeypatch: pytest.MonkeyPatch) -> None:

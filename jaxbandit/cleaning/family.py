@@ -313,7 +313,7 @@ def tune(setting: Setting) -> list[dict[str, Any]]:
 
 TUNE_TERMS = {
     "gamma": "false values removed per operation if entities never ran out, which is what tuning makes largest",
-    "effectiveness": "the expected share of operations that remove one, with the entities that there are",
+    "effectiveness": "the false values removed, as expected of the entities that there are, divided by the budget",
     "runs_out_at": "the operations after which ee has met every entity; it leaves what is beyond unspent",
     "level": "the index (false values per operation) of the last entities that policy index cleans within the budget",
 }

@@ -42,7 +42,7 @@ class SlottedGsExact:
     rows: int = field(metadata={"static": True})
     nodes: int = field(metadata={"static": True})
 
-    execution = Execution(most_lanes=32, masked=True, gain_ns=4_400, loss_ns=600_000)
+    execution = Execution(temporaries=16, most_lanes=32, masked=True, gain_ns=4_400, loss_ns=600_000)
     informed: ClassVar[Literal[True]] = True
 
     def init(self, view: InformedView) -> State:
