@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxbandit.contract import PAGE, briefly, inspect, inspect_pair, is_users
+from jaxbandit.contract import PAGE, briefly, inspect, inspect_pair, is_users, strong
 from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem, Tree, execution_of, faster
@@ -68,6 +68,7 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
     inspect("problem", problem)
     inspect("policy", policy)
     inspect_pair(problem, policy)
+    problem, policy = jax.tree.map(strong, (problem, policy))
     if is_users(problem) or is_users(policy):
         with briefly():
             traced_alike(problem, policy, stream(seed, 0))

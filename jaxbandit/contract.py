@@ -7,6 +7,7 @@ show in values alone (a reused pull number, a NaN) are found by ``conformance.ch
 import difflib
 import functools
 import linecache
+import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
 from jax import Array
 
@@ -98,8 +100,7 @@ def inspect(role: str, instance: Any) -> None:
                 "an array or a number; for another value, that is the same in all runs, declare the field as static: "
                 f"dataclasses.field(metadata=dict(static=True)); {PAGE}",
             )  # fmt: skip
-        if isinstance(leaf, int) and not -(2**31) <= leaf < 2**32:
-            raise BadInput(f"{name}{jax.tree_util.keystr(path)}", leaf, "a number of 32 bits")
+        strong(leaf, f"{name}{jax.tree_util.keystr(path)}")
     budget = getattr(instance, "budget", None)
     if role == "problem" and budget is not None and (not is_array(budget) or np.ndim(budget)):
         raise BadInput(f"{name}.budget", budget, f"a number, what all pulls of a run may cost; {PAGE}")
@@ -109,6 +110,28 @@ def inspect(role: str, instance: Any) -> None:
         value = getattr(instance, field.name)
         if field.metadata.get("static") and isinstance(value, np.ndarray | jax.Array):
             raise BadInput(f"{name}.{field.name}", value, f"no array in a static field: leave metadata away; {PAGE}")
+
+
+_OF_PYTHON: dict[Any, Any] = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
+
+
+def strong(leaf: Any, field: str = "problem or policy") -> Any:
+    """Returns a leaf with the one type that it has in all programs: of Python's numbers one of 32 bits.
+
+    Else what JAX makes of it, and of what it meets, would depend on whether it differs between configurations.
+
+    Raises:
+        BadInput: naming ``field``, for an integer that JAX would not keep.
+    """
+    if isinstance(leaf, jax.Array):
+        return np.asarray(leaf) if leaf.weak_type and not isinstance(leaf, jax.core.Tracer) else leaf
+    kind: Any = _OF_PYTHON.get(type(leaf)) or jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)
+    if np.issubdtype(kind, np.integer) and (values := np.asarray(leaf)).size:
+        least, most = np.iinfo(kind).min, np.iinfo(kind).max
+        if not least <= values.min() <= values.max() <= most:
+            given = leaf if np.ndim(leaf) == 0 else f"{values.min()} to {values.max()}"
+            raise BadInput(field, given, f"a number of 32 bits, {least} to {most}")
+    return leaf if type(leaf) not in _OF_PYTHON else kind(leaf)
 
 
 def inspect_pair(problem: Any, policy: Any) -> None:
@@ -324,7 +347,8 @@ def raised_in(error: Exception) -> str:
 
 def place(error: Exception) -> str:
     """The last line of a user's code that an exception passed through."""
-    libraries = tuple(str(Path(path).parent) for path in (jax.__file__, np.__file__, __file__) if path)
+    files = jax.__file__, jaxlib.__file__, np.__file__, __file__
+    libraries = tuple(str(Path(path).parent) + os.sep for path in files if path)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]
     if not frames:
         return "its arguments"

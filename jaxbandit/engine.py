@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh
 
-from jaxbandit.contract import briefly, inspect, inspect_pair, is_users
+from jaxbandit.contract import briefly, inspect, inspect_pair, is_users, strong
 from jaxbandit.devices import lenient, use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem, derived, faster, lean
@@ -34,7 +34,8 @@ P = TypeVar("P")
 
 
 def _as_list(value: P | Sequence[P]) -> list[P]:
-    return list(value) if isinstance(value, list | tuple) else [value]  # type: ignore[list-item]
+    several = isinstance(value, list | tuple) and not hasattr(value, "_fields")
+    return list(value) if several else [value]  # type: ignore[list-item,arg-type]
 
 
 def _fast(problem: Any, policy: Any) -> tuple[Any, Any]:
@@ -67,14 +68,14 @@ def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Partition, list[Arra
             contents[id(leaf)] = leaf, hash(np.asarray(leaf).tobytes())
         return contents[id(leaf)][1]
 
-    flat = [jax.tree.flatten(pair) for pair in pairs]
+    flat = [(list(map(strong, leaves)), treedef) for leaves, treedef in map(jax.tree.flatten, pairs)]
     for number, (leaves, treedef) in enumerate(flat):
         policy_from = len(jax.tree.leaves(pairs[number][0]))
         may_vary = tuple(
             np.ndim(leaf) == 0 or (at >= policy_from and leaf.nbytes <= _SMALL) for at, leaf in enumerate(leaves)
         )
         arrays = tuple(
-            (leaf.shape, str(leaf.dtype), None if may else content(leaf)) if np.ndim(leaf) else None
+            (np.shape(leaf), str(jnp.result_type(leaf)), None if may else content(leaf))
             for leaf, may in zip(leaves, may_vary, strict=True)
         )
         found.setdefault((treedef, may_vary, arrays), []).append(number)
@@ -142,9 +143,10 @@ def simulate(
 
     Returns:
         The answers by name, each an array of shape (configurations, runs, ...) of the dtype and shape that the policy
-        gave it. With checkpoints it is (configurations, runs, checkpoints + 1, ...), the end of the run last. Beside
-        them ``endless`` (bool, (configurations, runs)): the run made ``max_steps`` steps and did not end. A warning
-        says so too, and the other answers of such a run are zeros.
+        gave it; NaN for a policy that has no such answer, where another one has. With checkpoints it is
+        (configurations, runs, checkpoints + 1, ...), the end of the run last. Beside them ``endless`` (bool,
+        (configurations, runs)): the run made ``max_steps`` steps and did not end. A warning says so too, and the other
+        answers of such a run are zeros.
 
     Raises:
         BadInput: for a count or a seed out of range, for checkpoints out of order, for another implementation, and for
@@ -166,10 +168,10 @@ def simulate(
     if {len(problems), len(policies)} - {1, count}:
         raise BadInput("policy", f"{len(policies)} of them", f"1, or as many as problems ({len(problems)})")
     for name, value, low, high in (
-        ("runs", runs, 1, 2**31 - 1), ("seed", seed, 0, 2**32 - 1), ("first_run", first_run, 0, 2**32 - 1),
-        ("max_steps", 1 if max_steps is None else max_steps, 1, 2**62),
-        ("lanes", 1 if lanes is None else lanes, 1, 2**31 - 1),
-    ):  # fmt: skip
+        ("runs", runs, 1, 2**31 - 1),
+        ("seed", seed, 0, 2**32 - 1),
+        ("first_run", first_run, 0, 2**32 - 1),
+    ):
         whole(low, high)(name, value)
     runs, seed, first_run = map(int, (runs, seed, first_run))
     if first_run + runs > 2**32:
@@ -192,10 +194,10 @@ def simulate(
     batch = Batch(pairs, checkpoints, max_steps, devices, implementation)
     used = Counter(batch.classes).items()
     _log.info("jaxbandit: configurations by the class that runs them: %s", ", ".join(f"{name} {n}" for name, n in used))
-    answers = batch.run(range(count), runs=runs, seed=seed, first_run=first_run, lanes=lanes, progress=progress)
-    for line in _doubts(pairs, answers):
+    own = batch.each(range(count), runs=runs, seed=seed, first_run=first_run, lanes=lanes, progress=progress)
+    for line in _doubts(pairs, own):
         _log.warning("jaxbandit: %s", line)
-    return answers
+    return _together(own)
 
 
 def _are_devices(given: Any) -> bool:
@@ -203,19 +205,20 @@ def _are_devices(given: Any) -> bool:
     return bool(listed) and len(set(given)) == len(given)
 
 
-def _doubts(pairs: Sequence[tuple[Problem, Policy]], answers: dict[str, np.ndarray]) -> Iterator[str]:
+def _doubts(pairs: Sequence[tuple[Problem, Policy]], each: Sequence[dict[str, np.ndarray]]) -> Iterator[str]:
     """Yields a line for each policy whose runs did not end, and for each answer of a user's own that is no number."""
     names = [type(policy).__name__ for _, policy in pairs]
     for name in dict.fromkeys(names):
         rows = [row for row, other in enumerate(names) if other == name]
-        endless = answers["endless"][rows]
+        endless = np.stack([each[row]["endless"] for row in rows])
         if endless.any():
             yield f"policy {name}: {endless_runs(int(endless.sum()), endless.size)}"
-        theirs = [row for row in rows if any(map(is_users, pairs[row]))]
-        for answer, values in answers.items() if theirs else ():
-            if not np.issubdtype(values.dtype, np.floating):
+        theirs = [each[row] for row in rows if any(map(is_users, pairs[row]))]
+        for answer in dict.fromkeys(key for own in theirs for key in own):
+            values = [own[answer] for own in theirs if answer in own]
+            if not np.issubdtype(values[0].dtype, np.floating):
                 continue
-            lacking = np.isnan(values[theirs]).reshape(len(theirs) * values.shape[1], -1).any(1)
+            lacking = np.concatenate([np.isnan(own).reshape(len(own), -1).any(1) for own in values])
             if lacking.any():
                 yield (
                     f"policy {name}, answer {answer!r}: not a number in {int(lacking.sum()):,} of {lacking.size:,} "
@@ -249,23 +252,20 @@ class Batch:
         pairs = fast if implementation == "fast" else pairs
         self._mesh = Mesh(np.array(devices or jax.local_devices()), (AXIS,), axis_types=(AxisType.Auto,))
         self._budgets = _checkpoints(checkpoints, problems)
-        self._most = _enough_steps(problems) if max_steps is None else max_steps
+        self._most = _enough_steps(problems) if max_steps is None else whole(1, 2**62)("max_steps", max_steps)
         self._groups, self._hurry = _groups(pairs), hurry
         self.classes = [type(policy).__name__ for _, policy in pairs]
 
-    @lenient()
     def programs(self, which: Sequence[int], *, runs: int, lanes: int | None = None, room: int = 0) -> list[Program]:
         """The programs that ``run`` takes, in their order."""
-        with briefly():
+        with lenient(), briefly():
             return [jobs.program() for jobs, _ in self._jobs(which, runs, 0, 0, lanes, room)]
 
-    @lenient()
     def lanes(self, which: Sequence[int], *, runs: int, lanes: int | None = None, room: int = 0) -> int:
         """Lanes of a device in these programs, the most of one."""
-        with briefly():
+        with lenient(), briefly():
             return max(jobs.width() for jobs, _ in self._jobs(which, runs, 0, 0, lanes, room))
 
-    @lenient()
     def run(
         self, which: Sequence[int], *, runs: int, seed: int, first_run: int = 0, lanes: int | None = None,
         room: int = 0, progress: Progress | bool = False, ahead: Ahead | None = None,
@@ -275,7 +275,17 @@ class Batch:
         ``room``: runs of all configurations together that programs are made for, where there are fewer: calls with no
         more than that share a program. ``ahead``: what compiles these programs, and others behind them.
         """
-        results: dict[str, np.ndarray] = {}
+        each = self.each(
+            which, runs=runs, seed=seed, first_run=first_run, lanes=lanes, room=room, progress=progress, ahead=ahead
+        )
+        return _together(each)
+
+    def each(
+        self, which: Sequence[int], *, runs: int, seed: int, first_run: int = 0, lanes: int | None = None,
+        room: int = 0, progress: Progress | bool = False, ahead: Ahead | None = None,
+    ) -> list[dict[str, np.ndarray]]:  # fmt: skip
+        """Does what ``run`` does; returns each configuration's own answers, of shape (runs, ...)."""
+        results: list[dict[str, np.ndarray]] = [{} for _ in which]
         finished, total = 0, runs * len(which)
         place = {number: at for at, number in enumerate(which)}
         with shown(progress, "compiling") as tell, ExitStack() as held:
@@ -286,11 +296,10 @@ class Batch:
                 def report(done: int, doing: str, idle: int = 0, base: int = finished) -> None:
                     tell(Status(base + done, total, doing, idle))
 
-                with briefly():
+                with lenient(), briefly():
                     answers = jobs.run(ahead, report)
-                at = [place[member] for member in members]
-                for name, values in answers.items():
-                    results.setdefault(name, np.zeros((len(which), *values.shape[1:]), values.dtype))[at] = values
+                for row, member in enumerate(members):
+                    results[place[member]] = {name: values[row] for name, values in answers.items()}
                 finished += runs * len(members)
         return results
 
@@ -298,6 +307,7 @@ class Batch:
         self, which: Sequence[int], runs: int, seed: int, first_run: int, lanes: int | None, room: int
     ) -> Iterator[tuple[Jobs, list[int]]]:
         """What runs together, and which configurations those are."""
+        lanes = None if lanes is None else whole(1, 2**31 - 1)("lanes", lanes)
         wanted = set(which)
         for partition, shared, varying, members in self._groups:
             rows = [row for row, member in enumerate(members) if member in wanted]
@@ -309,6 +319,25 @@ class Batch:
                     partition, shared, here, self._budgets, self._mesh, len(rows), seed, first_run, runs, self._most,
                     lanes, room, self._hurry,
                 ), [members[row] for row in rows]  # fmt: skip
+
+
+def _together(each: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Returns the answers of all configurations by name; NaN of one that has no such answer.
+
+    Raises:
+        BadInput: for answers of one name and different shapes.
+    """
+    found = {}
+    for name in dict.fromkeys(name for own in each for name in own):
+        there = [own[name] for own in each if name in own]
+        if len(shapes := {values.shape[1:] for values in there}) > 1:
+            allowed = "of one shape by all policies of a call; one call for each has its own"
+            raise BadInput(f"policy.answer[{name!r}]", " and ".join(map(str, sorted(shapes))), allowed)
+        if len(there) < len(each):
+            nothing = np.full(there[0].shape, np.nan, np.float32)
+            there = [own.get(name, nothing) for own in each]
+        found[name] = np.stack(there)
+    return found
 
 
 def _enough_steps(problems: Sequence[Any]) -> int:
@@ -329,14 +358,16 @@ def _checkpoints(given: Sequence[float], problems: Sequence[Any]) -> Array:
     """``given``, checked, with the dtype of the problems' budget."""
     if not len(given):
         return jnp.zeros(0, jnp.int32)
-    budgets = [getattr(problem, "budget", None) for problem in problems]
+    budgets: list[Any] = [getattr(problem, "budget", None) for problem in problems]
     if not all(is_dataclass(problem) and "budget" in {field.name for field in fields(problem)} for problem in problems):
         raise BadInput("checkpoints", list(given), "none for a problem that is no dataclass with a field budget")
-    least = min(float(budget) for budget in budgets if budget is not None)
+    if any(budget is None for budget in budgets):
+        raise BadInput("checkpoints", list(given), "none for a problem whose budget is None")
+    least = min(float(budget) for budget in budgets)
     steps = [0.0, *map(float, given), least]
     if not all(a < b for a, b in itertools.pairwise(steps)):
         raise BadInput("checkpoints", list(given), f"ascending budgets above 0 and below {least:g}")
     exact = np.asarray(given).astype(jnp.result_type(budgets[0]))
-    if not np.array_equal(exact, np.asarray(given)):
+    if exact.dtype.kind in "iu" and not np.array_equal(exact, np.asarray(given)):
         raise BadInput("checkpoints", list(given), f"budgets of the problem's type, {exact.dtype}")
     return jnp.asarray(exact)

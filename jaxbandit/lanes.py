@@ -188,7 +188,9 @@ class _Chunk:
 
     def _round(self, carry: tuple[Array, Lane, Queue]) -> tuple[Array, Lane, Queue]:
         number, lanes, queue = carry
-        at_end = jax.vmap(self._ended)(lanes)
+        # A run that is endless stays so until the refill, whatever it does meanwhile.
+        late = lanes.steps > self.most_steps if self._execution.many_steps else self._is_endless(lanes)
+        at_end = jax.vmap(self._ended)(lanes) & ~late
         if lanes.curve is not None:
             waiting = at_end & (lanes.curve.passed < self.checkpoints.shape[0])
             curve = lax.cond(jnp.any(waiting), jax.vmap(self._record), lambda same: same.curve, lanes)
@@ -196,7 +198,7 @@ class _Chunk:
             at_end = at_end & ~waiting
         if not self._execution.many_steps:
             # The last round's steps, of runs that it did not end: one that ends as it reaches the limit is not endless.
-            lanes = lanes._replace(steps=lanes.steps + self.stride * (~at_end).astype(jnp.int32))
+            lanes = lanes._replace(steps=lanes.steps + self.stride * (~at_end & ~late).astype(jnp.int32))
         going = ~at_end & ~self._is_endless(lanes) & (lanes.job >= 0)
         running = added(going.astype(jnp.int32))
         ended = queue.open - running
@@ -227,8 +229,10 @@ class _Chunk:
         return found
 
     def _counted(self, lanes: Lane) -> Lane:
-        """The same, with steps counted: ``_many_steps`` counts them itself."""
-        made = self.stride * jax.vmap(self._going)(lanes).astype(jnp.int32)
+        """The same, with steps counted: ``_many_steps`` counts them itself. Those of a run that has reached the limit
+        are counted once more, by which one that ends meanwhile is told from one that ended in time."""
+        goes_on = ~jax.vmap(self._ended)(lanes) & (lanes.steps <= self.most_steps) & (lanes.job >= 0)
+        made = self.stride * goes_on.astype(jnp.int32)
         return self._abreast(lanes._replace(steps=lanes.steps + made))
 
     def _many_steps(self, lanes: Lane) -> Lane:

@@ -31,7 +31,7 @@ from jaxbandit import grammar
 from jaxbandit import jobs as jobs_module
 from jaxbandit.programs import past, store
 from jaxbandit.study import families, plugins
-from jaxbandit.xla.options import CPU_OPTIONS
+from jaxbandit.xla.options import BITS
 
 # Runs that a test divides among calls are to meet programs of other sizes, not the first one again.
 past.PATIENCE = -1.0
@@ -80,9 +80,9 @@ def own_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def fast_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that sample for longer than their programs take to compile: compiled as users get them."""
     if "optimization_level=0" in os.environ.get("XLA_FLAGS", ""):
-        monkeypatch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 2)
+        monkeypatch.setitem(BITS, "xla_backend_optimization_level", 2)
     if "fusion_emitters=false" in os.environ.get("XLA_FLAGS", ""):
-        monkeypatch.setitem(CPU_OPTIONS, "xla_cpu_use_fusion_emitters", True)
+        monkeypatch.setitem(BITS, "xla_cpu_use_fusion_emitters", True)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def level_1() -> Iterator[None]:
     """For files that sample for long, or compare bits of sums of products: LLVM contracts these from level 1 on."""
     with pytest.MonkeyPatch.context() as patch:
         if "optimization_level=0" in os.environ.get("XLA_FLAGS", ""):
-            patch.setitem(CPU_OPTIONS, "xla_backend_optimization_level", 1)
+            patch.setitem(BITS, "xla_backend_optimization_level", 1)
         yield
 
 

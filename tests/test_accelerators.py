@@ -24,7 +24,7 @@ from jaxbandit.registry import parse
 from jaxbandit.study.families import FAMILIES
 from jaxbandit.xla import platforms
 from jaxbandit.xla.contraction import rounded_alike
-from jaxbandit.xla.options import CPU_OPTIONS, LEVEL, options_for
+from jaxbandit.xla.options import BITS, LEVEL, options_for
 from tests.test_compilation import unset_settings
 
 RUNS = 64
@@ -129,7 +129,7 @@ def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("programs")
     with pytest.MonkeyPatch.context() as patch:
         if request.param in CONTRACTED and "optimization_level=0" in os.environ.get("XLA_FLAGS", ""):
-            patch.setitem(CPU_OPTIONS, LEVEL, 1)
+            patch.setitem(BITS, LEVEL, 1)
         with kept(folder):
             found = answers(request.param)
             assert store._MADE_HERE

@@ -16,6 +16,7 @@ import jaxbandit
 from jaxbandit import BadInput, Execution, check, cleaning, conformance, experiment, run_study, simulate
 from jaxbandit.arms.problem import Outcome, Pull, arms, given
 from jaxbandit.arms.rewards import Bernoulli
+from jaxbandit.contract import place
 from jaxbandit.grammar import accelerated
 from jaxbandit.pytree import pytree
 from tests.toy import Coin, Coins, State, View
@@ -176,7 +177,7 @@ HALF = np.float32(0.5)
         (Unregistered(HALF), "policy Unregistered = no pytree: a class under @jax.tree_util.register_dataclass"),
         (WithText(HALF), "policy WithText.name = coin: an array or a number; for another value, that is the same"),
         (WithStatic(HALF, np.ones(2)), "policy WithStatic.weights = array([1., 1.]): no array in a static field"),
-        (Coin(2**40), "policy Coin.share = 1099511627776: a number of 32 bits"),
+        (Coin(2**40), "policy Coin.share = 1099511627776: a number of 32 bits, -2147483648 to 2147483647"),
         (Coin, "policy = the class Coin: an instance, Coin(...)"),
         (NoMethods(), "policy NoMethods.ask = missing: a method; a policy has init, ask, tell, done and answer"),
     ],
@@ -199,7 +200,7 @@ def test_a_breach_that_types_show(policy: Any, line: str) -> None:
         assert len(error.traceback) < 12
         said.add(str(error.value))
     assert len(said) == 1
-    assert said.pop().endswith(("; see docs/own-policy.md, for arms docs/own-arms.md", "of 32 bits"))
+    assert said.pop().endswith(("; see docs/own-policy.md, for arms docs/own-arms.md", "to 2147483647"))
 
 
 def test_what_a_method_raised_is_kept() -> None:
@@ -430,10 +431,20 @@ class Rolling(Coin):
         return jnp.where(number == other, 1 - coin, coin), number, count
 
 
+@own
+class RollingAlone(Alone):
+    def advance(self, view: View, state: State, sample: Any) -> State:
+        after = super().advance(view, state, sample)
+        return after._replace(heads=after.heads + jnp.int32(np.random.default_rng().integers(2**20)))
+
+
 def test_numbers_of_other_generators_are_found() -> None:
-    line = r"^policy Rolling, or problem \w+ = other numbers each time that JAX traces it: those of jaxbandit.random: "
-    with pytest.raises(BadInput, match=line):
-        check(PROBLEM, Rolling(HALF))
+    line = (
+        r"^policy Rolling\w*, or problem \w+ = other numbers each time that JAX traces it: those of jaxbandit.random: "
+    )
+    for policy in (Rolling(HALF), RollingAlone(np.int32(1))):
+        with pytest.raises(BadInput, match=line):
+            check(PROBLEM, policy)
 
 
 def test_fast_implementations_are_checked_too() -> None:
@@ -548,6 +559,15 @@ def test_studies_check_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     given = {"kind": "cleaning/synthetic", "budget": 20, "entities": 50}
     run_study(jaxbandit.Study.of({"runs": 2, "problem": given, "policy": [{"kind": "ee", "t": 1, "q": 0.5}]}))
     assert len(checked) == 2
+
+
+@pytest.mark.parametrize(("folder", "found"), [("jax_mine", "line 1 of rule.py"), ("jax/mine", "its arguments")])
+def test_a_folder_whose_name_begins_like_a_librarys_is_a_users(folder: str, found: str) -> None:
+    path = Path(jax.__file__).parents[1] / folder / "rule.py"
+    with pytest.raises(ZeroDivisionError) as error:
+        exec(compile("1 / 0", str(path), "exec"))
+    error.value.__traceback__ = error.value.__traceback__.tb_next  # type: ignore[union-attr]
+    assert place(error.value) == found
 
 
 def test_functions_that_raise() -> None:

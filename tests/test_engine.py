@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -194,6 +194,56 @@ class _Counter:
         return {"told": state}
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Hashing(_Counter):
+    """Answers by its goal, in a type that depends on the goal's; and more, if it is ``open``."""
+
+    open: bool = field(default=False, metadata={"static": True})
+
+    def answer(self, view: Any, state: Array) -> dict[str, Array]:
+        more = {"more": jnp.int32(7)} if self.open else {}
+        return {"told": (jnp.uint32(2654435769) * self.goal) >> 16, **more}
+
+
+def test_a_number_of_python_has_one_type_everywhere() -> None:
+    """By itself, among others, and where a run is checked."""
+    coins = toy.Setting(1, 0.5, 0.5).problem()
+    told = [simulate(coins, each, runs=2)["told"] for each in (_Hashing(1), [_Hashing(1), _Hashing(3)])]  # type: ignore[arg-type]
+    assert told[0].dtype == told[1].dtype == np.int32
+    assert told[0][0, 0] == told[1][0, 0]
+    strong = simulate(coins, [_Hashing(jnp.uint32(1)), _Hashing(np.uint32(2**31)), _Hashing(jnp.int32(1))], runs=2)[
+        "told"
+    ]
+    assert strong[:, 0].tolist() == [40503, 32768, told[0][0, 0]]
+    assert simulate(coins, [_Counter(2), _Counter(2.5)], runs=1)["told"].ravel().tolist() == [2, 3]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("goal", [2**31, np.int64(3_000_000_000), np.array([1, 3_000_000_000]), np.uint64(2**32)])
+def test_integers_that_jax_would_not_keep_are_refused(goal: Any) -> None:
+    with pytest.raises(BadInput, match=r"^policy _Counter.goal = .*: a number of 32 bits, "):
+        simulate(toy.Setting(1, 0.5, 0.5).problem(), _Counter(goal), runs=1)
+    with pytest.raises(BadInput, match=r"^problem or policy = .*: a number of 32 bits, "):
+        engine_module.Batch([(toy.Setting(1, 0.5, 0.5).problem(), _Counter(goal))])
+
+
+def test_answers_of_policies_that_have_different_ones() -> None:
+    """In any order, the same."""
+    coins, two = toy.Setting(1, 0.5, 0.5).problem(), (_Hashing(np.uint32(1), open=True), _Counter(np.int32(3)))
+    found = simulate(coins, two, runs=2), simulate(coins, two[::-1], runs=2)
+    assert found[0]["told"][:, 0].tolist() == [40503, 3]
+    assert np.array_equal(found[0]["more"], [[7, 7], [np.nan, np.nan]], equal_nan=True)
+    assert all(np.array_equal(found[1][name][::-1], values, equal_nan=True) for name, values in found[0].items())
+
+
+def test_a_policy_may_be_a_named_tuple() -> None:
+    class Named(NamedTuple):
+        goal: Any
+        init, ask, tell, done, answer = _Counter.init, _Counter.ask, _Counter.tell, _Counter.done, _Counter.answer
+
+    assert simulate(toy.Setting(1, 0.5, 0.5).problem(), Named(np.int32(3)), runs=2)["told"].tolist() == [[3, 3]]
+
+
 def test_a_run_that_is_over_stays_as_it_is() -> None:
     coins = toy.Setting(1, 0.5, 0.5).problem()
     goals = [3, 100, 101]
@@ -333,7 +383,9 @@ def test_options_of_an_effort(monkeypatch: pytest.MonkeyPatch) -> None:
         assert options_for("gpu", effort) == options.GPU_OPTIONS
         assert options_for("tpu", effort) is None
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true --xla_disable_hlo_passes=fusion")
-    assert "xla_cpu_use_fusion_emitters" not in (options_for("cpu", Effort.LITTLE) or {})
+    little = options_for("cpu", Effort.LITTLE) or {}
+    assert not {"xla_cpu_use_fusion_emitters", "xla_disable_hlo_passes"} & little.keys()
+    assert little.items() > options.BITS.items()
     assert options_for("gpu") is None
 
 
@@ -516,6 +568,8 @@ def test_counts_of_numpy_are_those_of_python(kind: Any) -> None:
     given = {"runs": kind(100), "first_run": kind(100), "seed": kind(3), "progress": False}
     whole = simulate(problem(), ee(1, 1.0), runs=100, first_run=100, seed=3, progress=False)
     assert np.array_equal(simulate(problem(), ee(1, 1.0), **given)["removed"], whole["removed"])
+    coins, counter = toy.Setting(1, 0.5, 0.5).problem(), _Counter(np.int32(200))
+    assert simulate(coins, counter, runs=2, max_steps=kind(100), lanes=kind(64))["endless"].all()
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,15 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
 
-from jaxbandit import BadInput, experiment, open_results, progress, run_study, simulate
+from jaxbandit import BadInput, Execution, experiment, open_results, progress, run_study, simulate
 from jaxbandit.cleaning import EpsilonGreedy, Uniform, epsilon_greedy, uniform_false_values
 from jaxbandit.cleaning.family import FAMILY, Setting
 from jaxbandit.cli.console import progress_shown
@@ -193,6 +194,31 @@ def test_a_cap_on_steps_does_not_depend_on_lanes_and_cuts(caplog: pytest.LogCapt
     curve = simulate(COINS, STUCK, runs=60, max_steps=1000, checkpoints=[5, 9])
     assert curve["endless"].shape == (1, 60)
     assert np.array_equal(curve["endless"][0], endless)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Lucky(toy.Coin):
+    """Throws the worse coin until 8 heads have come."""
+
+    execution: ClassVar[Execution] = Execution(stride=8)
+
+    def ask(self, view: Any, state: Any) -> Any:
+        return jnp.int32(0), state.thrown, jnp.int32(1)
+
+    def done(self, view: Any, state: Any) -> Any:
+        return state.heads >= 8
+
+
+def test_a_run_that_ends_later_than_it_may_is_endless_whatever_the_lanes() -> None:
+    found = [
+        simulate(COINS, Lucky(np.float32(1)), runs=600, max_steps=48, lanes=lanes, progress=False)
+        for lanes in (1, 16, 64)
+    ]
+    assert 50 < found[0]["endless"].sum() < 550
+    assert found[0]["thrown"].max() <= 48
+    for other in found[1:]:
+        assert all(np.array_equal(other[name], values) for name, values in found[0].items())
 
 
 def test_a_cap_on_steps_ends_no_run_before_it() -> None:

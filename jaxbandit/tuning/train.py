@@ -137,12 +137,12 @@ class _Objective:
                 raise BadInput(
                     "train.runs", options.runs, "fewer runs or generations: together at most 2^30 runs of a candidate"
                 )
-            answers = batch.run(which, runs=options.runs, seed=self.study.seed, first_run=first, room=room)
+            answers = batch.each(which, runs=options.runs, seed=self.study.seed, first_run=first, room=room)
             self.spent += options.runs
             for number in range(total.size):
                 row, column = divmod(number, len(points))
-                own = {name: values[number] for name, values in answers.items()}
-                total[row, column] += valued(self.study, options.metric, self.settings[row], own).mean()
+                own = valued(self.study, options.metric, self.settings[row], answers[number])
+                total[row, column] += own.mean()
         return total / times
 
     def values(self, points: np.ndarray, times: int = 1) -> np.ndarray:
@@ -285,9 +285,9 @@ def _compared(objective: _Objective, score: Score) -> list[Row]:
             members.append((setting, problem, each.policy, each.name, each.params))
     pairs = [(problem, policy) for _, problem, policy, _, _ in members]
     batch = Batch(pairs, implementation=study.implementation)
-    answers = batch.run(range(len(members)), runs=runs, seed=study.seed, first_run=FIRST_RUN + objective.spent)
+    answers = batch.each(range(len(members)), runs=runs, seed=study.seed, first_run=FIRST_RUN + objective.spent)
     for number, (setting, _, _, name, params) in enumerate(members):
         moments = Moments(options.metric.binary, options.metric.bounded(setting))
-        moments.add(valued(study, options.metric, setting, {key: values[number] for key, values in answers.items()}))
+        moments.add(valued(study, options.metric, setting, answers[number]))
         rows.append(moments.row(name, params, options.metric.name, None))
     return rows

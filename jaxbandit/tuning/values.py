@@ -118,11 +118,11 @@ class Values:
         def onward(status: Status) -> None:
             self.tell(Status(0, 0, f"{doing} ({status.doing})"))
 
-        answers = self._batch.run(
+        answers = self._batch.each(
             some, runs=end - start, seed=self.study.seed, first_run=self.first_run + start, room=_ROOM, progress=onward
         )
         rows = []
         for number, one in enumerate(some):
-            own = {name: values[number] for name, values in answers.items()}
-            rows.append({self.metric.name: valued(self.study, self.metric, self._members[one].setting, own)})
+            own = valued(self.study, self.metric, self._members[one].setting, answers[number])
+            rows.append({self.metric.name: own})
         store.write([places[one] for one in some], start, rows)

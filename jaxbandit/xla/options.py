@@ -18,10 +18,9 @@ CPU_OPTIONS: dict[str, Any] = {
     # XLA uses half of a wide vector unit unless told; a processor without one splits the vectors again.
     "xla_cpu_prefer_vector_width": 512,
 }
-if __version_info__[:2] >= (0, 9):
-    # XLA's library for sums adds floats in an order that follows from the shape: the bits of a run would depend on how
-    # many are run beside it.
-    CPU_OPTIONS["xla_cpu_experimental_ynn_fusion_type"] = ""
+# XLA's library for sums adds floats in an order that follows from the shape: the bits of a run would depend on how many
+# are run beside it.
+BITS: dict[str, Any] = {"xla_cpu_experimental_ynn_fusion_type": ""} if __version_info__[:2] >= (0, 9) else {}
 
 GPU_OPTIONS: dict[str, Any] = {
     # Sums over arms that XLA hands to Triton: RR took half again as long with them on an H100, and WRR twice as long to
@@ -57,12 +56,12 @@ def options_for(platform: str, effort: Effort = Effort.FULL, level: int = 2) -> 
     ``effort``: ``LITTLE`` takes about two thirds of the time of ``FULL``, for a program of the same bits that may be
     slower. ``LEAST`` takes half of that, for one that is ten times slower, and has the same bits where
     ``contraction.contractible`` finds nothing. ``level``: see ``Execution.level``. What the user's ``XLA_FLAGS`` name
-    is left to them.
+    is left to them, but for ``BITS``.
     """
     given = os.environ.get("XLA_FLAGS", "")
     if platform == "cpu":
-        wanted = {LEVEL: level} | HURRIED[effort]
-        return CPU_OPTIONS | {name: value for name, value in wanted.items() if name not in given}
+        wanted = CPU_OPTIONS | {LEVEL: level} | HURRIED[effort]
+        return {name: value for name, value in wanted.items() if name not in given} | BITS
     own = {name: value for name, value in GPU_OPTIONS.items() if platform == "gpu" and name not in given}
     return own or None
 
