@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxbandit.errors import BadInput, under
+from jaxbandit.parsers import is_real
 from jaxbandit.random.quantiles import Floats, Quantiles, tabulated
 
 if TYPE_CHECKING:
@@ -141,10 +142,8 @@ class Normal(Law):
         allowed = "a number above 0, at most 1e6"
         object.__setattr__(self, "variance", _number("normal.variance", variance, allowed, lambda x: 0 < x <= 1e6))
         reach = 37 * math.sqrt(self.variance)
-        allowed = (
-            f"a number from about {-reach:.4g} to about {1 + reach:.4g}, so that with variance {self.variance!r} some "
-        )
-        allowed += "probability is left within [0, 1]"
+        allowed = f"a number from about {-reach:.4g} to about {1 + reach:.4g}, so that with variance {self.variance!r} "
+        allowed += "some probability is left within [0, 1]"
         object.__setattr__(self, "location", _number("normal.mean", mean, allowed, lambda x: abs(x) < 1e300))
         if not self._mass(1.0) >= 1e-300:
             raise BadInput("normal.mean", mean, allowed)
@@ -239,6 +238,7 @@ class Mixture(Law):
 
     def __post_init__(self) -> None:
         weights = _numbers("mixture weight", self.weights, "a number above 0, at most 1e6", lambda x: 0 < x <= 1e6)
+        object.__setattr__(self, "laws", tuple(self.laws))
         if other := [law for law in self.laws if not isinstance(law, Beta)]:
             raise BadInput("mixture", other[0], "beta laws, as Beta(2, 5); Beta(1, 1) is uniform")
         if not self.laws or len(self.laws) != len(self.weights):
@@ -380,8 +380,7 @@ _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _number(name: str, value: Any, allowed: str, fits: Callable[[float], bool]) -> float:
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not (number and fits(value)):
+    if not (is_real(value) and fits(value)):
         raise BadInput(name, value, allowed)
     return float(value)
 

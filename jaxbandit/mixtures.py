@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from jaxbandit.devices import float64
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Beta, Mixture
+from jaxbandit.parsers import whole
 
 MAX_CONCENTRATION = 1e4
 """Fits keep alpha + beta of each beta law within 0.01 and this."""
@@ -154,8 +155,7 @@ def fit_law(successes: ArrayLike, attempts: ArrayLike, components: int) -> Beta 
 
 
 def _checked_size(components: int) -> None:
-    if isinstance(components, bool) or components not in range(1, MOST_COMPONENTS + 1):
-        raise BadInput("components", components, f"a whole number from 1 to {MOST_COMPONENTS}")
+    whole(1, MOST_COMPONENTS)("components", components)
 
 
 def _records(successes: ArrayLike, attempts: ArrayLike) -> tuple[_Records, int]:

@@ -1,6 +1,7 @@
 """Domains of parameters: what a search for the best values moves over."""
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -103,7 +104,8 @@ def domain(field: str, given: Any, whole: bool = False) -> Domain:
         raise BadInput(field, given, "a list of values, or { from = 0.01, to = 0.9, log = true }")
     low, high, log = given["from"], given["to"], given.get("log", False)
     for key, value in (("from", low), ("to", high)):
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        number = number and abs(value) <= sys.float_info.max
         if not number or (whole and not isinstance(value, int)):
             raise BadInput(f"{field}.{key}", value, "a whole number" if whole else "a finite number")
     if not isinstance(log, bool):

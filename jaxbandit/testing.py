@@ -21,6 +21,7 @@ from jaxbandit.contract import PAGE, briefly
 from jaxbandit.engine import count_programs, simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Policy, Problem, Tree, faster
+from jaxbandit.parsers import one_of
 from jaxbandit.pytree import pytree
 from jaxbandit.random.stream import Stream
 
@@ -62,7 +63,7 @@ def conformance(
         What ``jaxbandit.check`` remarks.
 
     Raises:
-        BadInput: naming the class, the method, what was found and what to do.
+        BadInput: naming the class, the method, what was found and what to do; or an argument, such as no policies.
 
     Example:
         >>> from jaxbandit import cleaning
@@ -72,7 +73,12 @@ def conformance(
         ... )
         >>> conformance(problem, cleaning.ee(3, 0.667))  # doctest: +SKIP
     """
-    given: list[Any] = list(policies) if isinstance(policies, list | tuple) else [policies]
+    given: list[Any] = [policies]
+    if isinstance(policies, list | tuple) and not hasattr(policies, "_fields"):  # a NamedTuple may be a policy
+        given = list(policies)
+    if not given:
+        raise BadInput("policies", policies, "one policy, or several")
+    one_of("bits", "law")("fast", fast)
     remarks: list[str] = []
     for policy in given:
         found = check(problem, policy, seed=seed, thorough=False)

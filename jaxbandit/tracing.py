@@ -32,6 +32,8 @@ def traced_alike(problem: Problem, policy: Policy, key: Stream) -> None:
         if hasattr(policy, "ask"):
             pull = run.ask(view, state)
             state = run.tell(view, state, pull, run.pull(key, instance, pull))
+        if hasattr(policy, "advance"):
+            state = run.step(view, key, instance, state)
         return jax.tree.leaves((state, run.done(view, state), run.answer(view, instance, state)))
 
     if _constants_of(step, key) == _constants_of(step, key):

@@ -1,6 +1,7 @@
 """Tables that users give: CSV files, or tables of an SQLite database, told apart by the file's first bytes."""
 
 import csv
+import math
 import sqlite3
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,14 @@ from jaxbandit.errors import BadInput
 from jaxbandit.words import counted
 
 _SQLITE = b"SQLite format 3\0"
+
+
+def number(cell: str) -> float:
+    """Returns the number that a text stands for in the way of CSV and JSON; NaN where it is none."""
+    try:
+        return float(cell) if cell.isascii() and "_" not in cell else math.nan
+    except ValueError:
+        return math.nan
 
 
 def whole_cells(names: Sequence[str], cells: Sequence[str], line: int) -> tuple[int, ...]:
@@ -44,7 +53,7 @@ def header(path: str | Path, table: str | None = None) -> tuple[str, ...]:
 
 
 def title(given: Any) -> str:
-    """Returns the name of a column, stripped, by which it is known: a letter with its accent is one character there,
+    """Returns the text by which a column or a cell is known, stripped: a letter with its accent is one character there,
     whether it was written as one or as two, which look the same."""
     return unicodedata.normalize("NFC", str(given).strip())
 
@@ -52,7 +61,7 @@ def title(given: Any) -> str:
 def columns(
     path: str | Path, wanted: Mapping[str, Sequence[str]], table: str | None = None, delimiter: str = ","
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yields the line number and the stripped cells of the wanted columns, row by row.
+    """Yields the line number and the cells of the wanted columns, row by row, as ``title`` has them.
 
     Args:
         path: a CSV file in UTF-8 with a header, or an SQLite database.
@@ -82,7 +91,7 @@ def columns(
         if len(cells) != len(header):
             has = counted(len(cells), "cell", "cells")
             raise BadInput("path", str(path), f"line {line} has {has}, the header {len(header)}")
-        yield line, tuple("" if cells[place] is None else str(cells[place]).strip() for place in places)
+        yield line, tuple("" if cells[place] is None else title(cells[place]) for place in places)
     if not line:
         raise BadInput("path", str(path), "a table with at least one row")
 

@@ -66,6 +66,13 @@ def test_names_of_columns_are_the_same_in_both_forms_of_unicode(tmp_path: Path) 
         ambiguity(_csv(tmp_path / "claims.csv", [[one, two], ["a", "9:00"]]), one, two)
 
 
+def test_cells_are_the_same_in_both_forms_of_unicode(tmp_path: Path) -> None:
+    one, two = "caf\u00e9", "cafe\u0301"
+    rows = [["who", "time"], [one, "9:00"], [two, "9:10"], ["b", one], ["b", two]]
+    table = ambiguity(_csv(tmp_path / "claims.csv", rows), "who", "time")
+    assert dict(zip(table.names, table.candidates, strict=True)) == {one: ("9:00", "9:10"), "b": (one,)}
+
+
 def test_composite_key_and_an_entity_for_each_attribute(claims: Path) -> None:
     table = ambiguity(claims, ["who", "on"], ["time", 'the "gate"'])
     assert dict(zip(table.names, table.candidates, strict=True)) == {

@@ -4,16 +4,18 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
 import xarray as xr
+from jax import Array
 
 import jaxbandit
 from jaxbandit import BadInput, cli, experiment, open_results, paired_differences, quantiles, ranks, run_study
@@ -521,6 +523,16 @@ def test_studies_of_objects(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "summary.json").read_text())[0]["params"] == {"problem": "fair"}
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Endless:
+    """Coins without a budget."""
+
+    low: Array
+    high: Array
+    draw, view, pull = toy.Coins.draw, toy.Coins.view, toy.Coins.pull
+
+
 def test_objects_with_checkpoints_and_a_stop(tmp_path: Path) -> None:
     one = coin_pair(0.2, 0.8)
     best = {"best": toy.Coin(np.float32(1))}
@@ -529,6 +541,11 @@ def test_objects_with_checkpoints_and_a_stop(tmp_path: Path) -> None:
     assert dict(data.heads.sizes) == {"policy": 1, "run": data.sizes["run"], "checkpoint": 3}
     assert 1024 <= data.sizes["run"] < 10_000
     assert data.heads.mean("run").values[0] == pytest.approx([0.8] * 3, abs=0.03)
+    brief = toy.Coins(np.int32(1), np.float32(0.2), np.float32(0.8))
+    assert coins(problem=brief, policies=best, checkpoints=[0.5]).problem["budget"] == 1.0
+    for several in ({"one": brief, "two": one}, _Endless(one.low, one.high)):
+        with pytest.raises(BadInput, match=r"^checkpoints = \[0.5\]: none, where problems have no budget or diff"):
+            coins(problem=several, policies=best, checkpoints=[0.5])
     metric = Metric("tails", "tails", lambda problem, answers: 30.0 - answers["heads"], lower_is_better=True)
     data = run_study(coins(metrics=[metric]))
     assert [row["mean"] for row in ranks(data) if row["metric"] == "rank"][2:] == [1, 2]

@@ -127,6 +127,21 @@ def test_what_does_not_conform(policies: Any, line: str) -> None:
     assert str(error.value).startswith(line)
 
 
+class _Tuple(NamedTuple):
+    """A coin as a tuple of its fields."""
+
+    share: Any
+    init, ask, tell, done, answer = (vars(toy.Coin)[name] for name in ("init", "ask", "tell", "done", "answer"))
+
+
+def test_what_is_no_list_of_policies() -> None:
+    assert conformance(COINS, _Tuple(HALF)) == []
+    with pytest.raises(BadInput, match=r"^policies = \[\]: one policy, or several$"):
+        conformance(COINS, [])
+    with pytest.raises(BadInput, match=r"^fast = bit: one of bits, law$"):
+        conformance(COINS, toy.Coin(HALF), fast="bit")  # type: ignore[arg-type]
+
+
 _TWO = """
 import jax, jaxbandit.testing as testing
 from tests.test_conformance import COINS, HALF

@@ -210,6 +210,12 @@ def test_parse(spec: Any, law: Law, name: str) -> None:
     assert law.describe() == name
 
 
+def test_a_mixture_of_lists() -> None:
+    law = Mixture([1, 3], [Beta(2, 9), Beta(20, 5)])  # type: ignore[arg-type]
+    assert law == MIXED
+    assert law.quantiles() is MIXED.quantiles()
+
+
 def test_the_range_of_a_mean_is_said_and_is_right() -> None:
     for variance in (1e-6, 0.1, 1e6):
         for mean in (1e300, -1e300, math.inf, -math.inf):
@@ -237,6 +243,7 @@ def test_the_range_of_a_mean_is_said_and_is_right() -> None:
         ({"beta": ["2", 1]}, "beta.alpha"),
         ({"histogram": [1, 1, -1]}, "histogram bar 3"),
         ({"histogram": [1, math.nan]}, "histogram bar 2"),
+        ({"histogram": [10**400]}, "histogram bar 1"),
         ({"histogram": []}, "histogram"),
         ({"histogram": [0, 0.0]}, "histogram"),
         ({"histogram": 3}, "sc_pdf"),
@@ -366,7 +373,7 @@ def test_components_that_nothing_tells_apart() -> None:
     assert isinstance(fit(s, n).law, Beta)
     two = fit(s, n, 2)
     assert two.log_likelihood >= fit(s, n, 1).log_likelihood - 1e-6
-    for components in (0, 7, True, 1.5):
+    for components in (0, 7, True, 1.5, 2.0):
         with pytest.raises(BadInput, match=r"^components = .*: a whole number from 1 to 6$"):
             fit(s, n, components)  # type: ignore[arg-type]
 

@@ -13,7 +13,7 @@ import pytest
 
 import jaxbandit
 from jaxbandit import BadInput, cli, register_policy
-from jaxbandit.registry import whole
+from jaxbandit.registry import Key, whole
 from jaxbandit.study import families, plugins
 from tests import toy
 
@@ -154,6 +154,7 @@ def test_keys_are_what_the_function_says() -> None:
         sure: bool = False,
         times: Annotated[int, whole(1, 3)] = 2,
         side: Literal["low", "high"] = "low",
+        least: Annotated[int, Key(whole(1, 9), label="least (throws)")] = 1,
     ) -> Any:
         assert setting.budget == 20
         return toy.Coin(np.float32(share if sure else times / 4))
@@ -164,7 +165,9 @@ def test_keys_are_what_the_function_says() -> None:
     assert told[0][:3] == ("share", "how much", True)
     assert told[1:] == [
         ("sure", "sure", False, False), ("times", "times", False, 2), ("side", "side", False, "low"),
+        ("least", "least", False, 1),
     ]  # fmt: skip
+    assert kind.parameters[-1].label == "least (throws)"
     study = {"runs": 2, "problem": {"kind": "toy/coins", "budget": 20}}
 
     def made(**keys: Any) -> Any:
@@ -172,17 +175,26 @@ def test_keys_are_what_the_function_says() -> None:
         return found
 
     assert made(share=0.25, sure=True).policy.share == 0.25
-    assert made(share=1, times=3).params == {"budget": 20, "share": 1.0, "sure": False, "times": 3, "side": "low"}
+    params = {"budget": 20, "share": 1.0, "sure": False, "times": 3, "side": "low", "least": 1}
+    assert made(share=1, times=3).params == params
     for keys, line in (
         ({}, "policy.words.share = missing: how much"),
         ({"share": "x"}, "policy.words.share = x: a number from"),
         ({"share": 1, "times": 4}, "policy.words.times = 4: a whole number from 1 to 3"),
         ({"share": 1, "side": "left"}, "policy.words.side = left: one of low, high"),
-        ({"share": 1, "more": 1}, "policy.words.more = 1: no such key; there are share, sure, times, side"),
+        ({"share": 1, "least": 10}, "policy.words.least = 10: a whole number from 1 to 9"),
+        ({"share": 1, "more": 1}, "policy.words.more = 1: no such key; there are share, sure, times, side, least"),
     ):
         with pytest.raises(BadInput) as error:
             made(**keys)
         assert str(error.value).startswith(line)
+
+
+def typed(annotation: Any, name: str = "share") -> Callable[..., None]:
+    namespace: dict[str, Any] = {"annotation": annotation}
+    exec(f"def rule({name}: annotation) -> None: ...", namespace)
+    found: Callable[..., None] = namespace["rule"]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -191,12 +203,24 @@ def test_keys_are_what_the_function_says() -> None:
         (lambda: register_policy("coins"), "register_policy.family = coins: one of cleaning, topk, outliers, extr"),
         (lambda: register_policy("toy", "best")(lambda: None), "register_policy.name = best: a name that toy has not"),
         (lambda: register_policy("toy", "new")(lambda share: None), "register_policy, argument share = nothing: "),
+        (lambda: register_policy("toy", "new")(typed(Literal[1, 2])),
+         "register_policy, argument share = typing.Literal[1, 2]: annotated int, float, bool, str or a Literal of w"),
+        (lambda: register_policy("toy", "new")(typed(Literal["one", 2])), "register_policy, argument share = typing"),
+        (lambda: register_policy("toy", "new")(typed(str, "kind")),
+         "register_policy, argument = kind: a name that is none of budget, "),
+        (lambda: register_policy("toy", "new")(typed(int, "budget")),
+         "register_policy, argument = budget: a name that is none of budget, "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_registered(register: Callable[[], Any], line: str) -> None:
     with pytest.raises(BadInput) as error:
         register()
     assert str(error.value).startswith(line)
+
+
+def test_a_policy_may_have_a_file_of_its_own() -> None:
+    register_policy("cleaning", "of-a-file")(typed(str, "path"))
+    assert [each.name for each in families.FAMILIES["cleaning"].policies["of-a-file"].parameters] == ["path"]
 
 
 def test_installed_packages(

@@ -41,6 +41,18 @@ def test_words_of_a_substream_are_those_of_its_key_alone() -> None:
     assert words(Stream(high, low), 1, 2) == random.block(Stream(high, low), 1, 2)
 
 
+@pytest.mark.parametrize("number", [2**32, -1, 1.9, 1.0, True, np.int64(-1), np.float32(2), 10**30, "7"])
+def test_a_stream_has_numbers_of_32_bits(number: Any) -> None:
+    for name, given in (("seed", (number, 0)), ("run", (0, number))):
+        with pytest.raises(BadInput, match=rf"^{name} = .*: a whole number from 0 to 4294967295$"):
+            stream(*given)
+
+
+def test_streams_of_arrays_and_tracers_are_as_they_are() -> None:
+    largest = stream(2**32 - 1, np.uint64(2**32 - 1))
+    assert largest == stream(np.array(-1), jnp.int32(-1)) == jax.jit(stream)(jnp.int32(-1), jnp.uint32(2**32 - 1))
+
+
 def first_words(n: int = N) -> jax.Array:
     return words(KEY, 1, jnp.arange(n))[0]
 
@@ -232,6 +244,14 @@ def test_thresholds_round_and_keep_zeros_out() -> None:
     drawn = np.asarray(jax.vmap(random.categorical, (0, None))(ends, table))
     assert (np.take_along_axis(share, drawn.T, 1) > 0).all()
     assert (random.categorical(first_words(9), random.thresholds(np.array([5.0]))) == 0).all()
+
+
+def test_thresholds_of_weights_whose_sum_is_no_float() -> None:
+    third = 2**32 / 3
+    rows = np.array([[1e308, 1e308, 1e308], [0.0, 1.7e308, 1.7e308], [0.1, 0.2, 0.3], [1e308, 0.0, 5e-324]])
+    table = random.thresholds(rows)
+    assert table[:2].tolist() == [[round(third), round(2 * third)], [0, 2**31]]
+    assert (table[2:] == random.thresholds(rows[2:])).all()
 
 
 @pytest.mark.parametrize("weights", [[], [0.0, 0.0], [1.0, -1.0], [np.nan, 1.0], [[1.0, 2.0], [0.0, 0.0]]])

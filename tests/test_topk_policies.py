@@ -1,8 +1,10 @@
 """Every top-K rule against its oracle on shared tapes, and the laws that all of them obey."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, get_args
 
 import jax
@@ -521,6 +523,49 @@ def test_an_arm_without_pulls_is_at_the_low_end_of_any_scale() -> None:
     for low in (-1000.0, -3.0, 0.0, 3.0):
         units = Scale(low, 2.0).units(jnp.array([0.0, 5 * low], jnp.float32), jnp.array([0, 5]), False)
         assert units.tolist() == [0, 0]
+
+
+def lowest_first(**problem: Any) -> list[int]:
+    table = FAMILY.problems[problem.pop("kind")]
+    return np.sort(table.build(**parse("problem", table.parameters, problem)).problem().means.means).tolist()
+
+
+@pytest.mark.parametrize("means", [{"list": [-3.0, 0.3]}, {"two": {"means": [0.3, -3.0], "count": 1}}])
+def test_a_highest_mean_to_which_no_sum_is_rounded(means: dict[str, Any]) -> None:
+    assert -3.0 + (0.3 - -3.0) < 0.3
+    assert lowest_first(kind="gaussian", K=1, budget=9, n=2, means=means) == [0, 2**24]
+    with pytest.raises(BadInput, match=r"^means\[1\] = 0.3001: a mean from -3 to 0.3"):
+        given([-3.0, 0.3001], -3.0, 3.3)
+
+
+def test_a_table_that_is_another_one_is_read_again(tmp_path: Path) -> None:
+    """Its size, its place on the disk and the last digit of its time tell."""
+    table, other = tmp_path / "arms.csv", tmp_path / "other.csv"
+    second = 10**9 * 1_700_000_000
+
+    def written(path: Path, won: int, tried: int, time: int) -> None:
+        path.write_text(f"successes,trials\n{won},{tried}\n")
+        os.utime(path, ns=(time, time))
+
+    def mean() -> float:
+        return lowest_first(kind="replay", path=str(table), K=1, budget=9)[0] / 2**24
+
+    written(table, 1, 4, second)
+    assert mean() == 0.25
+    written(table, 1, 16, second)
+    assert mean() == 1 / 16
+    written(table, 4, 16, second + 1)
+    assert mean() == 0.25
+    written(other, 8, 16, second + 1)
+    other.replace(table)
+    assert mean() == 0.5
+
+
+def test_too_many_rewards_are_not_laid_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "arms.csv").write_text("successes,trials\n1,2\n1,2000000000\n")
+    monkeypatch.setattr(np, "repeat", None)
+    with pytest.raises(BadInput, match=r"^problem.records = 2000000002 rewards: at most 16777216$"):
+        lowest_first(kind="replay", path=str(tmp_path / "arms.csv"), K=1, budget=9)
 
 
 class Choosing(Uniform):

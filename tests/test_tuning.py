@@ -210,6 +210,9 @@ def test_domains() -> None:
     for given in wrong:
         with pytest.raises(BadInput):
             domain("tune.space.x", given)
+    for whole in (False, True):
+        with pytest.raises(BadInput, match=r"^tune.space.x.to = 1000"):
+            domain("tune.space.x", {"from": 1, "to": 10**400}, whole)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbandit.arms.problem import MOST_ARMS, MOST_PULLS, Drawn, Given, given
-from jaxbandit.arms.records import read_counts, read_rewards, replay, told_apart
+from jaxbandit.arms.records import few_enough, read_counts, read_rewards, replay, told_apart
 from jaxbandit.arms.rewards import Bernoulli, Bounded, Gaussian, Rewards
 from jaxbandit.errors import BadInput, under
 from jaxbandit.laws import FORMS, Uniform
@@ -121,6 +121,8 @@ def _given(n: int | None, count: int | None, means: Any, low: float, width: floa
         count = count if means.count is None else means.count
         if count is None:
             raise BadInput("problem.means.two", [means.high, means.low], "{ means = [0.6, 0.5], count = 10 }")
+        if count > n:
+            raise BadInput("problem.means.two.count", count, f"at most n = {n} arms")
         with under("problem"):
             return given(np.where(np.arange(n) < count, means.high, means.low), low, width, shuffled=shuffled)
     return Drawn(means.quantiles(), n)
@@ -147,12 +149,13 @@ def _bounded(count: int | None, n: int | None, means: Any, law: str, spread: flo
 
 
 @lru_cache(maxsize=16)
-def _records(path: str, columns: tuple[tuple[str, str], ...], again: bool, _changed: float) -> Any:
+def _records(path: str, columns: tuple[tuple[str, str], ...], again: bool, _version: tuple[int, ...]) -> Any:
     named = dict(columns)
     with under("problem"):
         if "reward" in named:
             return replay(list(read_rewards(path, **named).values()), again=again)
         _, won, tried = read_counts(path, **named)
+        few_enough(int(tried.sum()))  # before they are laid out
         records = [np.repeat([1.0, 0.0], [s, t - s]) for s, t in zip(won, tried, strict=True)]
         return replay(records, again=again)
 
@@ -171,10 +174,11 @@ def _replay(
     else:
         columns = {name: column or name for name, column in counts.items()} | ({"arm": arm} if arm else {})
     try:
-        changed = Path(path).stat().st_mtime
+        status = Path(path).stat()
+        version: tuple[int, ...] = status.st_mtime_ns, status.st_size, status.st_ino
     except OSError:
-        changed = 0.0
-    means, rewards = _records(path, tuple(columns.items()), replacement, changed)
+        version = ()
+    means, rewards = _records(path, tuple(columns.items()), replacement, version)
     return Model(means, rewards, float(rewards.width))
 
 

@@ -348,7 +348,9 @@ def given(means: Any, low: float = 0.0, width: float = 1.0, *, shuffled: bool = 
     values = np.asarray(means, np.float64)
     if values.ndim != 1 or not 1 <= values.size <= MOST_ARMS:
         raise BadInput("means", f"shape {values.shape}", f"a list of 1 to {MOST_ARMS} numbers")
-    for place in np.flatnonzero(~((values >= low) & (values <= low + width)))[:1]:
+    # Of a width that is a difference of two numbers, the sum may be rounded to below the higher one.
+    inside = (values >= low) & ((values <= low + width) | (values - low <= width))
+    for place in np.flatnonzero(~inside)[:1]:
         raise BadInput(f"means[{place}]", float(values[place]), f"a mean from {low:g} to {low + width:g}")
     use_all_cores()
     units = np.rint((values - low) / width * UNITS).astype(np.int32)

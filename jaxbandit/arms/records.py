@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from jaxbandit.arms.problem import Given, given
 from jaxbandit.arms.rewards import Replay, is_whole
 from jaxbandit.errors import BadInput
-from jaxbandit.user_tables import columns, whole_cells
+from jaxbandit.user_tables import columns, number, whole_cells
 
 MOST_REWARDS = 1 << 24
 
@@ -61,10 +61,7 @@ def read_rewards(path: str | Path, arm: str = "arm", reward: str = "reward") -> 
     """
     found: dict[str, list[float]] = {}
     for line, (name, cell) in columns(path, {"arm": (arm,), "reward": (reward,)}):
-        try:
-            value = float(cell)
-        except ValueError:
-            value = np.nan
+        value = number(cell)
         if not np.isfinite(value):
             raise BadInput(f"{reward} in line {line}", cell or "empty", "a finite number")
         if not name:
@@ -88,8 +85,7 @@ def replay(records: list[NDArray[np.float64]], *, again: bool, shuffled: bool = 
     lengths = np.array([len(record) for record in records])
     if not lengths.size or not lengths.all():
         raise BadInput("records", f"{lengths.tolist()} rewards", "at least one reward of each arm")
-    if lengths.sum() > MOST_REWARDS:
-        raise BadInput("records", f"{lengths.sum()} rewards", f"at most {MOST_REWARDS}")
+    few_enough(int(lengths.sum()))
     values = np.concatenate(records)
     if is_whole(values):
         low, width = 0.0, 1.0
@@ -104,6 +100,16 @@ def replay(records: list[NDArray[np.float64]], *, again: bool, shuffled: bool = 
         jnp.asarray(kept), jnp.asarray(offsets, jnp.int32), jnp.asarray(lengths, jnp.int32), jnp.float32(low),
         jnp.float32(width), again,
     )  # fmt: skip
+
+
+def few_enough(rewards: int) -> None:
+    """Refuses more than ``MOST_REWARDS`` rewards.
+
+    Raises:
+        BadInput: naming how many there are.
+    """
+    if rewards > MOST_REWARDS:
+        raise BadInput("records", f"{rewards} rewards", f"at most {MOST_REWARDS}")
 
 
 def told_apart(name: str, values: NDArray[np.float64], width: float) -> NDArray[np.float32]:

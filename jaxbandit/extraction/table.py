@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Domain, Tree, domain
-from jaxbandit.user_tables import columns
+from jaxbandit.user_tables import columns, number
 
 _Path = tuple[str, ...]
 
@@ -95,10 +95,7 @@ def read_domain(
 
 
 def _weight(field: str, cell: str) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = np.nan
+    value = number(cell)
     if not (np.isfinite(value) and value >= 0):
         raise BadInput(field, cell or "empty", "a finite number, at least 0")
     return value

@@ -1,7 +1,6 @@
 """What people, agents and services give to a session: each kind of number and of text is read in one place."""
 
 import json
-import math
 import re
 import urllib.parse
 from contextlib import suppress
@@ -11,6 +10,7 @@ from typing import Any
 
 from jaxbandit.errors import BadInput
 from jaxbandit.parsers import between, whole
+from jaxbandit.user_tables import number
 
 ahead = whole(0, 10_000)
 """Reads how many pulls a policy may be ahead of its open questions."""
@@ -31,14 +31,6 @@ def place(value: Any) -> int:
     if isinstance(value, str):
         return int(value) if value.isascii() and value.isdigit() and len(value) <= 10 else 0
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def number(value: str) -> float:
-    """Returns the number that a text stands for in the way of CSV and JSON; NaN where it is none."""
-    try:
-        return float(value) if value.isascii() and "_" not in value else math.nan
-    except ValueError:
-        return math.nan
 
 
 def parsed(value: str | bytes) -> Any:

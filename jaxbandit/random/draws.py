@@ -222,9 +222,13 @@ def thresholds(weights: Float[np.ndarray, "*laws k"]) -> UInt32[np.ndarray, "*la
     weights = np.asarray(weights, np.float64)
     if weights.ndim == 0 or weights.shape[-1] == 0:
         raise BadInput("weights", weights.tolist(), "must be an array with at least one weight")
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and (weights.sum(-1) > 0).all()):
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and (weights > 0).any(-1).all()):
         raise BadInput("weights", weights.tolist(), "must be finite and at least 0, with a positive sum")
-    sums = weights.cumsum(-1)
+    with np.errstate(over="ignore"):
+        sums = weights.cumsum(-1)
+    finite = np.isfinite(sums[..., -1:])
+    if not finite.all():  # the scale does not matter, but others would be rounded otherwise
+        sums = (weights / np.where(finite, 1, weights.max(-1, keepdims=True))).cumsum(-1)
     below = np.rint(sums[..., :-1] / sums[..., -1:] * 2.0**32)
     # The word 2^32 - 1 counts as 2^32 - 2. So a threshold of 2^32 - 1 is never reached: it stands for 2^32.
     nearly = (below == 2.0**32 - 1) | ((below == 2.0**32) & (sums[..., :-1] < sums[..., -1:] * (1 - 2.0**-32)))

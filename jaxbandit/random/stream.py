@@ -18,6 +18,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxbandit.parsers import whole
+
 if TYPE_CHECKING:
     from jaxtyping import UInt32
 
@@ -79,12 +81,18 @@ def _threefry(first: Array, second: Array, high: Array, low: Array) -> tuple[Arr
 def stream(seed: ArrayLike, run: ArrayLike) -> Stream:
     """Returns the stream of run number ``run`` under ``seed``: both are unsigned and of 32 bits.
 
+    Raises:
+        BadInput: for a single number that is no whole one of 32 bits; arrays are taken as uint32.
+
     Example:
         >>> from jaxbandit import random
         >>> key = random.stream(0, 7)  # of seed 0, run 7
         >>> key.high.dtype
         dtype('uint32')
     """
+    for name, value in (("seed", seed), ("run", run)):
+        if np.isscalar(value):
+            whole(0, 2**32 - 1)(name, value)
     high, low = jnp.broadcast_arrays(jnp.asarray(_u32(seed)), jnp.asarray(_u32(run)))
     return Stream(high, low)
 

@@ -86,8 +86,8 @@ def experiment(
     Raises:
         BadInput: naming the argument, or what breaks the contract of a problem or a policy.
 
-    What the objects are counts by their classes' names and their values, so that a folder of results belongs to them; a
-    function that is changed is not noticed.
+    What the objects are counts by their classes' names and their values, and by the source files of their classes and
+    of functions, so that a folder of results belongs to them: an edit of such a file makes another study.
 
     Example:
         >>> from jaxbandit import cleaning, experiment, run_study
@@ -153,10 +153,11 @@ def _check_objects(problems: Mapping[str, Any], policies: Mapping[str, Any]) -> 
 
 def _common_budget(problems: Mapping[str, Any], checkpoints: Sequence[float]) -> float:
     """Returns the budget of all problems, which checkpoints are below."""
-    budgets = {getattr(each, "budget", None) is None or float(each.budget) for each in problems.values()}
-    if len(budgets) > 1 or True in budgets:
+    given = (getattr(each, "budget", None) for each in problems.values())
+    budget, *others = {None if each is None else float(each) for each in given}
+    if others or budget is None:
         raise BadInput("checkpoints", list(checkpoints), "none, where problems have no budget or different ones")
-    return budgets.pop()
+    return budget
 
 
 def _problem_kind(problems: Mapping[str, Any], made_by: Sequence[str] | None, checkpoints: bool) -> ProblemKind:
@@ -263,7 +264,7 @@ def _check_names(field: str, given: Any, sound: Callable[[Any], bool], what: str
 
 
 def _fingerprint(problems: Mapping[str, Any], policies: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
-    """Returns the SHA-256 of what the objects are: policies only of those that are no functions."""
+    """Returns the SHA-256 of what the objects are: their sources, and the values of those that are no functions."""
     found = hashlib.sha256()
     for name, each in [*problems.items(), *sorted(policies.items()), *((metric.name, metric.of) for metric in metrics)]:
         found.update(f"{name} {type(each).__module__}.{type(each).__qualname__}".encode())

@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from jaxbandit.contract import PAGE, made
 from jaxbandit.errors import BadInput
+from jaxbandit.parameters import Key
 from jaxbandit.registry import Family, Parameter, PolicyKind, ProblemKind, Required, flag, one_of, real, text, whole
 from jaxbandit.study.families import FAMILIES, register
 from jaxbandit.study.sources import source, source_of
@@ -38,8 +39,9 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
     """Gives a family a policy: the function under this decorator makes it from the keys of a study file.
 
     Each argument of the function is a key, with its default; its annotation is ``int``, ``float``, ``bool``, ``str`` or
-    a ``Literal`` of words. ``Annotated[int, whole(1, 9), "what it is"]`` narrows the range and adds a help text. An
-    argument named ``setting`` is no key: it is the problem as its user describes it. The docstring is the summary.
+    a ``Literal`` of words. ``Annotated[int, whole(1, 9), "what it is"]`` narrows the range and adds a help text; in the
+    place of a parser it takes a ``jaxbandit.registry.Key``, which may say more. An argument named ``setting`` is no
+    key: it is the problem as its user describes it. The docstring is the summary.
 
     Args:
         family: the family's name: cleaning, topk, outliers or extraction, or that of a registered one.
@@ -47,7 +49,8 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
         anytime: whether the policy does the same whatever its budget, so that checkpoints can be recorded.
 
     Raises:
-        BadInput: for a family that does not exist, a name that the family has, an argument without such an annotation.
+        BadInput: for a family that does not exist, a name that the family has, an argument without such an annotation,
+            and one that has the name of another key: ``kind``, or one of the family's problems, but for ``path``.
 
     Example:
         >>> from jaxbandit import cleaning, register_policy
@@ -70,7 +73,9 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
             raise BadInput("register_policy.name", kind, allowed)
         signature = inspect.signature(function, eval_str=True)
         takes_setting = "setting" in signature.parameters
-        parameters = tuple(_parameter(each) for each in signature.parameters.values() if each.name != "setting")
+        arguments = [each for each in signature.parameters.values() if each.name != "setting"]
+        _check_names(known[family], arguments)
+        parameters = tuple(map(_parameter, arguments))
 
         def build(setting: Any, **given: Any) -> tuple[Any, dict[str, Any]]:
             own = {"setting": setting} if takes_setting else {}
@@ -88,6 +93,15 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
     return decorate
 
 
+def _check_names(family: Family, arguments: Sequence[inspect.Parameter]) -> None:
+    """Refuses arguments that are called as other keys: rows have the keys of a policy beside those of its problem."""
+    problems = {each.name for kind in family.problems.values() for each in kind.parameters}
+    taken = {"kind", *problems} - {"path"}  # a file of the policy's own, as any policy may have
+    for each in arguments:
+        if each.name in taken:
+            raise BadInput("register_policy, argument", each.name, f"a name that is none of {', '.join(sorted(taken))}")
+
+
 def _any(parse: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
     """Returns the parser without its domain: all numbers of a type are no place to search in."""
     return lambda name, value: parse(name, value)
@@ -102,17 +116,17 @@ def _parameter(argument: inspect.Parameter) -> Parameter:
     annotation, more = argument.annotation, []
     if get_origin(annotation) is Annotated:
         annotation, *more = get_args(annotation)
-    parse = _PARSERS.get(annotation)
-    if get_origin(annotation) is Literal:
-        parse = one_of(*get_args(annotation))
-    if parse is None:
+    words = get_args(annotation) if get_origin(annotation) is Literal else ()
+    parse = one_of(*words) if words and all(isinstance(each, str) for each in words) else _PARSERS.get(annotation)
+    own = next((each for each in more if callable(each) or isinstance(each, Key)), parse)
+    if own is None:
         allowed = f"annotated int, float, bool, str or a Literal of words; {PAGE}"
         shown = "nothing" if annotation is inspect.Parameter.empty else str(annotation)
         raise BadInput(f"register_policy, argument {argument.name}", shown, allowed)
-    parse = next((each for each in more if callable(each)), parse)
+    key = own if isinstance(own, Key) else Key(own)
     help = next((each for each in more if isinstance(each, str)), argument.name.replace("_", " "))
     default = Required if argument.default is inspect.Parameter.empty else argument.default
-    return Parameter(argument.name, parse, help, default)
+    return Parameter(argument.name, key.parse, help, default, **key.more)
 
 
 def families() -> dict[str, Family]:
