@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -254,6 +255,54 @@ def test_several_processes_share_a_journal(session: Session) -> None:
     assert third.play.trace(third.play.steps) == session.play.trace(session.play.steps)
 
 
+@pytest.mark.parametrize("name", ["status", "forecast", "advice", "told", "changes", "over"])
+def test_what_a_thread_reads_no_other_one_changes_meanwhile(name: str, tmp_path: Path) -> None:
+    problem = {"kind": "outliers/injected", "n": 20, "budget": 99}  # which have no forecast
+    session = Session.begin({"problem": problem, "policy": [{"kind": "gold"}]}, "gold", tmp_path / "journal")
+    found: list[Any] = []
+
+    def read() -> None:
+        value = getattr(session, name)
+        found.append(value() if callable(value) else value)
+
+    reader = threading.Thread(target=read)
+    with session._lock:
+        reader.start()
+        reader.join(0.3)
+        assert not found
+    reader.join()
+    assert len(found) == 1
+
+
+def test_a_status_is_of_one_moment(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that another thread records meanwhile comes after it."""
+    asked, begun = session.next("a"), threading.Event()
+    own = CleaningQuestions.found
+
+    def found(*given: Any) -> dict[str, Any]:
+        begun.set()
+        recording.join(0.3)
+        return own(*given)
+
+    def record() -> None:
+        begun.wait()
+        session.record(asked["id"], "unknown", "a")
+
+    monkeypatch.setattr(CleaningQuestions, "found", found)
+    recording = threading.Thread(target=record)
+    recording.start()
+    before = session.status()
+    recording.join()
+    assert (before["cleans"], before["answers"], before["spent"], before["open"]) == (0, 0, 0, 1)
+    assert session.status()["answers"] == 1
+
+
+def test_a_forecast_is_of_the_moment_at_which_it_began(session: Session) -> None:
+    asked, play = session.next("a"), session._now()[2]
+    session.record(asked["id"], "unknown", "a")
+    assert (play.answers, play.told, play.steps) == ({}, {}, 0)
+
+
 def test_a_question_is_one_agents_until_its_lease_ends(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     first = session.next("a", lease=60)
     assert session.next("a", lease=60)["id"] == first["id"]
@@ -324,6 +373,20 @@ def test_answers_that_are_none(
         with pytest.raises(BadInput, match=r"\Aagent = "):
             session.record(asked["id"], "1", agent)  # type: ignore[arg-type]
     assert again(session).status() | {"over": False} == session.status() | {"answers": 0, "open": 1}
+
+
+@pytest.mark.parametrize("top", [0.7, 0.9, 2.2, 12.3])
+def test_the_lowest_and_the_highest_reward_of_a_record_are_answers(top: float, tmp_path: Path) -> None:
+    """Bounds are float32 numbers, of which 0.1 is a little above the 0.1 of an answer."""
+    path = tmp_path / "past.csv"
+    path.write_text("arm,reward\n" + "".join(f"{arm},{value}\n" for arm in "ab" for value in (0.1, 0.4, top)))
+    problem = {"kind": "topk/replay", "path": str(path), "reward": "reward", "K": 1, "budget": 9}
+    session = Session.begin({"problem": problem, "policy": [{"kind": "uniform"}]}, "uniform", tmp_path / "journal")
+    for value in ("0.1", str(top)):
+        assert session.record(session.next()["id"], value)["answer"] == float(value)
+    for value in ("0.0999", str(top + 0.001), "1e300", "-1e300", "nan", "inf"):
+        with pytest.raises(BadInput, match=rf"ANSWER = {value}\d*: a number from 0\.1 to {top:g}"):
+            session.record(session.next()["id"], value)
 
 
 def test_none_in_capitals_is_no_entity(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from jaxbandit.live.forecast import Paying
 from jaxbandit.live.play import Play
 from jaxbandit.live.posterior import posterior, simulated
 from jaxbandit.live.questions import questions
-from jaxbandit.live.rest import Continued, Rest
+from jaxbandit.live.rest import Afforded, Continued, Rest
 from jaxbandit.random.stream import stream
 from jaxbandit.study.spec import Study
 from tests.test_live import again, agent, run_out, study
@@ -179,7 +179,7 @@ def test_the_forecast_of_arms_is_right_on_average() -> None:
         means, regret = np.sort(np.asarray(instance.means) / 2**24), {}
         for number, address in enumerate(asks.due(play.pull, {})):
             if number == 60:
-                found = forecast_arms.forecast(asks, play, chosen, seed)
+                found = forecast_arms.forecast(asks, play, chosen, 180, seed)
                 regret["now"] = found["now"]
             play.tell(address, int(pulled(ArmPull(*(jnp.array([x], jnp.int32) for x in (*address, 1)), jnp.int32(1)))))
         assert play.over
@@ -198,7 +198,7 @@ def test_rewards_of_a_begun_round_are_not_drawn_again() -> None:
     for address in asks.due(play.pull, {})[:60]:
         play.tell(address, int(address[0] % 2))
     problem = replace(chosen.problem, means=given(np.zeros(12), shuffled=False))  # type: ignore[type-var]
-    rest = forecast_arms.TopRest(problem, forecast_arms.begun(asks, play, True), jnp.zeros(12, bool))  # type: ignore[arg-type]
+    rest = forecast_arms.TopRest(problem, forecast_arms.known(asks, play), jnp.zeros(12, bool))  # type: ignore[arg-type]
     outcome = jax.jit(lambda: rest.pull(key, rest.draw(key), play.pull._replace(few=False)))()
     by_arm = dict(zip(np.asarray(play.pull.arm).tolist(), np.asarray(outcome.total).tolist(), strict=True))
     assert by_arm == {arm: 5 * (arm % 2) for arm in range(12)}
@@ -290,3 +290,80 @@ def test_forecasts_of_other_families(tmp_path: Path) -> None:
     assert other.forecast() == {
         "none": "the study's problem does not know a new cafe: nobody can tell how many others there are"
     }
+
+
+@pytest.mark.parametrize(
+    ("family", "first", "then", "gain"),
+    [
+        ("topk", "uniform", "lucb", "gain"),
+        ("outliers", "rr", "ib", "gain"),
+        ("extraction", "bfs", "rand-leaf", "entities"),
+    ],
+)
+def test_a_forecast_ends_with_the_money(family: str, first: str, then: str, gain: str, tmp_path: Path) -> None:
+    """A policy that takes over once all is spent would go on, but nothing is asked any more."""
+    session = Session.begin(study(family, first, tmp_path), first, tmp_path / "journal")
+    run_out(session, agent(session))
+    session.change(then)
+    assert session.over
+    assert not session.play.over
+    found = session.forecast()
+    assert (found[gain], found["ci_low"], found["ci_high"]) == (0, 0, 0)
+
+
+def test_a_forecast_buys_no_entity_again(tmp_path: Path) -> None:
+    """Also those that a policy has bought which was replaced: there are 40, of which most are known."""
+    session = Session.begin(study("extraction", "bfs", tmp_path, budget=60.0), "bfs", tmp_path / "journal")
+    answered(session, 10)
+    bought = session.status()["entities"]
+    session.change("rand-leaf")
+    assert session.status()["unused"] == 10
+    found = session.forecast()
+    assert 0 < found["entities"] <= found["p95"] <= 40 - bought < 20
+
+
+def test_a_forecast_takes_what_was_answered_ahead() -> None:
+    """For nothing, and as it was answered."""
+    given = study("outliers", "rr", Path())
+    chosen, key = Case.of(Study.of(given, counted=False), "rr", {}).chosen, stream(5, 0)
+    asks: Any = questions(chosen.setting, chosen.problem, chosen.policy, key)
+    play = Play(chosen.problem, chosen.policy, key, asks, {})
+    for arm in range(1, 12):  # all wait for arm 0
+        play.tell((arm, 0), 1)
+    known: Any = forecast_arms.known(asks, play)
+    rest = forecast_arms.OutlierRest(chosen.problem, known, jnp.zeros(12, bool))  # type: ignore[arg-type]
+    policy = Afforded(chosen.policy, play.state, known, jnp.int32(1))
+    instance = rest.draw(key)
+
+    @jax.jit
+    def step(state: Any) -> Any:
+        view = rest.view(key, instance)
+        state = policy.advance(view, state, lambda pull: rest.pull(key, instance, pull))
+        return state, policy.done(view, state)
+
+    state, over = policy.init(rest.view(key, instance)), False
+    while not over:
+        state, over = step(state)
+    seen = state.inner.seen
+    assert seen.pulls.tolist() == [1] * 12
+    assert seen.ones.tolist()[1:] == [1] * 11
+    assert state.paid == 2  # of which the last one is not made
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_answers_are_found_by_the_pulls_that_they_are_of(whole: bool, tmp_path: Path) -> None:
+    kind = "topk/bernoulli" if whole else "topk/gaussian"
+    problem = {"kind": kind, "n": 3, "K": 1, "budget": 90} | ({} if whole else {"sd": 1.0})
+    session = Session.begin({"problem": problem, "policy": [{"kind": "uniform"}]}, "uniform", tmp_path / "journal")
+    play, asks = session.play, session.asks
+    assert isinstance(asks, TopQuestions)
+    for address, value in {(0, 4): 1, (2, 2): 1, (2, 31): 0, (2, 33): 1 if whole else 1e6}.items():
+        play.tell(address, value)
+    known = forecast_arms.known(asks, play)
+    arm, first = jnp.array([2, 0, 2, 1, -1, 2], jnp.int32), jnp.array([30, 0, 0, 0, 0, 34], jnp.int32)
+    pull = ArmPull(arm, first, jnp.int32(4), jnp.int32(6))
+    assert known.cost(pull) == 5 * 4 - 3
+    assert known.cost(pull._replace(used=jnp.int32(1))) == 2
+    assert known.cost(pull._replace(times=jnp.array([1, 5, 1, 0, 0, 1]))) == 1 + 4 + 1 + 1
+    made, total = known.of(jnp.array([2, 0]), jnp.array([30, 0]), jnp.array([4, 5]))
+    assert (made.tolist(), total.tolist()) == ([2, 1], [1 if whole else 1e6, 1])

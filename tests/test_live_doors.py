@@ -29,17 +29,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import psycopg
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
 from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
-from jaxbandit.live import Session, agents, show
+from jaxbandit.live import Session, agents, pictures, show
 from jaxbandit.live.desk import Desk
 from jaxbandit.live.journal import Journal, Lease, Writing
 from jaxbandit.live.reconcile import Offers, Reconciliation
 from jaxbandit.live.server import app, serve
+from jaxbandit.wilson import share_interval
 from tests.live_kills import killed
 from tests.test_live import claims, study
 
@@ -450,6 +452,15 @@ def test_names_in_the_picture_are_short_and_no_formulas(tmp_path: Path) -> None:
     assert ">a name of many …</text>" in shown
 
 
+def test_the_bar_of_an_arm_in_the_picture() -> None:
+    """Wilson's interval of rewards 0 and 1, also of one; Student's of others, of one none."""
+    assert pictures._interval([1], True) == share_interval(1.0, 1)
+    assert pictures._interval([1.0], False) == (1.0, 1.0)
+    low, high = pictures._interval([0.0, 1.0], False)
+    assert (low + high) / 2 == 0.5
+    assert (high - low) / 2 == pytest.approx(12.7062 * 0.5, rel=1e-4)  # at one degree of freedom
+
+
 def test_arms_without_names_are_exported_by_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = {"problem": {"kind": "topk/bernoulli", "n": 3, "K": 1, "budget": 3}, "policy": [{"kind": "uniform"}]}
     session = Session.begin(given, "uniform", tmp_path / "arms")
@@ -652,7 +663,7 @@ def test_processes_that_answer_are_agents_of_their_own(tmp_path: Path) -> None:
             assert len(left) == (end is signal.SIGKILL)
             assert all(each <= most for each in left)
             writing.release(1)
-    script.write_text(f"cat >> {log}; echo >> {log}; sleep 0.5; echo 1")
+    script.write_text(f"printf '%s\\n' \"$(cat)\" >> {log}; sleep 0.5; echo 1")  # each line at once
     with answering(session, script), answering(session, script):
         pass
     asked = [json.loads(line) for line in log.read_text().splitlines()]
@@ -713,7 +724,7 @@ def test_a_service_is_asked_again(session: Session, tmp_path: Path, monkeypatch:
 class _Reconciliation(BaseHTTPRequestHandler):
     """A service of the protocol's version 0.2 that knows f1 to f8; f8 under a name that is no match."""
 
-    versions, mark, score = ("0.1", "0.2"), "", 90.0
+    versions, mark, score, pause = ("0.1", "0.2"), "", 90.0, 0.0
 
     def do_GET(self) -> None:
         self._reply({"versions": self.versions, "name": "stub", "extend": {}})
@@ -732,6 +743,7 @@ class _Reconciliation(BaseHTTPRequestHandler):
         self._reply({number: {"result": [found] if name != "f0" and query.get("type") == "flight" else []}})
 
     def _reply(self, content: Any) -> None:
+        time.sleep(self.pause)
         self.send_response(200)
         self.end_headers()
         self.wfile.write(json.dumps(content).encode())
@@ -832,6 +844,18 @@ def test_a_dead_reconciliation_service_stops_nobody(
     assert [each["score"] for each in offers.beside(asked)["candidates"]] == [7]
 
 
+def test_a_person_waits_once_for_all_that_a_service_is_asked(
+    session: Session, reconciliation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the three replies comes in time, and all of them do not."""
+    monkeypatch.setattr("jaxbandit.live.reconcile.PATIENCE", 1.0)
+    monkeypatch.setattr(_Reconciliation, "pause", 0.6)
+    begun = time.monotonic()
+    found = Offers.at(reconciliation, "flight", "gate").beside(session.next("terminal"))
+    assert re.search(r"no whole reply within 0\.\d s", found["none"])
+    assert time.monotonic() - begun < 1.5
+
+
 def test_the_cleaned_table(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                            capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
     while "id" in (asked := session.next()):
@@ -844,6 +868,16 @@ def test_the_cleaned_table(session: Session, tmp_path: Path, monkeypatch: pytest
     rows = list(csv.reader((tmp_path / "cleaned.csv").open()))
     assert len(rows) == len((tmp_path / "claims.csv").read_text().splitlines())
     assert {tuple(row) for row in rows[1:]} == {(f"f{flight}", "A1") for flight in range(9)}
+
+
+def test_a_header_is_read_as_everywhere(tmp_path: Path) -> None:
+    """White space around a name does not count, nor how an accent is written."""
+    path = tmp_path / "claims.csv"
+    path.write_text(" vol,arrive\u0301e \nAA-1,7:00\nAA-1,7:10\n")
+    problem = {"kind": "cleaning/table", "path": str(path), "entity": "vol ", "value": "arriv\u00e9e", "budget": 9}
+    session = Session.begin({"problem": problem, "policy": [{"kind": "greedy"}]}, "greedy", tmp_path / "journal")
+    session.record(session.next()["id"], "7:10")
+    assert agents.cleaned(session) == (" vol,arrive\u0301e \nAA-1,7:00\nAA-1,7:00\n", 1)
 
 
 def test_one_value_is_no_values(session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -922,8 +956,9 @@ def written_back(tmp_path: Path, place: str, path: str) -> None:
     session.record(asked["id"], asked["values"][-1])
     now = rows_of(place)
     assert now != before
-    assert {gate.strip() for flight, gate in now if flight == asked["entity"]} == {asked["values"][0]}
-    assert [row for row in now if row[0] != asked["entity"]] == [row for row in before if row[0] != asked["entity"]]
+    assert {str(gate).strip() for flight, gate in now if str(flight) == asked["entity"]} == {asked["values"][0]}
+    others = [[row for row in rows if str(row[0]) != asked["entity"]] for rows in (now, before)]
+    assert others[0] == others[1]
     again = Session.open(place)
     assert again.status()["finished"] == 1
     again.undo()
@@ -985,6 +1020,64 @@ def test_half_a_value_is_never_written_back(tmp_path: Path, why: str) -> None:
         assert (each.status()["answers"], each.status()["open"]) == (1, 1)
 
 
+def typed(folder: Path, key: str, value: str, rows: list[tuple[str, Any]]) -> tuple[Session, str]:
+    """A session that writes back to a table whose columns have such types, and the table's place."""
+    place = str(folder / "claims.db")
+    with closing(sqlite3.connect(place)) as database, database:
+        database.execute(f"CREATE TABLE claims (number INTEGER PRIMARY KEY, flight {key}, gate {value})")
+        database.executemany("INSERT INTO claims (flight, gate) VALUES (?, ?)", rows)
+    problem = {"kind": "cleaning/table", "path": place, "entity": "flight", "value": "gate", "budget": 9}
+    study = {"problem": problem, "policy": [{"kind": "greedy"}]}
+    return Session.begin(study, "greedy", place, write_back="claims"), place
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "one", "other"),
+    [
+        ("NUMERIC", "TEXT", "A", "B"),
+        ("DECIMAL(5,1)", "TEXT", "A", "B"),
+        ("TEXT", "TIME", "7:00", "7:10"),
+        ("DATE", "DATE", "1 May", "2 May"),
+        ("TEXT", "DECIMAL(6,2)", "7.50", "8.25"),
+        ("INTEGER", "BOOLEAN", "yes", "no"),
+    ],
+)
+def test_cells_are_written_back_as_they_are_read(key: str, value: str, one: str, other: str, tmp_path: Path) -> None:
+    """Whatever type a column of SQLite says it has."""
+    session, place = typed(tmp_path, key, value, [("7", one), ("7", other), ("8", one)])
+    before, asked = rows_of(place), session.next()
+    assert asked["entity"] == "7"
+    kept, wrong = asked["values"]
+    assert session.record(asked["id"], wrong)["recorded"]
+    assert [str(cell) for _, cell in rows_of(place)] == [kept, kept, str(before[2][1])]
+    session.undo()
+    assert rows_of(place) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ("DELETE FROM claims WHERE flight = 'f1'", "as it was when the session began: no row of f1 is there"),
+        ("UPDATE claims SET gate = x'41'", "as it was when the session began: f1, gate has b'A', which nobody claimed"),
+    ],
+)
+def test_an_answer_that_cannot_be_written_back_is_refused(change: str, line: str, tmp_path: Path) -> None:
+    session, place = typed(tmp_path, "TEXT", "TEXT", [("f1", "A"), ("f1", "B")])
+    asked = session.next()
+    with closing(sqlite3.connect(place)) as database, database:
+        database.execute(change)
+    with pytest.raises(BadInput, match=re.escape(f"write_back = claims: {line}")):
+        session.record(asked["id"], "B")
+    assert session.status()["answers"] == 0
+
+
+def test_bytes_are_not_replaced_by_a_text(tmp_path: Path) -> None:
+    session, _ = typed(tmp_path, "TEXT", "BLOB", [("f1", b"A"), ("f1", b"B")])
+    asked = session.next()
+    with pytest.raises(BadInput, match="write_back = claims: a table without bytes, as a row of f1 has"):
+        session.record(asked["id"], "#1")
+
+
 def test_values_are_written_back_to_postgresql(tmp_path: Path, postgres: str) -> None:
     place = postgres.replace("/postgres", "/template1")  # another database of the same server
     with Journal.at(place).reading() as connection:
@@ -996,6 +1089,19 @@ def test_values_are_written_back_to_postgresql(tmp_path: Path, postgres: str) ->
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([("number", "flight", "gate"), *CLAIMS])
     written_back(tmp_path, place, str(path))
+
+
+def test_types_of_postgresql_are_written_back(tmp_path: Path, postgres: str) -> None:
+    """The journal has dates and fractions as texts."""
+    place = postgres.replace("/postgres", "/typed")
+    with psycopg.connect(postgres, autocommit=True) as database:
+        database.execute("CREATE DATABASE typed TEMPLATE template0")
+    with psycopg.connect(place) as database:
+        database.execute("CREATE TABLE claims (number DATE PRIMARY KEY, flight NUMERIC(4, 1), gate TIME)")
+        for day, gate in enumerate(["07:00", "07:10"], 1):
+            database.execute(f"INSERT INTO claims VALUES ('2020-01-0{day}', 1.5, '{gate}')")
+    (tmp_path / "claims.csv").write_text("flight,gate\n1.5,07:00:00\n1.5,07:10:00\n")
+    written_back(tmp_path, place, str(tmp_path / "claims.csv"))
 
 
 def test_kills_on_a_file(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from jaxbandit.live import inputs, shell
 from jaxbandit.live.arms import ArmQuestions
 from jaxbandit.live.extraction import ExtractionQuestions
 from jaxbandit.live.session import LEASE, Session
-from jaxbandit.user_tables import columns
+from jaxbandit.user_tables import columns, title
 
 Found = TypeVar("Found")
 Ask = Callable[[dict[str, Any]], str | None]
@@ -297,13 +297,13 @@ def cleaned(session: Session) -> tuple[str, int]:
         raise BadInput(
             "problem.path", problem["path"], "a CSV file; of an SQLite database, `export` shows the changes"
         ) from None
-    header = [title.strip() for title in rows[0]]
+    header = list(map(title, rows[0]))
     keys, attributes = (_list(problem[name]) for name in ("entity", "value"))
     out, changed = [rows[0]], 0
     for row in filter(None, rows[1:]):
-        key = [row[header.index(name)].strip() for name in keys]
+        key = [row[header.index(title(name))].strip() for name in keys]
         for attribute in attributes:
-            place = header.index(attribute)
+            place = header.index(title(attribute))
             name = " / ".join([*key, attribute] if len(attributes) > 1 else key)
             value = decided.get((name, attribute))
             if value is not None and row[place].strip() not in ("", value):

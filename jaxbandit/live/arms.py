@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from jaxbandit.arms.problem import Arms, Outcome, Pull
-from jaxbandit.arms.rewards import Gaussian, Rewards
+from jaxbandit.arms.rewards import Gaussian, Replay, Rewards
 from jaxbandit.errors import BadInput
 from jaxbandit.live import inputs
 from jaxbandit.live.questions import Address, Answers, questions
@@ -24,15 +24,18 @@ _MOST = 1e15
 
 class ArmQuestions:
     """Asks for rewards. An address is (arm, its pulls before), with arms in the numbers of the run; agents see the
-    user's, from 0. The answer is the reward. ``verdict`` names what the policy says of some arms."""
+    user's, from 0. The answer is the reward; ``whole``: whether it is always 0 or 1. ``verdict`` names what the policy
+    says of some arms."""
 
     verdict: str
     units = 1
 
     def __init__(self, rewards: Rewards, rows: np.ndarray) -> None:
-        self._rewards, self.rows = rewards, rows
+        self.whole, self.rows = rewards.whole, rows
         scale = rewards.scale
         self._low, self._high = float(scale.low), float(scale.low + scale.width)
+        if isinstance(rewards, Replay):  # whose highest reward the sum may be a little off
+            self._high = max(self._high, float(np.max(rewards.values)))
         self._bounded = not isinstance(rewards, Gaussian)
 
     def shown(self, address: Address, answers: Answers) -> dict[str, Any]:
@@ -40,7 +43,7 @@ class ArmQuestions:
         arm, number = address
         before = [value for j in range(number) if (value := answers.get((arm, j))) is not None]
         mean = f", {sum(before) / len(before):.3g} on average" if before else ""
-        if self._rewards.whole:
+        if self.whole:
             allowed, how = ["0", "1"], "the reward, 0 or 1"
         else:
             span = f" from {self._low:g} to {self._high:g}" if self._bounded else ""
@@ -54,14 +57,19 @@ class ArmQuestions:
     def parse(self, address: Address, answer: str, answers: Answers) -> float | int:
         """Reads a reward from an agent's text and checks that the arms can give it."""
         value = inputs.number(answer)
-        if self._rewards.whole:
+        if self.whole:
             if value not in (0, 1):
                 raise BadInput("ANSWER", answer, "0 or 1")
             return int(value)
         low, high = (self._low, self._high) if self._bounded else (-_MOST, _MOST)
-        if not low <= value <= high:
+        # In float32, as bounds and policies have rewards: its 0.1 is above the 0.1 that is read.
+        if not (abs(value) <= _MOST and low <= np.float32(value) <= high):
             raise BadInput("ANSWER", answer, f"a number from {low:g} to {high:g}")
         return value
+
+    def reward(self, address: Address, answer: float) -> Any:
+        """Returns a reward as the policy is told it."""
+        return answer
 
     def text(self, answer: float) -> str:
         """Returns a reward as an agent would write it."""
@@ -69,7 +77,7 @@ class ArmQuestions:
 
     def guess(self, address: Address, answers: Answers) -> float:
         """Returns the lowest reward, as which an open question counts meanwhile."""
-        return 0 if self._rewards.whole else self._low
+        return 0 if self.whole else self._low
 
     def same_to_policy(self, address: Address, one: Any, other: Any) -> bool:
         """Returns whether two rewards are equal, as a policy sees each difference."""
@@ -94,7 +102,7 @@ class ArmQuestions:
         """Returns a row for each arm, by the user's numbers: ``arm``; ``asked``, how many rewards it gave; their sum,
         ``correct`` where they are 0 or 1 and else ``total``; their ``mean``, None where there are none; and, under the
         name of ``verdict``, whether it is one of ``special``."""
-        rewards, total = self.rewards_by_row(answers), "correct" if self._rewards.whole else "total"
+        rewards, total = self.rewards_by_row(answers), "correct" if self.whole else "total"
         found = []
         for row in range(len(self.rows)):
             own = rewards.get(row, [])
@@ -121,7 +129,7 @@ class TopQuestions(ArmQuestions):
     def outcome(self, pull: Pull, answers: Answers) -> Outcome:
         """Returns the sum of the rewards of each entry of a pull."""
         arm, first, times = self.asked(pull)
-        kind = np.int32 if self._rewards.whole else np.float32
+        kind = np.int32 if self.whole else np.float32
         total = np.zeros(arm.shape, kind)
         for place, (a, f, t) in enumerate(zip(arm.tolist(), first.tolist(), times.tolist(), strict=True)):
             for j in range(t):  # one after the other in float32, as on a tape
@@ -157,10 +165,14 @@ class OutlierQuestions(ArmQuestions):
 
     def outcome(self, pull: OutlierPull, answers: Answers) -> Any:
         """Returns the reward of the pull, counted in units."""
-        value = answers[int(pull.arm), int(pull.attempt)]
-        if self._rewards.whole:
-            return np.int32(value)
-        return np.asarray(self._units(pull.arm, pull.attempt, np.float32(value)))
+        address = int(pull.arm), int(pull.attempt)
+        return self.reward(address, answers[address])
+
+    def reward(self, address: Address, answer: float) -> Any:
+        """Returns a reward in units."""
+        if self.whole:
+            return np.int32(answer)
+        return np.asarray(self._units(*map(np.int32, address), np.float32(answer)))
 
     def found(self, answers: Answers, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Returns what each arm gave, and the arms that would be called outliers now."""

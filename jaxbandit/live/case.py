@@ -83,8 +83,8 @@ class Case:
         return cls(with_found, files, label, chosen)
 
     def with_policy(self, kind: str, params: Mapping[str, Any], sc_pdf: Beta | None = None) -> "Case":
-        """Returns the same problem with another policy, given by its kind and its parameters. ``sc_pdf`` replaces the
-        study's where it fits the answers better.
+        """Returns the same problem with another policy, given by its kind and its parameters. ``sc_pdf``, where it is
+        given, takes the place of the study's.
 
         Raises:
             BadInput: for one that there is not, one that knows the truth, and several values of a parameter.

@@ -28,9 +28,9 @@ class ExtractionQuestions:
         # As ``queries.price`` has it: by l, or by how many are excluded where the reading says so.
         readings = getattr(policy, "readings", None)
         if readings is not None and readings.short_list == "actual":
-            self._costs = np.asarray(problem.shorter)
+            self.costs = np.asarray(problem.shorter)
         else:
-            self._costs = np.broadcast_to(np.asarray(problem.cost)[:, None], problem.shorter.shape)
+            self.costs = np.broadcast_to(np.asarray(problem.cost)[:, None], problem.shorter.shape)
         self._view, self.units = problem.view(key, problem.draw(key)), problem.units
         self._names = [self._domain.name(node) for node in range(len(self._domain.values))]
         self._leaves = {self._names[node]: node for node in np.unique(self._domain.leaf).tolist()}
@@ -128,7 +128,7 @@ class ExtractionQuestions:
         """Returns the cost of the query by its configuration, in the problem's units."""
         node, configuration, _, exclude = address
         specificity = self._domain.poset.specificity[node]  # type: ignore[index]
-        return int(self._costs[configuration, len(exclude), specificity])
+        return int(self.costs[configuration, len(exclude), specificity])
 
     def ready(self, address: Address, answers: Answers) -> bool:
         """Returns true: what a query shows is always known."""

@@ -23,7 +23,7 @@ from jaxbandit.laws import Beta, Law
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Answers
-from jaxbandit.live.rest import Continued, Rest, bought
+from jaxbandit.live.rest import Continued, Rest, bought, room
 from jaxbandit.mixtures import fit_beta
 from jaxbandit.pytree import pytree
 from jaxbandit.random import categorical, thresholds
@@ -161,22 +161,17 @@ def fitted(records: Mapping[int, tuple[int, int]]) -> Beta | None:
 
 
 def known(asks: CleaningQuestions, answers: Answers) -> tuple[AnsweredEntities, list[tuple[int, int]]]:
-    """Returns the answers as arrays, and the record that each posterior is of. Sizes are powers of two, so that few of
-    them are compiled for."""
+    """Returns the answers as arrays, and the record that each posterior is of."""
     records = records_of(asks, answers)
     kinds: dict[tuple[int, int], int] = {(0, 0): 0}
-    count = np.zeros(_power(len(records) + 1, 256), np.int32)
-    succeeded = np.zeros((count.size, _power(max(map(sum, records.values()), default=1), 32)), bool)
-    law, row = np.zeros_like(count), np.zeros(_power(max(records, default=0) + 1, 1024), np.int32)
+    count = np.zeros(room(len(records) + 1, 256), np.int32)
+    succeeded = np.zeros((count.size, room(max(map(sum, records.values()), default=1), 32)), bool)
+    law, row = np.zeros_like(count), np.zeros(room(max(records, default=0) + 1, 1024), np.int32)
     for place, (entity, record) in enumerate(records.items(), 1):
         row[entity], count[place], law[place] = place, sum(record), kinds.setdefault(record, len(kinds))
     for (entity, attempt), answer in answers.items():
         succeeded[row[entity], attempt] = answer != asks.unknown(entity)
     return AnsweredEntities(*map(jnp.asarray, (row, succeeded, count, law))), list(kinds)
-
-
-def _power(most: int, least: int) -> int:
-    return max(least, 1 << (most - 1).bit_length())
 
 
 def rest(asks: CleaningQuestions, answers: Answers, problem: Cleaning, law: Law, seed: int) -> CleaningRest:
@@ -185,7 +180,7 @@ def rest(asks: CleaningQuestions, answers: Answers, problem: Cleaning, law: Law,
     middle, prior = (np.arange(CELLS) + 0.5) / CELLS, law.cells(1 / CELLS)
     gained, failed = np.array(records, np.float64).T[:, :, None]
     log = gained * np.log(middle) + failed * np.log1p(-middle)
-    weights = np.zeros((_power(len(records), 64), CELLS))
+    weights = np.zeros((room(len(records), 64), CELLS))
     weights[:] = prior
     weights[: len(records)] = prior * np.exp(log - log.max(axis=1, keepdims=True))
     return CleaningRest(problem, problem.draw(stream(seed, 0)), there, jnp.asarray(thresholds(weights)))

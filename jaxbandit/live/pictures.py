@@ -13,7 +13,7 @@ from jaxbandit.engine import simulate
 from jaxbandit.live.arms import ArmQuestions
 from jaxbandit.live.session import Session
 from jaxbandit.registry import measured
-from jaxbandit.wilson import Z, share_interval
+from jaxbandit.wilson import share_interval, student
 
 RUNS, STEPS, POINTS = 200, 20, 200
 MOST_ARMS = 60
@@ -84,13 +84,14 @@ def _arms(axes: Any, session: Session) -> None:
     assert isinstance(session.asks, ArmQuestions)
     status = session.status()
     special, word = (status["chosen"], "chosen") if "chosen" in status else (status["outliers"], "called outliers")
-    rewards = session.asks.rewards_by_row(session.answers)
+    rewards, whole = session.asks.rewards_by_row(session.answers), session.asks.whole
     shown = sorted(rewards, key=lambda row: -np.mean(rewards[row]))[:MOST_ARMS]
     for label, color, ours in ((f"{word} now", _OURS, True), ("others", "#0072B2", False)):
         rows = [place for place, row in enumerate(shown) if (row in special) == ours]
         if rows:
             own = [rewards[shown[place]] for place in rows]
-            means, (low, high) = np.array([np.mean(each) for each in own]), np.transpose([_interval(x) for x in own])
+            means = np.array([np.mean(each) for each in own])
+            low, high = np.transpose([_interval(each, whole) for each in own])
             axes.errorbar(rows, means, [means - low, high - means], fmt="o", markersize=4, color=color, label=label,
                           linewidth=1.2)  # fmt: skip
     few = len(shown) <= 30
@@ -105,11 +106,13 @@ def _arms(axes: Any, session: Session) -> None:
         axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)  # no mark is under it
 
 
-def _interval(rewards: list[float]) -> tuple[float, float]:
-    """Returns the 95 % interval of a mean: Wilson's where values are 0 and 1, else the normal one."""
-    if set(rewards) <= {0, 1}:
-        return share_interval(sum(rewards) / len(rewards), len(rewards))
-    mean, half = float(np.mean(rewards)), Z * float(np.std(rewards)) / len(rewards) ** 0.5
+def _interval(rewards: list[float], whole: bool) -> tuple[float, float]:
+    """Returns the 95 % interval of a mean: Wilson's where all rewards are 0 or 1 (``whole``), else Student's; of one
+    reward that can be another number, the reward itself, as it does not tell how far others are from it."""
+    mean, many = float(np.mean(rewards)), len(rewards)
+    if whole:
+        return share_interval(mean, many)
+    half = student(0.975, many) * float(np.std(rewards, ddof=1)) / many**0.5 if many > 1 else 0.0
     return mean - half, mean + half
 
 

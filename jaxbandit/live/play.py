@@ -1,5 +1,6 @@
 """A policy's run against answers that come one by one: always as far as they allow."""
 
+import copy
 import functools
 import hashlib
 from collections.abc import Container, Iterator, Mapping
@@ -60,6 +61,12 @@ class Play:
             self._waiting.remove(address)
             self.told[address] = value
             self._go_on()
+
+    def copy(self) -> "Play":
+        """Returns the run as it stands, to be read while this one goes on."""
+        found = copy.copy(self)
+        found.answers, found.told = dict(self.answers), dict(self.told)
+        return found
 
     def prepare(self) -> None:
         """Compiles what an answer needs, by an outcome of zeros from which nothing follows, so that the first real one

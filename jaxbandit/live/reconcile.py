@@ -52,20 +52,23 @@ class Reconciliation:
         inputs.address(self.option, self.url)
         inputs.timeout("timeout", self.timeout)
 
-    def check(self) -> None:
-        """Checks that there is such a service.
+    def check(self, end: float = math.inf) -> None:
+        """Checks that there is such a service. ``end``: when it is waited for no longer, by ``time.monotonic``.
 
         Raises:
             BadInput: where it is not, or speaks another version alone.
         """
-        versions, extends = self._call(None, lambda found: (list(found.get("versions", [VERSION])), "extend" in found))
+        versions, extends = self._call(
+            None, lambda found: (list(found.get("versions", [VERSION])), "extend" in found), end
+        )
         if VERSION not in versions:
             raise BadInput(self.option, self.url, f"a service of the protocol's version {VERSION}, not {versions}")
         if self.property and not extends:
             raise BadInput("--property", self.property, "none: the service's manifest offers no data extension")
 
-    def candidates(self, entity: str) -> list[Candidate]:
-        """Returns what the service takes an entity for, the best first; at most ``MOST_CANDIDATES``."""
+    def candidates(self, entity: str, end: float = math.inf) -> list[Candidate]:
+        """Returns what the service takes an entity for, the best first; at most ``MOST_CANDIDATES``. ``end``: as of
+        ``check``, for all that is asked."""
         query = {"query": entity, "limit": MOST_CANDIDATES} | ({"type": self.kind} if self.kind else {})
         found = self._call(
             {"queries": json.dumps({"q0": query})},
@@ -73,16 +76,18 @@ class Reconciliation:
                 (str(each["id"]), _short(each["name"]), _score(each["score"]), each["match"] is True)
                 for each in reply["q0"]["result"][:MOST_CANDIDATES]
             ],
+            end,
         )
-        values = self._values([number for number, *_ in found]) if self.property and found else {}
+        values = self._values([number for number, *_ in found], end) if self.property and found else {}
         return [Candidate(name, score, match, values.get(number, [name])) for number, name, score, match in found]
 
-    def _values(self, numbers: list[str]) -> dict[str, list[str]]:
+    def _values(self, numbers: list[str], end: float) -> dict[str, list[str]]:
         return self._call(
             {"extend": json.dumps({"ids": numbers, "properties": [{"id": self.property}]})},
             lambda reply: {
                 each: [_text(cell) for cell in reply["rows"][each][self.property][:MOST_CANDIDATES]] for each in numbers
             },
+            end,
         )
 
     def values(self, entity: str) -> list[str]:
@@ -99,12 +104,13 @@ class Reconciliation:
         found: str = wrong[0] if len(right) == 1 and wrong else question["allowed"][-1]
         return found
 
-    def _call(self, form: dict[str, str] | None, read: Callable[[Any], Found]) -> Found:
+    def _call(self, form: dict[str, str] | None, read: Callable[[Any], Found], end: float) -> Found:
         """Returns what is read from the manifest, or from the reply to a form."""
         body = None if form is None else urllib.parse.urlencode(form).encode()
 
         def once() -> Found:
-            return read(inputs.parsed(fetched(urllib.request.Request(self.url, body), self.timeout)))
+            timeout = min(self.timeout, max(round(end - time.monotonic(), 1), 0.1))
+            return read(inputs.parsed(fetched(urllib.request.Request(self.url, body), timeout)))
 
         return patiently(self.option, self.url, f"the reply is none of version {VERSION}", once, self.tries)
 
@@ -150,12 +156,13 @@ class Offers:
         if entity not in self._known:
             if time.monotonic() < self._again:
                 return None
+            end = time.monotonic() + PATIENCE
             if not self._checked:
-                self.service.check()
+                self.service.check(end)
                 self._checked = True
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            self._known[entity] = self.service.candidates(entity)
+            self._known[entity] = self.service.candidates(entity, end)
         return self._known[entity]
 
 

@@ -1,9 +1,13 @@
 """The rest of a session as a problem and a policy that are simulated: what the forecasts of all families stand on."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxbandit.grammar import Execution, Policy, Problem, Tree, execution_of
 from jaxbandit.pytree import pytree
@@ -50,6 +54,61 @@ class Continued(_OfPolicy):  # type: ignore[misc]
     def init(self, view: Any) -> Tree:
         """Returns the state that the policy has reached in the session."""
         return self.state
+
+
+class SpentState(NamedTuple):
+    """Holds the policy's own state, and what was ``paid`` since (int32)."""
+
+    inner: Tree
+    paid: Array
+
+
+@pytree
+@dataclass(frozen=True)
+class Afforded(Continued):
+    """Runs the session's policy on until a pull would cost more than what is ``left`` of the money (int32). In the
+    session, such a pull is not answered to its end either, and the policy is not told of it. ``prices``: says by its
+    method ``cost`` what is still to be paid for a pull (int32)."""
+
+    prices: Any
+    left: Array
+
+    @property
+    def execution(self) -> Execution:
+        """Returns the policy's hints, but for ``masked``: a run that is out of money may end before the policy does."""
+        return replace(super().execution, masked=False)
+
+    def init(self, view: Any) -> Any:
+        """Returns the state that the policy has reached, with nothing paid since."""
+        return SpentState(self.state, jnp.int32(0))
+
+    def ask(self, view: Any, state: Any) -> Tree:
+        """Asks for the policy's next pull."""
+        return self.policy.ask(view, state.inner)
+
+    def tell(self, view: Any, state: Any, pull: Tree, outcome: Tree) -> Any:
+        """Counts what the pull costs, and tells the policy its outcome where the money is enough for it."""
+        paid = state.paid + self.prices.cost(pull)
+        inner, told = state.inner, self.policy.tell(view, state.inner, pull, outcome)
+        return SpentState(jax.tree.map(lambda new, old: jnp.where(paid <= self.left, new, old), told, inner), paid)
+
+    def advance(self, view: Any, state: Any, sample: Callable[[Tree], Tree]) -> Any:
+        """Makes one pull, also where the policy could make several, as money is counted by the pull."""
+        pull = self.ask(view, state)
+        return self.tell(view, state, pull, sample(pull))
+
+    def done(self, view: Any, state: Any) -> Array:
+        """Returns whether the policy is done, or the money was not enough for a pull."""
+        return self.policy.done(view, state.inner) | (state.paid > self.left)  # type: ignore[no-any-return]
+
+    def answer(self, view: Any, state: Any) -> dict[str, Array]:
+        """Returns what the policy answers."""
+        return self.policy.answer(view, state.inner)  # type: ignore[no-any-return]
+
+
+def room(most: int, least: int) -> int:
+    """Returns a power of two, at least both numbers: arrays of few sizes are compiled for."""
+    return max(least, 1 << (most - 1).bit_length())
 
 
 def interval(gain: np.ndarray) -> dict[str, Any]:

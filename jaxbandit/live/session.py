@@ -106,7 +106,8 @@ class Session(Standing):
     @property
     def over(self) -> bool:
         """Returns whether nothing is asked any more, and no question is open."""
-        return not self._ledger.open and (self.play.over or next(self._next(0), None) is None)
+        with self._lock:
+            return not self._ledger.open and (self.play.over or next(self._next(0), None) is None)
 
     def next(self, agent: str = "", *, lease: float = LEASE, ahead: int = 0) -> dict[str, Any]:
         """Returns the next question for an agent.
@@ -206,9 +207,10 @@ class Session(Standing):
                 content |= self._written(writing, asked.address, value)
                 writing.release(number)
                 self._ledger.take([writing.add("answered", number, content)])
+            money = self._money()
         if late is not None:
             raise BadInput("ID", question, f"a question that is open; this one has the answer {self.asks.text(late)}")
-        return {"id": number, "answer": value, "recorded": new} | self._money()
+        return {"id": number, "answer": value, "recorded": new} | money
 
     def undo(self, question: int | str | None = None) -> dict[str, Any]:
         """Takes the last answer back. The policy asks for it anew, under another id; open questions that were asked
@@ -242,7 +244,7 @@ class Session(Standing):
             if written and self._write_back is not None:
                 self._write_back.restore(writing.connection, written["column"], written["before"])
             self._ledger.take([writing.add("undone", number, {"answer": taken.answer})])
-        return {"id": number, "answer": taken.answer, "undone": True} | self._money()
+            return {"id": number, "answer": taken.answer, "undone": True} | self._money()
 
     def change(self, policy: str, /, **params: Any) -> dict[str, Any]:
         """Goes on with another policy, or with other parameters of the same one.
@@ -264,8 +266,8 @@ class Session(Standing):
             BadInput: for a policy that there is not or that knows the truth, and for the one that there is.
         """
         with self._writing():
-            pass  # what others wrote
-        case = self.case.with_policy(policy, params, self._fitted())
+            now, fitted = self.case, self._fitted()  # with what others wrote
+        case = now.with_policy(policy, params, fitted)
         with self._writing() as writing:
             was = self.case.label
             if case.table["policy"] == self.case.table["policy"]:
@@ -273,10 +275,10 @@ class Session(Standing):
             content = case.change(self.case) | {"was": was, "version": __version__}
             self._ledger.take([writing.add("changed", None, content)])
             self._withdraw(writing)
-        return {
-            "policy": case.label, "was": was, "answers": len(self.answers),
-            "unused": len(self.answers) - len(self.play.told),
-        } | self._money()  # fmt: skip
+            return {
+                "policy": case.label, "was": was, "answers": len(self.answers),
+                "unused": len(self.answers) - len(self.play.told),
+            } | self._money()  # fmt: skip
 
     def status(self) -> dict[str, Any]:
         """Returns how the session stands: money, answers and the family's metrics.
@@ -287,8 +289,12 @@ class Session(Standing):
             far; of arms that it mentions, ``names`` by row, where the table has some; where an answer came late and was
             another one, ``contradicted``: how often by each agent.
         """
-        with self._writing():
-            pass  # what others wrote
+        with self._lock:
+            with self._writing():
+                pass  # what others wrote
+            return self._status()
+
+    def _status(self) -> dict[str, Any]:
         found = self.asks.found(self.answers, self.play.answer())
         if self.case.names and "arms" in found:
             rows = sorted({*map(int, found["arms"]), *found.get("chosen", ()), *found.get("outliers", ())})

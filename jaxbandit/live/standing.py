@@ -9,7 +9,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.laws import Beta
 from jaxbandit.live import forecast, forecast_arms, forecast_extraction, inputs
 from jaxbandit.live.advice import advice
-from jaxbandit.live.arms import ArmQuestions
+from jaxbandit.live.arms import OutlierQuestions, TopQuestions
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.extraction import ExtractionQuestions
@@ -21,9 +21,10 @@ from jaxbandit.parsers import as_printed
 
 
 class Standing:
-    """Tells how a session stands after the events of its ledger."""
+    """Tells how a session stands after the events of its ledger, which changes under its lock alone."""
 
     _ledger: Ledger
+    _lock: Any
 
     @property
     def case(self) -> Case:
@@ -69,7 +70,8 @@ class Standing:
 
     def changes(self) -> list[dict[str, Any]]:
         """Returns the changes of the policy: ``policy``, ``was``, and what was ``spent`` by then."""
-        return self._ledger.changes()
+        with self._lock:
+            return self._ledger.changes()
 
     def forecast(self) -> dict[str, Any]:
         """Returns what the rest of the budget is expected to bring, by simulation from the state that was reached.
@@ -78,13 +80,14 @@ class Standing:
             JSON-ready: see the functions of this name in ``live.forecast``, ``live.forecast_arms`` and
             ``live.forecast_extraction``. Where it cannot be told, ``none``: a line that says why.
         """
-        asks, play, chosen, seed = self.asks, self.play, self.case.chosen, self.case.table["seed"]
+        case, asks, play, left = self._now()
+        chosen, seed = case.chosen, case.table["seed"]
         if isinstance(asks, CleaningQuestions):
-            return forecast.forecast(asks, play, chosen, self._whole_left(), seed)
-        if isinstance(asks, ArmQuestions):
-            return forecast_arms.forecast(asks, play, chosen, seed)
+            return forecast.forecast(asks, play, chosen, left, seed)
+        if isinstance(asks, TopQuestions | OutlierQuestions):
+            return forecast_arms.forecast(asks, play, chosen, left, seed)
         if isinstance(asks, ExtractionQuestions):
-            return forecast_extraction.forecast(asks, play, chosen, seed)
+            return forecast_extraction.forecast(asks, play, chosen, left, seed)
         return {"none": f"the family {asks.family} has none"}
 
     def advice(self) -> dict[str, Any]:
@@ -93,22 +96,28 @@ class Standing:
         Returns:
             JSON-ready: see ``live.advice``. Where it cannot be told, ``none``: a line that says why.
         """
-        if not isinstance(self.asks, CleaningQuestions):
+        case, asks, play, left = self._now()
+        if not isinstance(asks, CleaningQuestions):
             return {"none": "only sessions of cleaning are advised"}
-        return advice(self.case, self.asks, self.play, self._whole_left())
+        return advice(case, asks, play, left)
 
-    def _whole_left(self) -> int:
-        return max(self._ledger.budget - self._ledger.spent, 0)
+    def _now(self) -> tuple[Case, Questions, Play, int]:
+        """Returns the case, its questions, the run and the money that is left (in units), which no other thread changes
+        while they are read."""
+        with self._lock:
+            return self.case, self.asks, self.play.copy(), max(self._ledger.budget - self._ledger.spent, 0)
 
     def told(self) -> list[dict[str, Any]]:
         """Returns the answered questions in order: ``id``, what was asked, ``answer``, ``agent``, ``at``."""
-        asked = {event.question: event.content["about"] for event in self._ledger.events if event.kind == "asked"}
         rows = []
-        for event in self._ledger.events:
-            number = event.question
-            if event.kind == "answered" and number is not None and self.questions[number].done == event.number:
-                about = {name: value for name, value in asked[number].items() if name not in ("allowed", "how", "why")}
-                rows.append({"id": number, **about, **event.content, "at": event.at})
+        with self._lock:
+            asked = {event.question: event.content["about"] for event in self._ledger.events if event.kind == "asked"}
+            for event in self._ledger.events:
+                number = event.question
+                if event.kind == "answered" and number is not None and self.questions[number].done == event.number:
+                    hidden = ("allowed", "how", "why")
+                    about = {name: value for name, value in asked[number].items() if name not in hidden}
+                    rows.append({"id": number, **about, **event.content, "at": event.at})
         return rows
 
     def answer_of(self, number: int) -> tuple[Address, Any]:
