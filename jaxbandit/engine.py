@@ -46,11 +46,8 @@ def _fast(problem: Any, policy: Any) -> tuple[Any, Any]:
 
 def count_programs(pairs: Sequence[tuple[Problem, Policy]]) -> int:
     """About how many programs ``simulate_pairs`` compiles for these configurations, at one size."""
-    shapes = set()
-    for problem, policy in pairs:
-        leaves, treedef = jax.tree.flatten(_fast(problem, policy))
-        shapes.add((treedef, *(np.shape(leaf) for leaf in leaves)))
-    return len(shapes)
+    flat = _strong([jax.tree.flatten(_fast(problem, policy)) for problem, policy in pairs])
+    return len({(treedef, *((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)) for leaves, treedef in flat})
 
 
 def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Partition, list[Array], list[Array], list[int]]]:
@@ -68,7 +65,7 @@ def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Partition, list[Arra
             contents[id(leaf)] = leaf, hash(np.asarray(leaf).tobytes())
         return contents[id(leaf)][1]
 
-    flat = [(list(map(strong, leaves)), treedef) for leaves, treedef in map(jax.tree.flatten, pairs)]
+    flat = _strong([jax.tree.flatten(pair) for pair in pairs])
     for number, (leaves, treedef) in enumerate(flat):
         policy_from = len(jax.tree.leaves(pairs[number][0]))
         may_vary = tuple(
@@ -96,6 +93,22 @@ def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Partition, list[Arra
         ]
         groups.append((Partition(treedef, varies), shared, varying, members))
     return groups
+
+
+def _strong(flat: Sequence[tuple[list[Any], Any]]) -> list[tuple[list[Any], Any]]:
+    """The leaves of all pairs, each of one type (``contract.strong``): where Python's numbers differ between pairs of
+    one structure, 0 beside 0.5 is a float as well."""
+    floats = {(treedef, at) for leaves, treedef in flat for at, leaf in enumerate(leaves) if type(leaf) is float}
+    made: dict[int, tuple[Any, Any]] = {}
+
+    def one(leaf: Any, place: tuple[Any, int]) -> Any:
+        if type(leaf) is int and place in floats:
+            return strong(float(leaf))
+        if id(leaf) not in made:  # many configurations have one problem
+            made[id(leaf)] = leaf, strong(leaf)
+        return made[id(leaf)][1]
+
+    return [([one(leaf, (treedef, at)) for at, leaf in enumerate(leaves)], treedef) for leaves, treedef in flat]
 
 
 def _row_room(members: int) -> int:
@@ -150,7 +163,8 @@ def simulate(
 
     Raises:
         BadInput: for a count or a seed out of range, for checkpoints out of order, for another implementation, and for
-            a problem or a policy that breaks its contract in a way that types show (``check`` finds more).
+            a problem or a policy that breaks its contract in a way that types show (``check`` finds more); at the end,
+            for answers of one name that have different shapes under different policies.
 
     Example:
         >>> from jaxbandit import cleaning, simulate
@@ -367,7 +381,7 @@ def _checkpoints(given: Sequence[float], problems: Sequence[Any]) -> Array:
     steps = [0.0, *map(float, given), least]
     if not all(a < b for a, b in itertools.pairwise(steps)):
         raise BadInput("checkpoints", list(given), f"ascending budgets above 0 and below {least:g}")
-    exact = np.asarray(given).astype(jnp.result_type(budgets[0]))
+    exact = np.asarray(given).astype(jnp.result_type(strong(budgets[0])))
     if exact.dtype.kind in "iu" and not np.array_equal(exact, np.asarray(given)):
         raise BadInput("checkpoints", list(given), f"budgets of the problem's type, {exact.dtype}")
     return jnp.asarray(exact)

@@ -501,10 +501,11 @@ def test_names_that_begin_like_lists() -> None:
     assert {row["params"]["problem"] for row in ranks(data)} == set(problems)
 
 
-def test_a_parameter_has_no_metrics_name() -> None:
+def test_a_parameter_has_no_metrics_name(tmp_path: Path) -> None:
     swept = coins(policies={"tuned": lambda problem, heads: toy.Coin(np.float32(heads))}, sweep={"heads": [0.1, 0.9]})
     with pytest.raises(BadInput, match="parameter = heads: a name that is not that of a metric"):
-        run_study(swept)
+        run_study(swept, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_studies_of_objects(tmp_path: Path) -> None:

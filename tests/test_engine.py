@@ -1,5 +1,6 @@
 """What the engine promises: the same bits however a simulation is cut, and no compilation in a sweep."""
 
+import contextlib
 import itertools
 import os
 import subprocess
@@ -216,6 +217,7 @@ def test_a_number_of_python_has_one_type_everywhere() -> None:
         "told"
     ]
     assert strong[:, 0].tolist() == [40503, 32768, told[0][0, 0]]
+    assert engine_module.count_programs([(coins, _Counter(each)) for each in (0, 0.25, 1)]) == 1  # type: ignore[arg-type]
     assert simulate(coins, [_Counter(2), _Counter(2.5)], runs=1)["told"].ravel().tolist() == [2, 3]  # type: ignore[arg-type]
 
 
@@ -516,12 +518,15 @@ def test_a_sweep_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_strict_types() -> None:
+def test_strict_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the engine and the cleaning rules themselves, without ``lenient``."""
+    monkeypatch.setattr(engine_module, "lenient", contextlib.nullcontext)
+    strict = simulate.__wrapped__  # type: ignore[attr-defined]
     setting = Setting(120, 80, uniform_false_values(0, 5), Normal(variance=0.2))
     given, policies = setting.problem(), every_policy(setting)
     with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
         for policy in policies.values():
-            assert simulate(given, policy, runs=3)["cleans"].max() <= 120
+            assert strict(given, policy, runs=3)["cleans"].max() <= 120
 
 
 def test_progress_ends_with_all(caplog: pytest.LogCaptureFixture) -> None:

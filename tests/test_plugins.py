@@ -218,6 +218,11 @@ def test_what_cannot_be_registered(register: Callable[[], Any], line: str) -> No
     assert str(error.value).startswith(line)
 
 
+def test_a_policy_may_have_what_those_of_its_family_have() -> None:
+    register_policy("outliers", "of-pairs")(typed(float, "rho"))
+    assert [each.name for each in families.FAMILIES["outliers"].policies["of-pairs"].parameters] == ["rho"]
+
+
 def test_a_policy_may_have_a_file_of_its_own() -> None:
     register_policy("cleaning", "of-a-file")(typed(str, "path"))
     assert [each.name for each in families.FAMILIES["cleaning"].policies["of-a-file"].parameters] == ["path"]

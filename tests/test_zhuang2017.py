@@ -104,13 +104,17 @@ def test_average_ratio_survival() -> None:
     shares = [row("rr", "correct", mean, runs=50) for mean in (1.0, 0.9)]
     mean = average(shares, "correct", {})
     assert mean["mean"] == pytest.approx(0.95)
-    # Wilson's interval of 47.5 in 50, as the two have their runs in common.
+    assert mean["ci_low"] == pytest.approx(0.8882, abs=1e-4)  # Wilson's interval of 95 in 100
+    assert mean["ci_high"] == pytest.approx(0.9785, abs=1e-4)
+    common = average(shares, "correct", {}, common=True)  # of 47.5 in 50
     z, share, runs = scipy.stats.norm.ppf(0.975), 0.95, 50
     middle, half = share + z**2 / (2 * runs), z * ((share * (1 - share) + z**2 / (4 * runs)) / runs) ** 0.5
-    assert mean["ci_low"] == pytest.approx((middle - half) / (1 + z**2 / runs))
-    assert mean["ci_high"] == pytest.approx((middle + half) / (1 + z**2 / runs))
-    pulls = average([row("rr", "pulls", 10.0, 0.3), row("rr", "pulls", 20.0, 0.4)], "pulls", {})
-    assert pulls["ci_high"] - pulls["mean"] == pytest.approx((0.125) ** 0.5)
+    assert common["ci_low"] == pytest.approx((middle - half) / (1 + z**2 / runs))
+    assert common["ci_high"] == pytest.approx((middle + half) / (1 + z**2 / runs))
+    pulls = [row("rr", "pulls", 10.0, 0.3), row("rr", "pulls", 20.0, 0.4)]
+    for together, squared in ((True, 0.125), (False, 0.0625)):
+        found = average(pulls, "pulls", {}, common=together)
+        assert found["ci_high"] - 15 == pytest.approx(squared**0.5)
     value, half = ratio(row("a", "pulls", 10.0, 0.3), row("b", "pulls", 20.0, 0.8))
     assert value == 0.5
     assert half == pytest.approx(0.5 * (0.03**2 + 0.04**2) ** 0.5)

@@ -121,7 +121,7 @@ def _given(n: int | None, count: int | None, means: Any, low: float, width: floa
         count = count if means.count is None else means.count
         if count is None:
             raise BadInput("problem.means.two", [means.high, means.low], "{ means = [0.6, 0.5], count = 10 }")
-        if count > n:
+        if means.count is not None and count > n:
             raise BadInput("problem.means.two.count", count, f"at most n = {n} arms")
         with under("problem"):
             return given(np.where(np.arange(n) < count, means.high, means.low), low, width, shuffled=shuffled)

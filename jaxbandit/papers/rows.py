@@ -41,21 +41,23 @@ def half(row: Row) -> float | None:
     return None if mean is None or low is None or high is None else max(high - mean, mean - low)
 
 
-def average(rows: Sequence[Row], metric: str, params: Mapping[str, Any]) -> Row:
+def average(rows: Sequence[Row], metric: str, params: Mapping[str, Any], common: bool = False) -> Row:
     """Averages rows of one policy, each of as many runs: the mean of all their runs taken together.
 
-    Runs of the same number share their randomness, so no narrower interval by averaging is claimed: of shares of runs
-    (``correct``) it is Wilson's for as many as one row has, else half of it is the root of the mean of squared halves.
+    Of shares of runs with Wilson's interval again (``correct``), else with half the root of the sum of squared halves.
+    ``common``: whether runs of the same number have all they draw in common; then no narrower interval by averaging is
+    claimed than one row has.
     """
     means = [row["mean"] or 0.0 for row in rows]
     runs, mean = sum(row["runs"] for row in rows), sum(means) / len(means)
     if rows[0]["metric"].removeprefix("best_") in ("correct", "ranking", "capped"):
-        low, high = share_interval(mean, rows[0]["runs"])
+        low, high = share_interval(mean, rows[0]["runs"] if common else runs)
         return Row(
             policy=rows[0]["policy"], params=dict(params), metric=metric, mean=mean, ci_low=low, ci_high=high, runs=runs
         )  # fmt: skip
     halves = [half(row) for row in rows]
-    both = None if None in halves else math.hypot(*(each or 0.0 for each in halves)) / math.sqrt(len(rows))
+    shares = math.sqrt(len(rows)) if common else len(rows)
+    both = None if None in halves else math.hypot(*(each or 0.0 for each in halves)) / shares
     return computed(rows[0]["policy"], params, metric, mean, runs, both)
 
 

@@ -59,10 +59,12 @@ def _fig1(request: Request, policies: Sequence[Params]) -> list[Study]:
 
 
 def _over_k(metric: str, found: list[Row]) -> list[Row]:
-    """The mean over k, by policy and n."""
+    """The mean over k, by policy and n: runs of the same number have their arms and rewards in common."""
     policies = list(dict.fromkeys(row["policy"] for row in found))
     return [
-        average(where(found, metric, policy, n=n), f"{metric}_over_k", {"n": n}) for policy in policies for n in SIZES
+        average(where(found, metric, policy, n=n), f"{metric}_over_k", {"n": n}, common=True)
+        for policy in policies
+        for n in SIZES
     ]
 
 

@@ -30,14 +30,14 @@ _AT_TIMES = {"implementation", "plugins"}
 
 def write(path: Path, data: bytes) -> None:
     """Writes a file so that it is there in full or not at all, whatever stops the program or the machine."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{_PARTIAL}")  # `show` may write beside a study that runs
+    partial = path.with_name(f".{uuid.uuid4().hex}{_PARTIAL}")  # its own: `show` may write beside a study that runs
     try:
         with partial.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             partial.unlink()
         raise

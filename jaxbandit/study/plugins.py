@@ -96,7 +96,9 @@ def register_policy(family: str, name: str | None = None, *, anytime: bool = Fal
 def _check_names(family: Family, arguments: Sequence[inspect.Parameter]) -> None:
     """Refuses arguments that are called as other keys: rows have the keys of a policy beside those of its problem."""
     problems = {each.name for kind in family.problems.values() for each in kind.parameters}
-    taken = {"kind", *problems} - {"path"}  # a file of the policy's own, as any policy may have
+    policies = {each.name for kind in family.policies.values() for each in kind.parameters}
+    # A file of its own, as any policy may have, and what policies of the family have as well, such as a confidence.
+    taken = {"kind", *problems} - {"path", *policies}
     for each in arguments:
         if each.name in taken:
             raise BadInput("register_policy, argument", each.name, f"a name that is none of {', '.join(sorted(taken))}")

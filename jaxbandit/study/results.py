@@ -34,6 +34,18 @@ IMPLEMENTED_BY = "implemented_by"
 """The coordinate that names the class that ran a configuration: the rule's own, or a faster implementation."""
 
 
+def check_names(study: Study, members: Sequence[Configuration]) -> None:
+    """Checks that no parameter of ``members`` has the name of a metric, as both are variables of the results.
+
+    Raises:
+        BadInput: naming it.
+    """
+    names = {name for each in members for name in (*each.params, *each.point)}
+    for metric in study.family.metrics:
+        if metric.name in names:
+            raise BadInput("parameter", metric.name, "a name that is not that of a metric")
+
+
 def described(
     study: Study, members: Sequence[Configuration], store: Store, places: Mapping[int, Place], budgets: Sequence[float]
 ) -> tuple[dict[str, Coordinate], dict[str, Any]]:
@@ -59,9 +71,6 @@ def described(
         given = {places[id(each)]: each.params.get(name) for each in members}
         values: list[Any] = [given.get(place) for place in np.ndindex(*shape)]
         found[name] = Coordinate(dimensions, column(values).reshape(shape), "")
-    for metric in study.family.metrics:
-        if metric.name in found:
-            raise BadInput("parameter", metric.name, "a name that is not that of a metric")
     ran = dict(zip(map(places.get, map(id, members)), ran_by(study), strict=True))
     classes = column([ran.get(place, "") for place in np.ndindex(*shape)])
     found[IMPLEMENTED_BY] = Coordinate(dimensions, classes.reshape(shape), "class that ran the policy")

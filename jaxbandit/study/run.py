@@ -26,7 +26,7 @@ from jaxbandit.registry import measured
 from jaxbandit.study import folder
 from jaxbandit.study.chunks import Pile, Tally, WidthEstimate, first_size, say_lacking
 from jaxbandit.study.enough import FIRST, following, planned
-from jaxbandit.study.results import described
+from jaxbandit.study.results import check_names, described
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.store import RESULTS, Damaged, Span, Store, check_platform
 from jaxbandit.study.summary import Always, Moments, Row, dumps, identity
@@ -81,6 +81,7 @@ def run(
     tell(Status(0, 0, "preparing problems and policies"))
     use_all_cores(say=executor is None)
     configurations = study.configurations()
+    check_names(study, configurations)
     canonical = study.canonical()
     if check and not study.family.checked:
         check_once((each.problem, each.policy) for each in configurations)

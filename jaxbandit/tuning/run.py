@@ -182,8 +182,6 @@ def tuned(study: Study, out: Path, tell: Progress) -> list[TuningOutcome]:
     """Tunes a study for each of its problems, in a folder that is its own; see ``jaxbandit.tune``."""
     use_all_cores()
     options = TuneOptions.of(study)
-    for name in (folder.VERDICT, folder.WORDS, folder.CANDIDATES):
-        (out / name).unlink(missing_ok=True)  # of other options, where this is interrupted
     found = [_tuned(study, options, setting, params, out, tell) for setting, params in study.settings()]
     folder.write(out / folder.VERDICT, _json(record(found)))
     folder.write(out / folder.WORDS, "".join(f"{line}\n" for each in found for line in each.sentences()).encode())
@@ -249,6 +247,8 @@ def _tuned(
         raise BadInput("tune.most_runs", options.most_runs, allowed)
     values = Values(study, options.metric, out / "results.zarr", 0, tell, "judging")
     values.prepare(members)
+    for name in (folder.VERDICT, folder.WORDS, folder.CANDIDATES):
+        (out / name).unlink(missing_ok=True)  # of other options, where this is interrupted
     judge, verdict = _judged(options, values, members, searched.spent)
     finite = [each for each in seen.values() if np.isfinite(each[1])]
     promising = max(finite, key=lambda each: options.sign * each[1]) if finite else None
