@@ -81,10 +81,10 @@ def agent(session: Session) -> Callable[[Any], str]:
             )
         if session.asks.family == "outliers":
             return str(int(pulled(OutlierPull(*map(jnp.int32, address)))))
-        node, configuration, number, exclude = address
-        known = list(session.asks.numbers(session.answers))  # type: ignore[attr-defined]
+        node, configuration, number, _ = address
+        exclude = session.asks.shown(address, session.answers)["query"]["exclude"]
         listed = np.full(session.asks._view.l_max, -1, np.int32)  # type: ignore[attr-defined]
-        listed[: len(exclude)] = [names.index(known[each]) for each in exclude]
+        listed[: len(exclude)] = [names.index(each) for each in exclude]
         found = pulled(
             QueryPull(*map(jnp.int32, (node, configuration)), jnp.asarray(listed), jnp.int32(number), jnp.bool_(True))
         )

@@ -21,16 +21,20 @@ from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Uniform
 from jaxbandit.live import Session, forecast_arms
+from jaxbandit.live.agents import entities
 from jaxbandit.live.arms import TopQuestions
 from jaxbandit.live.case import Case
 from jaxbandit.live.forecast import Paying
+from jaxbandit.live.journal import Event
+from jaxbandit.live.ledger import Ledger
+from jaxbandit.live.pictures import picture
 from jaxbandit.live.play import Play
 from jaxbandit.live.posterior import posterior, simulated
 from jaxbandit.live.questions import questions
 from jaxbandit.live.rest import Afforded, Continued, Rest
 from jaxbandit.random.stream import stream
 from jaxbandit.study.spec import Study
-from tests.test_live import again, agent, run_out, study
+from tests.test_live import SEED, again, agent, run_out, study
 
 
 def answered(session: Session, many: int) -> None:
@@ -320,6 +324,120 @@ def test_a_forecast_buys_no_entity_again(tmp_path: Path) -> None:
     assert session.status()["unused"] == 10
     found = session.forecast()
     assert 0 < found["entities"] <= found["p95"] <= 40 - bought < 20
+
+
+def crowd(tmp_path: Path, policy: str, seed: int = SEED, **problem: Any) -> Session:
+    """A session of queries that exclude up to two entities each."""
+    given = study("extraction", policy, tmp_path, budget=60.0, configurations=[[3, 2]], **problem)
+    return Session.begin(given | {"seed": seed}, policy, tmp_path / policy)
+
+
+def leaf_of(cafe: str) -> str:
+    number = int(cafe.split()[-1])
+    return f"{'PS'[number % 2]}/{'abc'[number % 3]}, {'xy'[number % 5 > 2]}"
+
+
+@pytest.mark.parametrize(("attributes", "seed"), [(["place", "kind"], 0), (["kind"], 7)])
+def test_a_query_excludes_what_its_own_policy_was_told(attributes: list[str], seed: int, tmp_path: Path) -> None:
+    """Whatever another one bought before it: an answer beside other entities is none to its query, though these have
+    the same numbers."""
+    session, alone = (crowd(tmp_path, policy, seed, attributes=attributes) for policy in ("bfs", "rand-leaf"))
+    answered(session, 3)
+    session.change("rand-leaf")
+    for each, many in ((session, 9), (alone, 12)):
+        answered(each, many)
+    steps = session.play.steps
+    assert session.play.trace(steps) == alone.play.trace(steps)
+    assert steps == 12 - session.status()["unused"] > 8
+    shown = [[row["query"] for row in each.told()] for each in (session, alone)]
+    assert any(query["exclude"] for query in shown[1][:steps])
+    assert all(query in shown[0] for query in shown[1][:steps])
+    assert again(session).status() == session.status()
+
+
+def test_an_answer_is_read_by_what_its_query_excludes(tmp_path: Path) -> None:
+    """And by no list that another policy, which numbers entities in its own order, would have."""
+    session = crowd(tmp_path, "bfs")
+    answered(session, 3)
+    session.change("rand-leaf")
+    told = list[str]()
+    answer = agent(session)
+    for _ in range(9):
+        asked = session.next("a")
+        query, by_policy = asked["query"], [each for each in session.play.pull.exclude.tolist() if each >= 0]
+        assert query["exclude"] == [told[each] for each in by_policy]
+        assert all(leaf_of(name) == query["node"] for name in query["exclude"])
+        for name in query["exclude"]:
+            with pytest.raises(BadInput, match=f"ANSWER = {name}: an entity that the query does not exclude"):
+                session.record(asked["id"], name, "a")
+        pairs = session.record(asked["id"], answer(session.questions[asked["id"]].address), "a")["answer"]
+        told += [name for name, _ in pairs if name not in told]
+    assert query["exclude"]
+    before = list(session.asks.numbers(session.answers))  # type: ignore[attr-defined]
+    asked = session.next("a")
+    known = [name for name in before if leaf_of(name) == asked["query"]["node"]]
+    free = [name for name in known if name not in asked["query"]["exclude"]][:1] or ["a new cafe"]
+    assert session.record(asked["id"], free[0], "a")["recorded"]
+
+
+def test_a_query_from_before_a_change_excludes_what_its_agent_was_shown(tmp_path: Path) -> None:
+    session = crowd(tmp_path, "bfs")
+    answered(session, 3)
+    kept = session.next("slow")
+    excluded = kept["query"]["exclude"]
+    assert len(excluded) == 2
+    session.change("rand-leaf")
+    answered(session, 8)
+    for each in (session, again(session)):
+        assert each.asked(kept["id"])["query"] == kept["query"] == each.next("slow")["query"]
+        for name in excluded:
+            with pytest.raises(BadInput, match=f"ANSWER = {name}: an entity that the query does not exclude"):
+                each.record(kept["id"], f"{name} @ {leaf_of(name)}", "slow")
+    known = list(session.asks.numbers(session.answers))  # type: ignore[attr-defined]
+    free = [name for name in known if name not in excluded and leaf_of(name).endswith(kept["query"]["node"][-1])]
+    assert session.record(kept["id"], "; ".join(f"{name} @ {leaf_of(name)}" for name in free[:3]), "slow")["recorded"]
+    assert again(session).status() == session.status()
+
+
+def test_what_was_bought_before_a_change(tmp_path: Path) -> None:
+    """At the price of then, by the queries of all policies in the order of their answers."""
+    session = crowd(tmp_path, "bfs")
+    answered(session, 2)
+    kept = session.next("slow")["id"]
+    session.change("rand-leaf")
+    answered(session, 2)
+    session.record(kept, agent(session)(session.questions[kept].address), "slow")
+    session.change("crux", estimator="good-turing", short_list="actual")
+    for each in (session, again(session)):
+        status, rows = each.status(), entities(each)
+        assert status["cost"] == status["spent"] > sum(map(each.asks.cost, each.answers)) / each.asks.units
+        assert [row["query"] for row in rows] == sorted(row["query"] for row in rows)
+        first = dict[str, int]()
+        for number, row in enumerate(each.told(), 1):
+            for name, _ in row["answer"]:
+                first.setdefault(name, number)
+        assert {row["entity"]: row["query"] for row in rows} == first
+    drawn, _ = picture(session)
+    assert drawn
+
+
+def test_the_first_journals_have_numbers_for_what_is_excluded(tmp_path: Path) -> None:
+    session = crowd(tmp_path, "rand-leaf")
+    answered(session, 9)
+    session.undo()
+    numbers, events = session.asks.numbers(session.answers), list[Event]()  # type: ignore[attr-defined]
+    for event in json.loads(json.dumps(session._ledger.events)):
+        found = Event(*event)
+        if found.kind == "asked":
+            *of, excluded = found.content["address"]
+            found = found._replace(content=found.content | {"address": [*of, [numbers[name] for name in excluded]]})
+        events.append(found)
+    ledger = Ledger(session.case, "journal")
+    for some in (events[:-1], events[-1:]):
+        ledger.take(some)
+    assert ledger.questions == session.questions
+    assert any(address[3] for address in ledger.at)
+    assert ledger.play.trace(ledger.play.steps) == session.play.trace(session.play.steps)
 
 
 def test_a_forecast_takes_what_was_answered_ahead() -> None:

@@ -566,6 +566,20 @@ def test_a_command_and_a_sheet(session: Session, tmp_path: Path, monkeypatch: py
         agents.command("sleep 5", 0.1)({})
 
 
+def test_a_sheet_comes_back_with_whatever_is_excluded(tmp_path: Path) -> None:
+    """Entities have the names that agents gave them, as with accents of their own characters."""
+    given = study("extraction", "rand-leaf", tmp_path, attributes=["kind"], configurations=[[1, 1]], budget=60.0)
+    session = Session.begin(given, "rand-leaf", tmp_path / "journal")
+    while not (asked := session.next("agent"))["query"]["exclude"]:
+        session.record(asked["id"], f"Cafe\u0301 {asked['id']}")
+    session.hand_back("agent")
+    sheet = tmp_path / "sheet.csv"
+    text = agents.sheet(session, 1, "sheet")
+    assert "Cafe\u0301" in text
+    sheet.write_text(text.rstrip() + "none\n")
+    assert [each["recorded"] for each in agents.read_sheet(session, sheet, "sheet")] == [True]
+
+
 def test_a_command_is_bounded_and_ends_whole(tmp_path: Path) -> None:
     """It is not read without end, and what it began ends with it."""
     began = time.monotonic()
@@ -781,6 +795,9 @@ def test_a_reconciliation_service_confirms_values(
     values = ["A1", "a1 ", "B"]
     asked = {"family": "cleaning", "entity": "f1", "values": values, "allowed": [*values, "unknown"]}
     assert service.ask(asked) == "unknown"  # it confirms two
+    with monkeypatch.context() as patched:
+        patched.setattr(Reconciliation, "values", lambda *_: ["Gene\u0300ve"])
+        assert service.ask(asked | {"values": ["gen\u00e8ve", "B"]}) == "B"
     monkeypatch.setattr(_Reconciliation, "versions", ("0.1",))
     with pytest.raises(BadInput, match=r"a service of the protocol's version 0\.2, not \['0\.1'\]"):
         service.check()
@@ -870,14 +887,14 @@ def test_the_cleaned_table(session: Session, tmp_path: Path, monkeypatch: pytest
     assert {tuple(row) for row in rows[1:]} == {(f"f{flight}", "A1") for flight in range(9)}
 
 
-def test_a_header_is_read_as_everywhere(tmp_path: Path) -> None:
-    """White space around a name does not count, nor how an accent is written."""
+def test_a_table_is_read_as_everywhere(tmp_path: Path) -> None:
+    """White space around a name or a cell does not count, nor how an accent is written."""
     path = tmp_path / "claims.csv"
-    path.write_text(" vol,arrive\u0301e \nAA-1,7:00\nAA-1,7:10\n")
+    path.write_text(" vol,arrive\u0301e \nAA-\u00e9,7:0e\u0301\nAA-e\u0301,7:10\n")
     problem = {"kind": "cleaning/table", "path": str(path), "entity": "vol ", "value": "arriv\u00e9e", "budget": 9}
     session = Session.begin({"problem": problem, "policy": [{"kind": "greedy"}]}, "greedy", tmp_path / "journal")
     session.record(session.next()["id"], "7:10")
-    assert agents.cleaned(session) == (" vol,arrive\u0301e \nAA-1,7:00\nAA-1,7:00\n", 1)
+    assert agents.cleaned(session) == (" vol,arrive\u0301e \nAA-\u00e9,7:0e\u0301\nAA-e\u0301,7:0\u00e9\n", 1)
 
 
 def test_one_value_is_no_values(session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -1050,6 +1067,22 @@ def test_cells_are_written_back_as_they_are_read(key: str, value: str, one: str,
     kept, wrong = asked["values"]
     assert session.record(asked["id"], wrong)["recorded"]
     assert [str(cell) for _, cell in rows_of(place)] == [kept, kept, str(before[2][1])]
+    session.undo()
+    assert rows_of(place) == before
+
+
+@pytest.mark.parametrize("kept", ["Vie\u0301", "Vi\u00e9"])
+def test_however_an_accent_is_written_a_cell_is_found(kept: str, tmp_path: Path) -> None:
+    """In keys, in values and in answers; what looks as it should stays as it was written."""
+    wrong = "Gene\u0300ve"
+    session, place = typed(
+        tmp_path, "TEXT", "TEXT", [("Ae\u0301", kept), ("A\u00e9", f" {wrong}"), (" Ae\u0301 ", "Gen\u00e8ve")]
+    )
+    before, asked = rows_of(place), session.next()
+    assert (asked["entity"], asked["values"]) == ("A\u00e9", ["Vi\u00e9", "Gen\u00e8ve"])
+    assert session.record(asked["id"], wrong)["answer"] == "Gen\u00e8ve"
+    assert [gate for _, gate in rows_of(place)] == [kept, "Vi\u00e9", "Vi\u00e9"]
+    assert [flight for flight, _ in rows_of(place)] == [flight for flight, _ in before]
     session.undo()
     assert rows_of(place) == before
 

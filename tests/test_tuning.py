@@ -496,7 +496,8 @@ def test_what_depends_on_another_is_proposed_where_it_matters() -> None:
         points = finalists(options, lambda points, runs: np.arange(len(points), dtype=float), seed=1)
         assert len({str(point) for point in points}) == len(points)
         for _, given in points[1:]:
-            assert ("variance" in given) == (given["estimator"] == "chao92" and given["bootstrap"] > 0)
+            matters = given["estimator"] == "chao92" and given["bootstrap"] > 0 and given["gain"] == "sample"
+            assert ("variance" in given) == matters
             assert ("gain" in given) == (given["bootstrap"] > 0)
         found = {(given["estimator"], given["bootstrap"], given.get("variance")) for _, given in points[1:]}
         assert wanted <= found or search == "optuna"

@@ -129,8 +129,10 @@ def fetched(request: urllib.request.Request, timeout: float) -> bytes:
         try:
             with urllib.request.urlopen(request, timeout=timeout) as reply:
                 body = b""
-                while len(body) < MOST_REPLY and time.monotonic() < end and (part := reply.read1(MOST_REPLY)):
+                while len(body) < MOST_REPLY and (part := reply.read1(MOST_REPLY)):
                     body += part
+                    if time.monotonic() >= end:
+                        return  # nobody waits any more
                 found.put(body[:MOST_REPLY])
         except Exception as error:
             found.put(error)
@@ -206,7 +208,8 @@ def read_sheet(session: Session, path: Path, agent: str) -> list[dict[str, Any]]
     for line, (number, what, answer) in columns(path, {name: (name,) for name in ("id", "question", "answer")}):
         if answer:
             asked = session.questions.get(inputs.place(number))
-            own = _what(session.asked(number)) if asked is not None and asked.state in ("open", "answered") else what
+            there = asked is not None and asked.state in ("open", "answered")
+            own = title(_what(session.asked(number))) if there else what
             if what.split() not in (own.split(), harmless(own).split()):
                 allowed = f"{own}, as question {number} of this session asks; its answer is not recorded"
                 found.append({"refused": str(BadInput(f"question in line {line}", what, allowed))})
@@ -301,12 +304,12 @@ def cleaned(session: Session) -> tuple[str, int]:
     keys, attributes = (_list(problem[name]) for name in ("entity", "value"))
     out, changed = [rows[0]], 0
     for row in filter(None, rows[1:]):
-        key = [row[header.index(title(name))].strip() for name in keys]
+        key = [title(row[header.index(title(name))]) for name in keys]
         for attribute in attributes:
             place = header.index(title(attribute))
             name = " / ".join([*key, attribute] if len(attributes) > 1 else key)
             value = decided.get((name, attribute))
-            if value is not None and row[place].strip() not in ("", value):
+            if value is not None and title(row[place]) not in ("", value):
                 row[place] = value
                 changed += 1
         out.append(row)

@@ -13,6 +13,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.live import inputs
 from jaxbandit.live.questions import Address, Answers, questions
 from jaxbandit.random.stream import Stream
+from jaxbandit.user_tables import title
 from jaxbandit.words import counted
 
 
@@ -109,7 +110,7 @@ class CleaningQuestions:
         """Reads an answer: a value that is left, as it is written or as ``#`` and its place, or ``unknown``."""
         shown = self.shown(address, answers)
         values, allowed = shown["values"], shown["allowed"]
-        given = answer.strip()
+        given = title(answer)
         place = inputs.place(given[1:]) if given[:1] == "#" and given not in allowed else 0
         if 1 <= place <= len(values):
             given = values[place - 1]

@@ -17,9 +17,9 @@ _NONE = "none"
 
 
 class ExtractionQuestions:
-    """Asks for entities. An address is (node, configuration, number of the query, entities excluded); the answer is a
-    list of pairs of an entity's name and the node at which it sits. Entities are numbered as the policy is told of
-    them."""
+    """Asks for entities. An address is (node, configuration, number of the query, names of the entities excluded); the
+    answer is a list of pairs of an entity's name and the node at which it sits. Each policy numbers the entities as it
+    is told of them, so that their names alone are the same to the next one."""
 
     family = "extraction"
 
@@ -36,33 +36,34 @@ class ExtractionQuestions:
         self._leaves = {self._names[node]: node for node in np.unique(self._domain.leaf).tolist()}
 
     def numbers(self, answers: Answers) -> dict[str, int]:
-        """Returns the number of each entity, by the queries in order."""
+        """Returns the number of each entity, by the answers in order: the policy's, where it was told these."""
         found: dict[str, int] = {}
-        for _, pairs in sorted(answers.items(), key=lambda item: item[0][2]):
+        for pairs in answers.values():
             for name, _ in pairs:
                 found.setdefault(name, len(found))
         return found
 
     def table(self, answers: Answers) -> list[dict[str, Any]]:
         """Returns a row for each entity, in the order in which they came: its ``entity`` (the name), the ``node`` at
-        which it sits, and the ``query`` that brought it first, counted from 1."""
+        which it sits, and the ``query`` that brought it first, counted from 1 over all answers."""
         found: dict[str, dict[str, Any]] = {}
-        for (_, _, number, _), pairs in sorted(answers.items(), key=lambda item: item[0][2]):
+        for number, pairs in enumerate(answers.values(), 1):
             for name, node in pairs:
-                found.setdefault(name, {"entity": name, "node": self._names[node], "query": number + 1})
+                found.setdefault(name, {"entity": name, "node": self._names[node], "query": number})
         return list(found.values())
 
     def due(self, pull: Pull, answers: Answers) -> list[Address]:
         """Returns the address of the query, or none where the policy asks nothing."""
         if not pull.asked:
             return []
-        exclude = tuple(int(each) for each in pull.exclude if each >= 0)
+        names = list(self.numbers(answers))
+        exclude = tuple(names[each] for each in pull.exclude if each >= 0)
         return [(int(pull.node), int(pull.configuration), int(pull.number), exclude)]
 
     def outcome(self, pull: Pull, answers: Answers) -> Outcome:
         """Returns the numbers of the entities in the answer, and the nodes at which they sit."""
         entity, leaf = np.full((2, self._view.k_max), -1, np.int32)
-        known = self.numbers({each: pairs for each, pairs in answers.items() if each[2] <= pull.number})
+        known = self.numbers(answers)
         for address in self.due(pull, answers):
             for place, (name, node) in enumerate(answers[address]):
                 entity[place], leaf[place] = known[name], node
@@ -72,15 +73,14 @@ class ExtractionQuestions:
         """Returns what an agent is shown: the node, how many entities are asked for, and which are excluded."""
         node, configuration, number, exclude = address
         k, _ = self._view.configurations[configuration]
-        names = list(self.numbers(answers))
-        known = [names[each] for each in exclude]
+        known = len(self.numbers(answers))
         here = self._names[node] in self._leaves
         form = "NAME; NAME" if here else "NAME @ NODE; NAME @ NODE"
         return {
-            "query": {"node": self._names[node], "k": k, "exclude": known},
+            "query": {"node": self._names[node], "k": k, "exclude": list(exclude)},
             "allowed": [_NONE, form],
             "how": f"at most {_entities(k)} as {form}{'' if here else ' with the node at which each sits'}, or {_NONE}",
-            "why": f"query {number + 1}; {counted(len(names), 'entity is', 'entities are')} known",
+            "why": f"query {number + 1}; {counted(known, 'entity is', 'entities are')} known",
         }
 
     def parse(self, address: Address, answer: str, answers: Answers) -> list[list[Any]]:
@@ -88,8 +88,6 @@ class ExtractionQuestions:
         small letters or capitals. An entity of that name is given with its node."""
         node, configuration, _, exclude = address
         k, _ = self._view.configurations[configuration]
-        names = list(self.numbers(answers))
-        known = {names[each] for each in exclude}
         sits = {name: at for pairs in answers.values() for name, at in pairs}
         found: list[list[Any]] = []
         for name, at in _pairs(answer):
@@ -99,7 +97,7 @@ class ExtractionQuestions:
             leaf = self._leaves[where]
             if node not in np.asarray(self._domain.poset.ancestors)[leaf]:
                 raise BadInput("ANSWER", f"{name} @ {where}", f"an entity of {self._names[node]}")
-            if name in known:
+            if name in exclude:
                 raise BadInput("ANSWER", name, "an entity that the query does not exclude")
             if sits.get(name, leaf) != leaf:
                 raise BadInput(

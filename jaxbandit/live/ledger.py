@@ -1,6 +1,6 @@
 """What a journal's events say: which questions there are, what was answered, and how far the policy got with it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +119,9 @@ class Ledger:
             self.play.asked(address)
 
     def _answers(self) -> dict[Address, Any]:
-        return {each.address: each.answer for each in self.questions.values() if each.state == "answered"}
+        """Returns the answers that count, in the order in which they came."""
+        answered = [each for each in self.questions.values() if each.state == "answered"]
+        return {each.address: each.answer for each in sorted(answered, key=lambda each: each.done)}
 
     def _tell(self, events: Sequence[Event]) -> None:
         """Events without a change of the policy."""
@@ -150,9 +152,7 @@ class Ledger:
 
     def _asked(self, event: Event, number: int, again: bool) -> None:
         content = event.content
-        asked = AskedQuestion(
-            _address(content["address"]), event.number, content["step"], content["trace"], content["version"]
-        )
+        asked = AskedQuestion(_address(content), event.number, content["step"], content["trace"], content["version"])
         asked.cost = self.asks.cost(asked.address)
         self.questions[number] = self.open[number] = asked
         self.at[asked.address] = number
@@ -182,8 +182,16 @@ class Ledger:
             )  # fmt: skip
 
 
-def _address(value: Any) -> Any:
-    return tuple(map(_address, value)) if isinstance(value, list) else value
+def _address(asked: Mapping[str, Any]) -> Address:
+    """Returns the address of a question that was asked. The first journals have numbers for the entities that a query
+    excludes, and their names in what was shown alone."""
+    found: Address = _tuples(asked["address"])
+    shown = asked["about"].get("query")
+    return (*found[:3], tuple(shown["exclude"])) if shown else found
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 __all__ = ["AskedQuestion", "Ledger"]

@@ -45,7 +45,7 @@ def _curve(axes: Any, session: Session) -> None:
     for place, number in enumerate(told, 1):
         address, value = session.answer_of(number)
         answers[address] = value
-        paid += session.asks.cost(address) / session.asks.units
+        paid += session.questions[number].cost / session.asks.units
         if place % every == 0 or place == len(told):
             spent.append(paid)
             found.append(float(session.asks.found(answers, {})[name]))

@@ -117,7 +117,7 @@ class Play:
         """Goes on for ``most`` pulls in imagination, in which questions without an answer go as ``Questions.guess`` has
         it. A real answer is told when the policy asks for it, if it ever does."""
         self._since, self._guesses = 0, {}
-        imagined, state, pull, over = dict(self.answers), self._state, self.pull, self.over
+        imagined, state, pull, over = {**self.told, **self.answers}, self._state, self.pull, self.over
         for _ in range(most):
             if over:
                 return

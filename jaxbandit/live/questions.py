@@ -14,7 +14,7 @@ from jaxbandit.grammar import Tree
 from jaxbandit.random.stream import Stream
 
 Address = tuple[Any, ...]
-"""Whole numbers, and tuples of them."""
+"""Whole numbers, texts, and tuples of them."""
 
 Answers = Mapping[Address, Any]
 """What was answered, JSON-ready as ``Questions.parse`` gave it, by address."""

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from jaxbandit.errors import BadInput
 from jaxbandit.live import inputs
 from jaxbandit.live.agents import Found, fetched, patiently
+from jaxbandit.user_tables import title
 
 VERSION = "0.2"
 MOST_CANDIDATES = 5
@@ -167,13 +168,13 @@ class Offers:
 
 
 def _claimed(question: dict[str, Any], said: Collection[str]) -> list[str]:
-    """Returns the entity's values that are said, but for case and white space."""
+    """Returns the entity's values that are said, but for case, white space and how accents are written."""
     known = set(map(_plain, said))
     return [value for value in question["values"] if _plain(value) in known]
 
 
 def _plain(value: str) -> str:
-    return " ".join(value.split()).casefold()
+    return " ".join(title(value).split()).casefold()
 
 
 def _short(name: Any) -> str:

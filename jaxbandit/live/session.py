@@ -296,6 +296,8 @@ class Session(Standing):
 
     def _status(self) -> dict[str, Any]:
         found = self.asks.found(self.answers, self.play.answer())
+        if "cost" in found:  # at the prices of the policy that asked
+            found["cost"] = self.spent
         if self.case.names and "arms" in found:
             rows = sorted({*map(int, found["arms"]), *found.get("chosen", ()), *found.get("outliers", ())})
             found["names"] = {str(row): self.case.names[row] for row in rows}

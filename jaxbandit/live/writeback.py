@@ -63,12 +63,13 @@ class WriteBack:
                 session began or bytes, and where the table takes another one alone. The transaction is then to be
                 undone as far as this call.
         """
+        keys = self._rows.get((entity, column), [])  # none, where the problem was read from elsewhere
         cells = [
             (key, there)
-            for key in self._rows.get((entity, column), [])
+            for key in keys
             for (there,) in connection.execute(sa.select(self._columns[title(column)]).where(self._at(key)))
         ]
-        if not cells:
+        if keys and not cells:
             raise BadInput("write_back", self._name, f"as it was when the session began: no row of {entity} is there")
         before: list[list[Any]] = []
         for key, there in cells:
@@ -112,4 +113,4 @@ def _as_stored(_: Any, __: Any, column: dict[str, Any]) -> None:
 
 def _text(cell: Any) -> str:
     """Returns a cell as ``user_tables`` reads it."""
-    return "" if cell is None else str(cell).strip()
+    return "" if cell is None else title(cell)
