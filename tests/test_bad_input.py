@@ -67,6 +67,8 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
         "times.csv": b"arm,reward\na,1700000000\nb,1700000007\n",
         "huge.csv": b"arm,reward\na,1e39\nb,2\n",
         "tiny.csv": b"arm,reward\na,1e-50\nb,3e-50\n",
+        "python.csv": b"arm,reward\na,1\nb,1_0\n",
+        "arabic.csv": "arm,reward\na,٣\n".encode(),
     }
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -148,7 +150,7 @@ def test_problem(refused: Callable[..., str], problem: str, line: str, verb: str
         (EE + "delta = 0", "policy.ee.delta = 0: a number from 0.0001 to 1"),
         (EE + 'tuning = "best"', "policy.ee.tuning = best: one of lemma3, exact"),
         (EE + "early_stopping = 1", "policy.ee.early_stopping = 1: true or false"),
-        (EE + "\n[[policy]]\n" + EE, "policy = ee, budget 10, tuning exact, t 5, q 0.801: each configuration once"),
+        (EE + "\n[[policy]]\n" + EE, "policy = ee, budget 10, tuning exact, t 3, q 0.667: each configuration once"),
     ],
 )
 def test_policy(refused: Callable[..., str], policy: str, line: str) -> None:
@@ -193,6 +195,7 @@ def replayed(path: str, more: str = "") -> str:
         (bernoulli("means = { list = [0.5, -0.1] }", n=""), "problem.means[1] = -0.1: a mean from 0 to 1"),
         (bernoulli("means = { list = [0.5, nan] }", n=""), "problem.means.list[1] = nan: a number from"),
         (bernoulli("means = { two = [1.5, 0.5] }"), "problem.means[0] = 1.5: a mean from 0 to 1"),
+        (bernoulli("means = { two = { means = [0.6, 0.5], count = 9 } }"), "problem.means.two.count = 9: at most n"),
         (bernoulli("means = { two = [0.6] }"), "problem.means.two = [0.6]: two means, or { means = [0.6, 0.5]"),
         (bernoulli('means = "gauss"'), 'problem.means = gauss: "uniform", { normal = '),
         (bernoulli('means = { table = { path = "arms.csv" } }', n=""),
@@ -209,6 +212,8 @@ def replayed(path: str, more: str = "") -> str:
            f"problem.{name} = {name}: left out where reward is given: a table has rewards, or successes and trials")
           for name in ("successes", "trials")),
         (replayed("rewards.csv", 'reward = "reward"'), "problem.reward in line 3 = nan: a finite number"),
+        (replayed("python.csv", 'reward = "reward"'), "problem.reward in line 3 = 1_0: a finite number"),
+        (replayed("arabic.csv", 'reward = "reward"'), "problem.reward in line 2 = ٣: a finite number"),
         *((replayed(f"{name}.csv", 'reward = "reward"'), f"problem.records = from {found}: numbers that 32-bit")
           for name, found in (("times", "1700000000 to 1700000007"), ("huge", "2 to 1e+39"),
                               ("tiny", "1e-50 to 3e-50"))),

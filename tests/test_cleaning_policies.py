@@ -26,6 +26,7 @@ from jaxbandit.cleaning.pulls import Outcome, Told
 from jaxbandit.cleaning.records import PICK
 from jaxbandit.cleaning.stopping import allowed_failures, ladder
 from jaxbandit.engine import simulate
+from jaxbandit.errors import BadInput
 from jaxbandit.grammar import accelerated
 from jaxbandit.laws import Beta, Uniform
 from jaxbandit.random import stream, uniform, words
@@ -307,6 +308,12 @@ runs = st.integers(0, 2**31)
 
 def table(r: list[int], budget: int) -> Any:
     return of_table(budget=budget, false_values=np.array(r), sc_pdf=Uniform(), on_tape=True)
+
+
+def test_counts_that_32_bits_do_not_hold_are_refused() -> None:
+    assert int(table([1, 2**31 - 1], 5).counts.max()) == 2**31 - 1
+    with pytest.raises(BadInput, match=r"^false_values = 2147483648: whole numbers of at most 2147483647"):
+        table([1, 2**31], 5)
 
 
 @pytest.mark.slow

@@ -125,6 +125,31 @@ def test_the_tuned_rule_is_the_best_of_all_where_entities_run_out(entities: int,
     assert ((best.t, best.need) == (endless.t, endless.need)) is (budget == 40)
 
 
+@pytest.mark.parametrize(("budget", "rule"), [(10, (1, 1)), (20, (2, 2)), (50, (3, 3)), (1000, (5, 5))])
+def test_a_small_budget_is_worth_a_briefer_exploration(budget: int, rule: tuple[int, int]) -> None:
+    """Also where entities are ample, as the budget cuts the last visit. Gamma's own rule is (5, 5)."""
+    law, cells = np.eye(51)[50], Beta(0.3, 1).cells(0.01)
+    best = expectation.best_within(budget, cells, law, 100_000, 0.01, True)
+    assert (best.t, best.need) == rule
+    if budget < 1000:
+        t, need, _ = gamma.rules(Fraction(1, 100), 12)
+        removed = expected_removed(budget, t, need, cells, law, entities=100_000).mean[:, -1]
+        assert removed[(t == best.t) & (need == best.need)].item() == pytest.approx(removed.max(), rel=1e-9)
+
+
+def test_many_false_values_make_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As each takes long. Without any, the guess is taken, which is Gamma's rule."""
+    law, cells, compared = np.eye(301)[300], Uniform().cells(0.01), []
+    monkeypatch.setattr(expectation, "expected_within", lambda _, t, need, *rest: compared.append((t, need)) or 1.0)
+    for light, count in ((1 << 12, 32), (1 << 8, 4), (1 << 6, 0)):
+        monkeypatch.setattr(expectation, "_LIGHT", light)
+        best = expectation.best_within(500, cells, law, 100_000, 0.01, True)
+        assert len(compared) == count
+        compared.clear()
+    endless = gamma.tune(cells, law, 0.01)
+    assert (best.t, best.need) == (endless.t, endless.need)
+
+
 def test_tuning_for_a_large_budget_needs_no_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
     """And it finds a rule as good."""
     law, cells = np.full(6, 1 / 6), np.full(100, 0.01)

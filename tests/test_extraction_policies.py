@@ -24,6 +24,7 @@ from jaxbandit.extraction.poset import Tree, domain
 from jaxbandit.extraction.problem import extraction
 from jaxbandit.extraction.rand import rand
 from jaxbandit.extraction.retrieved import LIST, RELIST, RESAMPLE, exclude_lists
+from jaxbandit.parameters import parameters
 from jaxbandit.random import stream, substream, words
 from tests.oracles import extraction as oracle
 
@@ -497,6 +498,9 @@ def test_what_a_user_may_get_wrong():
             crux(**wrong)
     with pytest.raises(BadInput, match=r"^bootstrap = "):
         crux(gain="bootstrap-mean", bootstrap=0)
+    (variance,) = (each for each in parameters(crux) if each.name == "variance")
+    for gain in ("sample", "bootstrap-mean"):  # the mean over resamples has their variance
+        assert variance.matters({"estimator": "chao92", "bootstrap": 10, "gain": gain}) is (gain == "sample")
     with pytest.raises(BadInput, match=r"^dear = "):
         rand(dear="buy")
     problem = extraction(Domain(0).domain, 9, configurations=CONFIGURATIONS)

@@ -346,6 +346,24 @@ def test_tables_that_cannot_be_read(read: Callable[..., Domain], text: str, tree
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("rows", "separator", "line"),
+    [
+        (["*,art", "b,sport"], "/", r'place = the wildcard and "\*": .* not two "\*, \*"'),
+        (['"x, y",z', 'x,"y, z"'], "/", 'place = "x, y" and "x": .* not two "x, y, z"'),
+        (["b,a/b", "c,a>b"], ">", r'kind = "a/b" and "a>b": .* not two "\*, a/b"'),
+    ],
+)  # fmt: skip
+def test_nodes_of_one_name_are_refused(read: Callable[..., Domain], rows: list[str], separator: str, line: str) -> None:
+    with pytest.raises(BadInput, match=line):
+        read("\n".join(["place,kind", *rows]), entity=None, popularity=None, separator=separator)
+
+
+def test_a_comma_in_a_value_is_no_matter_where_names_differ(read: Callable[..., Domain]) -> None:
+    found = read('place,kind\n"x, y",z\nx,q/*\n', entity=None, popularity=None)
+    assert found.node_names[-3:] == ["x, y, z", "x, q", "x, q/*"]
+
+
 # The paper's domains.
 
 
@@ -354,6 +372,7 @@ def test_people_are_as_many_as_published() -> None:
     assert found.values.shape == (30, 2)
     assert found.leaf.shape == (1245,)
     assert abs(found.popularity.sum() - 2980) <= 5
+    assert len(set(found.node_names)) == 30
     assert len(found.poset.leaves) == 20
 
 

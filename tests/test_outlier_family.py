@@ -253,7 +253,16 @@ WORDS = {"kind": "outliers/bounded", "means": {"list": OUTLIER}, "budget": 1000}
         (SYNTHETIC, {"kind": "wrr", "rho": 0.9}, "policy.wrr.rho = 0.9: a number at least 1, below 1e+06"),
         (SYNTHETIC, {"kind": "gold", "eps": 0.06}, "policy.gold.eps = 0.06: a number above 0.0644945, below 50"),
         (SYNTHETIC, {"kind": "gold", "rho": 0.4}, "policy.gold.rho = 0.4: a number above 0.5, below 1"),
-        (SYNTHETIC, {"kind": "gold", "rho": 0.96}, "policy.gold.rho = 0.96: such that a group of (1 - rho) n of 20"),
+        (
+            SYNTHETIC,
+            {"kind": "gold", "rho": 0.96},
+            "policy.gold.rho = 0.96: such that (1 - rho) n is at least 1, for 20",
+        ),
+        (
+            {**SYNTHETIC, "n": 10},
+            {"kind": "gold", "size": "below", "rho": 0.9},
+            'policy.gold.rho = 0.9: such that (1 - rho) n is above 1 where size = "below", for 10 arms',
+        ),
         (WORDS, {"kind": "gold"}, "policy.kind = gold: a rule for rewards other than 0 and 1: rr or nrr"),
         (WORDS, {"kind": "wrr"}, "policy.kind = wrr: a rule for rewards other than 0 and 1: rr or nrr"),
         (SYNTHETIC, {"kind": "nrr", "interval": "bounded"}, "policy.nrr.interval = bounded: no such key"),

@@ -19,8 +19,10 @@ from jaxbandit.arms.problem import Arms, Instance, Pull, arms, given
 from jaxbandit.arms.records import replay
 from jaxbandit.arms.rewards import Bernoulli, Bounded, Rewards, Scale
 from jaxbandit.grammar import Implementation, accelerated
+from jaxbandit.parameters import parameters
 from jaxbandit.random import stream, words
 from jaxbandit.registry import parse
+from jaxbandit.study.spec import Study
 from jaxbandit.topk.family import FAMILY, Setting
 from jaxbandit.topk.fast import blocks
 from jaxbandit.topk.fast.lucb import LucbByTurns
@@ -536,6 +538,26 @@ def test_a_highest_mean_to_which_no_sum_is_rounded(means: dict[str, Any]) -> Non
     assert lowest_first(kind="gaussian", K=1, budget=9, n=2, means=means) == [0, 2**24]
     with pytest.raises(BadInput, match=r"^means\[1\] = 0.3001: a mean from -3 to 0.3"):
         given([-3.0, 0.3001], -3.0, 3.3)
+
+
+@pytest.mark.parametrize("kind", ["lucb-stop", "kl-lucb"])
+def test_a_rule_that_stops_by_bounds_refuses_normal_rewards(kind: str) -> None:
+    """A normal reward has no largest value, which the bounds ask for; ``lucb`` only pulls by them."""
+
+    def built(rewards: str, rule: str) -> Any:
+        problem = {"kind": f"topk/{rewards}", "n": 5, "K": 1, "budget": 50}
+        return Study.of({"runs": 1, "problem": problem, "policy": [{"kind": rule}]}).configurations()
+
+    with pytest.raises(BadInput, match=f"^policy.kind = {kind}: a rule that does not stop by bounds, .*: lucb, optmai"):
+        built("gaussian", kind)
+    assert len(built("bounded", kind)) == len(built("gaussian", "lucb")) == 1
+
+
+def test_options_that_a_last_stage_of_uniform_sampling_has_no_use_for() -> None:
+    for each in parameters(optmai):
+        if each.name in ("accept", "ties"):
+            assert each.matters({"last": "ar"})
+            assert not each.matters({"last": "uniform"})
 
 
 def test_a_table_that_is_another_one_is_read_again(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What EE is expected to remove from the entities that there are, at any budget: what ``tune`` promises.
 
-Gamma takes entities never to run out. Where they do, the best rule gives fewer of them up: ``best_within`` finds it.
+Gamma takes neither entities nor the budget to run out. Where entities do, the best rule gives fewer of them up; where
+the budget does, it explores less. ``best_within`` finds it.
 """
 
 from fractions import Fraction
@@ -16,10 +17,14 @@ from jaxbandit.cleaning.rules import rules
 
 MOST_EXPECTED, MOST_LISTED = 1 << 20, 1000
 """The largest budget, and the most entities of a table one by one, for which expectations are computed exactly."""
-_AMPLE = 2
-"""Entities do not run out where to visit all of them costs this many times the budget, in expectation."""
-_WEIGHED, _WORK = 24, 1 << 17
-"""Rules whose expectations are compared, and the cleans of all of them together: at most so many."""
+_AMPLE, _LONG = 2, 1000
+"""Entities do not run out where to visit all of them costs ``_AMPLE`` times the budget, in expectation; and from a
+budget of ``_LONG`` on, what it cuts off a last visit hardly matters."""
+_WEIGHED, _BRIEF = 24, 8
+"""Rules whose expectations are compared: so many at most by a guess, and those of so many tries at most."""
+_WORK, _LIGHT = 1 << 17, 1 << 12
+"""The cleans of all those by a guess together, at most. Where entities are ample, a clean counts once for so many pairs
+of a cell and a number of false values."""
 
 
 def expected_within(
@@ -62,12 +67,13 @@ def best_within(
 ) -> Tuned:
     """Finds the rule (t, q) by which EE is expected to remove the most within a budget, and its Gamma.
 
-    Where entities are ample that is the rule of the largest Gamma. Else the law of large numbers has a first guess of
-    what a rule removes: the budget times Gamma, or less if all entities give less. The best rules by this guess, and
-    the one of the largest Gamma, are compared by ``expected_within``, each entity's r being taken as drawn; for budgets
-    so large that this takes long, the guess is enough. Ties go to the smallest q, then to the smallest t. Above the
-    t_hat of ``gamma.tune``, t is tried up to the next power of two: an entity that no fresh one can replace is worth
-    more tries.
+    Where entities are ample and the budget is too, that is the rule of ``gamma.tune``. Else the law of large numbers
+    has a first guess of what a rule removes: the budget times Gamma, or less if all entities give less. The best rules
+    by this guess and the one of ``gamma.tune`` are compared by ``expected_within``, each entity's r being taken as
+    drawn; and below ``_LONG`` operations those of few tries that all have to succeed, since a visit that the budget
+    may cut is worth a briefer exploration. For budgets, or numbers of false values, so large that this takes long, the
+    guess is enough. Ties go to the smallest q, then to the smallest t. Above the t_hat of ``gamma.tune``, t is tried up
+    to the next power of two: an entity that no fresh one can replace is worth more tries.
 
     Args:
         budget, cells, false_values, entities, early_stopping: as for ``expected_within``.
@@ -79,7 +85,8 @@ def best_within(
     best = gamma.tune(cells, false_values, delta, "exact", early_stopping=early_stopping)
     top = max(16, gamma.power_of_two(int(gamma.largest_t(cells, false_values))))
     gain, cost = (entities * x for x in gamma.visits(top, cells, false_values, early_stopping=early_stopping))
-    if cost[best.t - 1, best.need] >= _AMPLE * budget:
+    ample = cost[best.t - 1, best.need] >= _AMPLE * budget
+    if ample and budget >= _LONG:
         return best
     t, need, q = rules(Fraction(delta).limit_denominator(1_000_000), top)
     # Without a need, t is of no consequence.
@@ -88,9 +95,11 @@ def best_within(
     gains, costs = gain[t - 1, need], cost[t - 1, need]
     guess = np.minimum(gains, budget * gains / costs)
     some = np.argsort(-guess, kind="stable")[:_WEIGHED]
-    few = some[: int(_WORK / min(budget, costs[some].max()))]
+    work = min(budget, costs[some].max()) * (max(1.0, cells.size * false_values.size / _LIGHT) if ample else 1.0)
+    few = some[: int(_WORK / work)]
+    brief = np.flatnonzero((need == t) & (t <= min(_BRIEF, few.size)) & (budget < _LONG))
     if few.size > 1:
-        some = np.union1d(few, np.flatnonzero((t == best.t) & (need == best.need)))
+        some = np.unique(np.concatenate([few, brief, np.flatnonzero((t == best.t) & (need == best.need))]))
         guess[some] = [
             expected_within(budget, rule[0], rule[1], cells, false_values, entities, None, early_stopping)
             for rule in zip(t[some].tolist(), need[some].tolist(), strict=True)

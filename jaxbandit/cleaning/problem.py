@@ -314,7 +314,7 @@ def of_table(
 
     Args:
         budget: units of cost, 1 to 2^31 - 1.
-        false_values: whole numbers, shape (rows,); rows with 0 are left out.
+        false_values: whole numbers, at most 2^31 - 1, shape (rows,); rows with 0 are left out.
         sc_pdf: each run draws the sc-probabilities from it; or else
         sc_probabilities: they are fixed, shape (rows,), each in [0, 1].
         on_tape: see ``synthetic``.
@@ -333,6 +333,8 @@ def of_table(
     counts = np.asarray(false_values)
     if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer) or (counts < 0).any():
         raise BadInput("false_values", f"{counts.dtype} of shape {counts.shape}", "a list of whole numbers, at least 0")
+    if counts.max(initial=0) > 2**31 - 1:
+        raise BadInput("false_values", int(counts.max()), f"whole numbers of at most {2**31 - 1}")
     kept = counts > 0
     if not kept.any():
         raise BadInput("false_values", "none above 0", "at least one entity with a false value")

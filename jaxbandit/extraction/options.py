@@ -22,7 +22,7 @@ def _words(*words: str, **more: Any) -> Key:
 
 
 _RESAMPLED = {"bootstrap": Range(1, 1000)}
-_OF_TOTALS = {"estimator": Choice(("good-turing", "chao92")), **_RESAMPLED}
+_BY_DELTA = {"estimator": Choice(("good-turing", "chao92")), "gain": Choice(("sample",)), **_RESAMPLED}
 _REMOVED = {"removal": Choice(("lasting", "fresh"))}
 _REMOVED_FOR_GOOD = {"removal": Choice(("lasting",))}
 
@@ -34,7 +34,7 @@ def crux(
     removal: Annotated[str, _words("lasting", "fresh", "none")] = "lasting",
     unseen: Annotated[str, _words("k", "one")] = "k",
     gain: Annotated[str, _words("sample", "bootstrap-mean", when=_RESAMPLED)] = "sample",
-    variance: Annotated[str, _words("delta", "bootstrap", when=_OF_TOTALS)] = "delta",
+    variance: Annotated[str, _words("delta", "bootstrap", when=_BY_DELTA)] = "delta",
     never_asked: Annotated[str, _words("one", "plus-one", "infinite")] = "one",
     asked_by: Annotated[str, _words("configuration", "node")] = "configuration",
     affordable: Annotated[str, _words("at most", "less")] = "at most",
@@ -59,7 +59,8 @@ def crux(
         gain: r: the estimate by the sample, or its mean over bootstrap samples, which repeat entities, so that it is
             lower.
         variance: v_q of good-turing and chao92 where a node has more than 31 answers: by the delta method, the limit
-            of many resamples, or by resamples as elsewhere, at many times the price.
+            of many resamples, or by resamples as elsewhere, at many times the price. With gain = bootstrap-mean it is
+            by resamples, which that mean takes anyway.
         never_asked: n_q of a query never asked: one, plus-one (n_q + 1 for all), or an infinite sigma.
         asked_by: whether n_q counts a query's configuration or its node.
         affordable: whether a query may cost at most what is left (the text), or must cost less (line 8 as printed).

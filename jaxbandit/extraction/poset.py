@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
@@ -42,6 +43,14 @@ class Tree:
 
     parent: Int32[NDArray[np.int32], " n"]
     names: tuple[str, ...]
+
+    def path(self, node: int) -> list[str]:
+        """Lists the names from the top down to a node; the wildcard has none."""
+        path: list[str] = []
+        while node:
+            path.append(self.names[node])
+            node = int(self.parent[node])
+        return path[::-1]
 
     def above(self) -> Int32[NDArray[np.int32], "n levels"]:
         """Returns each node, its parent, and so on to the root; -1 after that."""
@@ -139,16 +148,15 @@ class Domain:
     popularity: Float64[NDArray[np.float64], " entities"]
     names: tuple[str, ...] = ()
 
+    @cached_property
+    def node_names(self) -> list[str]:
+        """Writes each node as text: the path of each attribute, "*" for the wildcard."""
+        paths = [["/".join(tree.path(node)) or "*" for node in range(len(tree.parent))] for tree in self.trees]
+        return [", ".join(path[value] for path, value in zip(paths, of, strict=True)) for of in self.values.tolist()]
+
     def name(self, node: int) -> str:
-        """Writes a node as text: the path of each attribute, "*" for the wildcard."""
-        paths = []
-        for tree, value in zip(self.trees, self.values[node], strict=True):
-            path = []
-            while value:
-                path.append(tree.names[value])
-                value = tree.parent[value]
-            paths.append("/".join(reversed(path)) or "*")
-        return ", ".join(paths)
+        """Returns the text of a node: see ``node_names``."""
+        return self.node_names[node]
 
     def members(self) -> tuple[Int64[NDArray[np.int64], " nodes+1"], Int32[NDArray[np.int32], " held"]]:
         """Lists start and entity: node v holds ``entity[start[v]:start[v + 1]]``, ascending."""

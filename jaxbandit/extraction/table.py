@@ -41,8 +41,8 @@ def read_domain(
 
     Raises:
         BadInput: for a file that cannot be read as such a table, an entity that is there twice or not at a leaf, a
-            value that is not in its tree, a tree with a cycle or a child of two parents, and a popularity that is not
-            a finite number of at least 0.
+            value that is not in its tree, a tree with a cycle or a child of two parents, a popularity that is not a
+            finite number of at least 0, and values by which two nodes have the same name.
     """
     titles = (attributes,) if isinstance(attributes, str) else tuple(attributes)
     if not titles or len(set(titles)) < len(titles):
@@ -91,7 +91,23 @@ def read_domain(
                 raise BadInput(f"{name} in line {lines[row]}", shown, f"a leaf; there is more below {shown}")
         built.append(tree)
         places.append(place)
-    return domain(tuple(built), np.array(places, np.int32).T, np.array(weights), tuple(names))
+    found = domain(tuple(built), np.array(places, np.int32).T, np.array(weights), tuple(names))
+    _names_differ(found, titles, separator)
+    return found
+
+
+def _names_differ(found: Domain, titles: tuple[str, ...], separator: str) -> None:
+    """Refuses a domain with two nodes of one name, by which a live session could not tell them apart."""
+    seen: dict[str, int] = {}
+    for node, name in enumerate(found.node_names):
+        other = seen.setdefault(name, node)
+        if other != node:
+            pair = found.values[[other, node]].T
+            a = int(np.flatnonzero(pair[:, 0] != pair[:, 1])[0])
+            paths = [separator.join(found.trees[a].path(value)) for value in pair[a].tolist()]
+            shown = [f'"{path}"' if path else "the wildcard" for path in paths]
+            allowed = f'values that name nodes apart, not two "{name}" (a value is "*", or has ", " or "/" in it)'
+            raise BadInput(titles[a], " and ".join(shown), allowed)
 
 
 def _weight(field: str, cell: str) -> float:

@@ -184,6 +184,7 @@ def gold(
     """
     largest, enough = sizes(arms, rho, size)
     if largest < 1:
-        raise BadInput("rho", rho, f"such that a group of (1 - rho) n of {arms} arms has one arm")
+        bound = "at least 1" if size == "at-most" else 'above 1 where size = "below"'
+        raise BadInput("rho", rho, f"such that (1 - rho) n is {bound}, for {arms} arms")
     own, b = given.interval_of(interval), DoubleFloat.of(factor(eps))
     return GOLD(own, b, jnp.int32(largest), jnp.int32(enough), jnp.bool_(at_once), arms)

@@ -93,8 +93,9 @@ def _lucb(setting: Setting, delta: float, odd: str) -> tuple[Any, dict[str, Any]
 def _stopping(divergence: str, name: str) -> Any:
     def build(setting: Setting, **given: Any) -> tuple[Any, dict[str, Any]]:
         setting.one_pull_each(name)
-        if divergence == "kl" and isinstance(setting.model.rewards, Gaussian):
-            raise BadInput("policy.kind", name, "a rule that does not need rewards in [0, 1]: lucb-stop")
+        if isinstance(setting.model.rewards, Gaussian):
+            allowed = "a rule that does not stop by bounds, which need rewards on a scale: lucb, optmai, sar, halving"
+            raise BadInput("policy.kind", name, allowed)
         return lucb(setting.want, divergence=divergence, **given), {}
 
     k1, alpha = RATES[divergence]

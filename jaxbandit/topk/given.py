@@ -53,6 +53,7 @@ Accept = Annotated[str, Key(one_of("rank", "kth", "printed"), on_request=True, w
 Last = Annotated[str, Key(one_of("ar", "uniform"), on_request=True)]
 # Where arms are listed by their means, "lowest" knows more than a rule may.
 Ties = Annotated[str, Key(one_of("lowest", "random"), on_request=True)]
+TiesInAR = Annotated[str, Key(one_of("lowest", "random"), on_request=True, when={"last": Choice(("ar",))})]
 Remainder = Annotated[str, Key(one_of("drop", "spread"))]
 Delta = Annotated[float, Key(CONFIDENCE, search=Range(1e-4, 0.9, log=True))]
 Epsilon = Annotated[float | None, Key(OVERLAP, on_request=True)]

@@ -157,8 +157,9 @@ def lucb(
     Args:
         want: K.
         delta: confidence, above 0 and below 1; a parameter of the bounds alone where a run goes on to the budget.
-        epsilon: stop when the two bounds overlap by less than this, 0 to 1; None to go on to the budget.
-        divergence: "hoeffding" or "kl", which needs rewards in [0, 1].
+        epsilon: stop when the two bounds overlap by less than this share of the scale of rewards, from the least
+            possible one to the largest (0 to 1); None to go on to the budget. Normal rewards have no such scale.
+        divergence: "hoeffding" or "kl"; the bounds of both need rewards in [0, 1], or on another known scale.
         k1: factor in the exploration rate; that of ``RATES`` where None.
         alpha: power of the round in the exploration rate; that of ``RATES`` where None.
         odd: which arm gets a last pull that has no pair: the "weak" one, the "strong" one, or "skip" for neither.

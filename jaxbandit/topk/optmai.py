@@ -135,7 +135,7 @@ def _quarter(size: Array) -> Array:
 def optmai(
     arms: given.Arms, want: given.Want, budget: given.Budget, *, beta: given.Beta = 0.8, inflate: given.Flag = True,
     reuse: given.Flag = True, shares: given.Shares = "carry", accept: given.Accept = "rank", last: given.Last = "ar",
-    reduce: given.Reading = False, ties: given.Ties = "random",
+    reduce: given.Reading = False, ties: given.TiesInAR = "random",
 ) -> OptMAI:  # fmt: skip
     """Makes OptMAI for ``want`` of ``arms`` arms with at most ``budget`` pulls, by default as section 6 runs it: with
     Q', rewards reused and beta = 0.8. The paper leaves ``shares`` and ``ties`` open; by ``accept``, arms that tie are
