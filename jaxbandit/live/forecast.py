@@ -5,8 +5,8 @@ successes and f failures, p^s (1 - p)^f. The sc-pdf is the study's, until enough
 What was answered is not drawn again, and costs nothing where the policy comes to it.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -18,12 +18,12 @@ from jaxbandit.cleaning.problem import HIDDEN, Cleaning, Instance
 from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.view import View
 from jaxbandit.engine import simulate
-from jaxbandit.grammar import Execution, Tree
+from jaxbandit.grammar import Tree
 from jaxbandit.laws import Beta, Law
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Answers
-from jaxbandit.live.rest import Continued, Rest, bought, room
+from jaxbandit.live.rest import Paid, Rest, bought, room
 from jaxbandit.mixtures import fit_beta
 from jaxbandit.pytree import pytree
 from jaxbandit.random import categorical, thresholds
@@ -100,16 +100,11 @@ class PaidState(NamedTuple):
 
 @pytree
 @dataclass(frozen=True)
-class Paying(Continued):
+class Paying(Paid):
     """Runs a policy on from a state until the money that is ``left`` (int32) is spent."""
 
     known: AnsweredEntities
     left: Array
-
-    @property
-    def execution(self) -> Execution:
-        """Returns the policy's hints, but for ``masked``: a run that is out of money may end before the policy does."""
-        return replace(super().execution, masked=False)
 
     def init(self, view: View) -> PaidState:
         """Returns the state that the policy has reached, with nothing paid since."""
@@ -126,11 +121,6 @@ class Paying(Continued):
         made, removed = self.known.taken(pull)
         inner = self.policy.tell(view, state.inner, pull, outcome)
         return PaidState(inner, state.paid + outcome.cleans - made, state.gained + outcome.removed - removed)
-
-    def advance(self, view: View, state: PaidState, sample: Callable[[Pull], Outcome]) -> PaidState:
-        """Makes one pull, also where the policy could make several, as money is counted by the pull."""
-        pull = self.ask(view, state)
-        return self.tell(view, state, pull, sample(pull))
 
     def done(self, view: View, state: PaidState) -> Array:
         """Returns whether the policy is done or the money is spent."""

@@ -56,6 +56,22 @@ class Continued(_OfPolicy):  # type: ignore[misc]
         return self.state
 
 
+@pytree
+@dataclass(frozen=True)
+class Paid(Continued):
+    """Runs the session's policy on, and counts what its pulls cost."""
+
+    @property
+    def execution(self) -> Execution:
+        """Returns the policy's hints, but for ``masked``: a run that is out of money may end before the policy does."""
+        return replace(super().execution, masked=False)
+
+    def advance(self, view: Any, state: Any, sample: Callable[[Tree], Tree]) -> Any:
+        """Makes one pull, also where the policy could make several, as money is counted by the pull."""
+        pull = self.ask(view, state)
+        return self.tell(view, state, pull, sample(pull))
+
+
 class SpentState(NamedTuple):
     """Holds the policy's own state, and what was ``paid`` since (int32)."""
 
@@ -65,18 +81,13 @@ class SpentState(NamedTuple):
 
 @pytree
 @dataclass(frozen=True)
-class Afforded(Continued):
+class Afforded(Paid):
     """Runs the session's policy on until a pull would cost more than what is ``left`` of the money (int32). In the
     session, such a pull is not answered to its end either, and the policy is not told of it. ``prices``: says by its
     method ``cost`` what is still to be paid for a pull (int32)."""
 
     prices: Any
     left: Array
-
-    @property
-    def execution(self) -> Execution:
-        """Returns the policy's hints, but for ``masked``: a run that is out of money may end before the policy does."""
-        return replace(super().execution, masked=False)
 
     def init(self, view: Any) -> Any:
         """Returns the state that the policy has reached, with nothing paid since."""
@@ -91,11 +102,6 @@ class Afforded(Continued):
         paid = state.paid + self.prices.cost(pull)
         inner, told = state.inner, self.policy.tell(view, state.inner, pull, outcome)
         return SpentState(jax.tree.map(lambda new, old: jnp.where(paid <= self.left, new, old), told, inner), paid)
-
-    def advance(self, view: Any, state: Any, sample: Callable[[Tree], Tree]) -> Any:
-        """Makes one pull, also where the policy could make several, as money is counted by the pull."""
-        pull = self.ask(view, state)
-        return self.tell(view, state, pull, sample(pull))
 
     def done(self, view: Any, state: Any) -> Array:
         """Returns whether the policy is done, or the money was not enough for a pull."""
