@@ -137,13 +137,24 @@ def test_a_small_budget_is_worth_a_briefer_exploration(budget: int, rule: tuple[
         assert removed[(t == best.t) & (need == best.need)].item() == pytest.approx(removed.max(), rel=1e-9)
 
 
+@pytest.mark.parametrize(("budget", "rule"), [(300, (1, 1)), (1000, (1, 1)), (7000, (10, 2))])
+def test_a_budget_is_small_as_long_as_it_removes_few_values(budget: int, rule: tuple[int, int]) -> None:
+    """Where success is rare, 1,000 operations remove 15 values. Gamma's own rule is (10, 2)."""
+    law, cells = np.eye(4)[3], Beta(0.5, 40).cells(0.01)
+    best = expectation.best_within(budget, cells, law, 100_000, 0.01, True)
+    assert (best.t, best.need) == rule
+    own, gammas = (expectation.expected_within(budget, t, need, cells, law, 100_000, None, True)
+                   for t, need in (rule, (10, 2)))  # fmt: skip
+    assert own > gammas if budget < 7000 else own == gammas
+
+
 def test_many_false_values_make_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
     """As each takes long. Without any, the guess is taken, which is Gamma's rule."""
     law, cells, compared = np.eye(301)[300], Uniform().cells(0.01), []
     monkeypatch.setattr(expectation, "expected_within", lambda _, t, need, *rest: compared.append((t, need)) or 1.0)
-    for light, count in ((1 << 12, 32), (1 << 8, 4), (1 << 6, 0)):
+    for light, count in ((1 << 12, 32), (1 << 8, 19), (1 << 4, 0)):
         monkeypatch.setattr(expectation, "_LIGHT", light)
-        best = expectation.best_within(500, cells, law, 100_000, 0.01, True)
+        best = expectation.best_within(100, cells, law, 100_000, 0.01, True)
         assert len(compared) == count
         compared.clear()
     endless = gamma.tune(cells, law, 0.01)

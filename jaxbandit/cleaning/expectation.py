@@ -17,9 +17,9 @@ from jaxbandit.cleaning.rules import rules
 
 MOST_EXPECTED, MOST_LISTED = 1 << 20, 1000
 """The largest budget, and the most entities of a table one by one, for which expectations are computed exactly."""
-_AMPLE, _LONG = 2, 1000
-"""Entities do not run out where to visit all of them costs ``_AMPLE`` times the budget, in expectation; and from a
-budget of ``_LONG`` on, what it cuts off a last visit hardly matters."""
+_AMPLE, _MANY = 2, 100
+"""Entities do not run out where to visit all of them costs ``_AMPLE`` times the budget, in expectation; and where a
+budget removes ``_MANY`` false values, what it cuts off a last visit hardly matters."""
 _WEIGHED, _BRIEF = 24, 8
 """Rules whose expectations are compared: so many at most by a guess, and those of so many tries at most."""
 _WORK, _LIGHT = 1 << 17, 1 << 12
@@ -70,10 +70,10 @@ def best_within(
     Where entities are ample and the budget is too, that is the rule of ``gamma.tune``. Else the law of large numbers
     has a first guess of what a rule removes: the budget times Gamma, or less if all entities give less. The best rules
     by this guess and the one of ``gamma.tune`` are compared by ``expected_within``, each entity's r being taken as
-    drawn; and below ``_LONG`` operations those of few tries that all have to succeed, since a visit that the budget
-    may cut is worth a briefer exploration. For budgets, or numbers of false values, so large that this takes long, the
-    guess is enough. Ties go to the smallest q, then to the smallest t. Above the t_hat of ``gamma.tune``, t is tried up
-    to the next power of two: an entity that no fresh one can replace is worth more tries.
+    drawn; and where fewer than ``_MANY`` values are removed those of few tries that all have to succeed, since a visit
+    that the budget may cut is worth a briefer exploration. For budgets, or numbers of false values, so large that this
+    takes long, the guess is enough. Ties go to the smallest q, then to the smallest t. Above the t_hat of
+    ``gamma.tune``, t is tried up to the next power of two: an entity that no fresh one can replace is worth more tries.
 
     Args:
         budget, cells, false_values, entities, early_stopping: as for ``expected_within``.
@@ -86,7 +86,8 @@ def best_within(
     top = max(16, gamma.power_of_two(int(gamma.largest_t(cells, false_values))))
     gain, cost = (entities * x for x in gamma.visits(top, cells, false_values, early_stopping=early_stopping))
     ample = cost[best.t - 1, best.need] >= _AMPLE * budget
-    if ample and budget >= _LONG:
+    many = budget * best.gamma >= _MANY
+    if ample and many:
         return best
     t, need, q = rules(Fraction(delta).limit_denominator(1_000_000), top)
     # Without a need, t is of no consequence.
@@ -97,7 +98,7 @@ def best_within(
     some = np.argsort(-guess, kind="stable")[:_WEIGHED]
     work = min(budget, costs[some].max()) * (max(1.0, cells.size * false_values.size / _LIGHT) if ample else 1.0)
     few = some[: int(_WORK / work)]
-    brief = np.flatnonzero((need == t) & (t <= min(_BRIEF, few.size)) & (budget < _LONG))
+    brief = np.flatnonzero((need == t) & (t <= min(_BRIEF, few.size)) & ~many)
     if few.size > 1:
         some = np.unique(np.concatenate([few, brief, np.flatnonzero((t == best.t) & (need == best.need))]))
         guess[some] = [
