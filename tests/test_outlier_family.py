@@ -23,6 +23,7 @@ from jaxbandit.outliers.problem import PARTS, Instance, OutlierArms, Pull, Sums
 from jaxbandit.outliers.truth import Definition, DrawnArms, Judged, Labelled, SyntheticMeans, injected, source
 from jaxbandit.random import stream
 from jaxbandit.random.trials import UNITS
+from jaxbandit.study.results import open_results, rows_of
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import identity
@@ -198,6 +199,35 @@ def test_replayed_rewards_from_a_study_to_rows(tmp_path: Path) -> None:
     assert value["outliers"] == 1
     assert value["capped"] == 0
     assert {row["params"]["interval"] for row in rows} == {"bounded"}
+
+
+def test_a_policys_own_k_stands_beside_that_of_the_problem(tmp_path: Path) -> None:
+    """Where a study sweeps the problem's: neither hides the other, in rows that are made or stored."""
+    given = {
+        "runs": 2, "problem": {"kind": "outliers/synthetic", "n": 12, "budget": 1000}, "sweep": {"k": [2.0, 2.5]},
+        "policy": [{"kind": "nrr", "k": [1.5, 2.0]}, {"kind": "nrr"}],
+    }  # fmt: skip
+    study = Study.of(given)
+    rows = run(study, tmp_path)
+    found = [(row["params"]["k"], row["params"].get("policy.k")) for row in rows if row["metric"] == "correct"]
+    assert found == [(problem, own) for problem in (2.0, 2.5) for own in (1.5, 2.0, None)]
+    assert study.swept == ["k", "policy.k"]
+    stored = [(row["params"]["k"], row["params"].get("policy.k")) for row in rows_of(open_results(tmp_path))
+              if row["metric"] == "correct"]  # fmt: skip
+    assert sorted(stored, key=str) == sorted(found, key=str)
+
+
+def test_the_rho_of_a_rule_is_not_that_of_the_problem() -> None:
+    """WRR's, which is made of the other parameters, has its own place where the definition's is swept."""
+    given = {
+        "runs": 2,
+        "problem": {"kind": "outliers/injected", "n": 20},
+        "sweep": {"rho": [0.8, 0.9]},
+        "policy": [{"kind": "wrr"}],
+    }
+    params = [each.params for each in Study.of(given).configurations()]
+    assert [each["rho"] for each in params] == [0.8, 0.9]
+    assert all(each["policy.rho"] not in (0.8, 0.9) for each in params)
 
 
 def test_a_mean_of_equal_rewards_is_no_reward_off_the_scale(tmp_path: Path) -> None:

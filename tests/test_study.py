@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import xarray as xr
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxbandit import cli
@@ -804,6 +804,7 @@ def test_sums_are_exact(values: list[float]) -> None:
     assert exact_sum(np.array(values)) == sum(map(Fraction, values))
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40), st.integers(1, 39))
 def test_moments_do_not_depend_on_cuts(values: list[float], cut: int) -> None:
     whole, parts = Moments(), Moments()

@@ -141,3 +141,20 @@ def reported(parameter: Parameter, given: Mapping[str, Any], parsed: Mapping[str
     if value is None or not isinstance(value, bool | int | float | str):
         value = given.get(name, None if parameter.default is Required else parameter.default)
     return plain(name, paths(f".{name}", value, lambda _, path: Path(path).name))
+
+
+def apart(name: str) -> str:
+    """Returns what a policy's parameter is called in rows where the problem's of the same name is shown."""
+    return f"policy.{name}"
+
+
+def beside(shared: Mapping[str, Any], own: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the params of a policy with ``own`` ones and its ``report``, beside those of the problem, ``shared``.
+
+    One of a name that is among ``shared`` is the policy's own if it was given or has another value: see ``apart``.
+    """
+    params = dict(shared)
+    for name, value in {**own, **report}.items():
+        clash = name in shared and (name in own or value != shared[name])
+        params[apart(name) if clash else name] = value
+    return params

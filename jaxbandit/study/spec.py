@@ -37,7 +37,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem
 from jaxbandit.registry import Family, ProblemKind, Question, one_of, parse, whole, without_kind
 from jaxbandit.study.enough import StopWhen
-from jaxbandit.study.keys import check, content, declared, named, once, paths, reported, without_retired
+from jaxbandit.study.keys import apart, beside, check, content, declared, named, once, paths, reported, without_retired
 from jaxbandit.study.plugins import lookup
 from jaxbandit.study.summary import exactly, identity, plain, show
 from jaxbandit.words import counted
@@ -269,7 +269,7 @@ class Study:
         """Returns the params that take several values because the study says so: the budget where there are
         checkpoints, those of ``sweep`` in its order, and policies' lists. The first one of numbers is the x axis of the
         picture."""
-        lists = [key for policy in self.policies for key in self.lists(policy)]
+        lists = [key if key not in self.sweep else apart(key) for each in self.policies for key in self.lists(each)]
         recorded = ["budget"] if self.checkpoints else []
         return list(dict.fromkeys([*recorded, *self.family.axes, *self.sweep, *lists]))
 
@@ -336,7 +336,7 @@ class Study:
         parsed = parse(f"policy.{name}", kind.parameters, given)
         policy, report = kind.build(setting, **parsed)
         own = {p.name: reported(p, given, parsed) for p in kind.parameters if p.name in given}
-        params = {**shared, **own, **plain("params", dict(report))}
+        params = beside(shared, own, plain("params", dict(report)))
         return Configuration(
             self.family, setting, problem, policy, name, params, self.label({"kind": name}, given), own,
             {name: shared[name] for name in declared(self.kind.parameters, self.sweep)}, kind.anytime,
