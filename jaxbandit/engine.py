@@ -20,7 +20,7 @@ from jaxbandit.devices import lenient, use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem, derived, faster, lean
 from jaxbandit.jobs import Jobs
-from jaxbandit.lanes import AXIS, Partition
+from jaxbandit.lanes import AXIS, Partition, shapes_of
 from jaxbandit.parsers import whole
 from jaxbandit.programs.ahead import Ahead, Program
 from jaxbandit.progress import Progress, Status, shown
@@ -163,8 +163,8 @@ def simulate(
 
     Raises:
         BadInput: for a count or a seed out of range, for checkpoints out of order, for another implementation, and for
-            a problem or a policy that breaks its contract in a way that types show (``check`` finds more); at the end,
-            for answers of one name that have different shapes under different policies.
+            a problem or a policy that breaks its contract in a way that types show (``check`` finds more), as answers
+            of one name do that have different shapes under different policies.
 
     Example:
         >>> from jaxbandit import cleaning, simulate
@@ -208,6 +208,7 @@ def simulate(
     batch = Batch(pairs, checkpoints, max_steps, devices, implementation)
     used = Counter(batch.classes).items()
     _log.info("jaxbandit: configurations by the class that runs them: %s", ", ".join(f"{name} {n}" for name, n in used))
+    batch.check_answers()
     own = batch.each(range(count), runs=runs, seed=seed, first_run=first_run, lanes=lanes, progress=progress)
     for line in _doubts(pairs, own):
         _log.warning("jaxbandit: %s", line)
@@ -289,10 +290,27 @@ class Batch:
         ``room``: runs of all configurations together that programs are made for, where there are fewer: calls with no
         more than that share a program. ``ahead``: what compiles these programs, and others behind them.
         """
+        self.check_answers()
         each = self.each(
             which, runs=runs, seed=seed, first_run=first_run, lanes=lanes, room=room, progress=progress, ahead=ahead
         )
         return _together(each)
+
+    def check_answers(self) -> None:
+        """Checks that answers of one name have one shape under all policies: else there is no array of them.
+
+        Raises:
+            BadInput: naming the answer and the shapes.
+        """
+        found: dict[str, set[tuple[int, ...]]] = {}
+        with lenient(), briefly():
+            for partition, shared, varying, _ in self._groups if len(self._groups) > 1 else ():
+                for name, answer in shapes_of(partition, shared, varying, self._budgets)[1].items():
+                    found.setdefault(name, set()).add(answer.shape)
+        for name, shapes in found.items():
+            if len(shapes) > 1:
+                allowed = "of one shape by all policies of a call; one call for each has its own"
+                raise BadInput(f"policy.answer[{name!r}]", " and ".join(map(str, sorted(shapes))), allowed)
 
     def each(
         self, which: Sequence[int], *, runs: int, seed: int, first_run: int = 0, lanes: int | None = None,
@@ -336,17 +354,10 @@ class Batch:
 
 
 def _together(each: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Returns the answers of all configurations by name; NaN of one that has no such answer.
-
-    Raises:
-        BadInput: for answers of one name and different shapes.
-    """
+    """Returns the answers of all configurations by name; NaN of one that has no such answer."""
     found = {}
     for name in dict.fromkeys(name for own in each for name in own):
         there = [own[name] for own in each if name in own]
-        if len(shapes := {values.shape[1:] for values in there}) > 1:
-            allowed = "of one shape by all policies of a call; one call for each has its own"
-            raise BadInput(f"policy.answer[{name!r}]", " and ".join(map(str, sorted(shapes))), allowed)
         if len(there) < len(each):
             nothing = np.full(there[0].shape, np.nan, np.float32)
             there = [own.get(name, nothing) for own in each]

@@ -238,6 +238,21 @@ def test_answers_of_policies_that_have_different_ones() -> None:
     assert all(np.array_equal(found[1][name][::-1], values, equal_nan=True) for name, values in found[0].items())
 
 
+def test_answers_of_two_shapes_are_refused_before_any_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Twice(_Counter):
+        def answer(self, view: Any, state: Array) -> dict[str, Array]:
+            return {"told": jnp.stack([state, state])}
+
+    coins, three = toy.Setting(1, 0.5, 0.5).problem(), np.int32(3)
+    assert simulate(coins, Twice(three), runs=2)["told"].tolist() == [[[3, 3]] * 2]
+    monkeypatch.setattr(engine_module.Batch, "each", lambda *_, **__: pytest.fail("it ran"))
+    line = r"^policy\.answer\['told'\] = \(\) and \(2,\): of one shape by all policies of a call; "
+    with pytest.raises(BadInput, match=line):
+        simulate(coins, [Twice(three), _Counter(three)], runs=2)
+
+
 def test_a_policy_may_be_a_named_tuple() -> None:
     class Named(NamedTuple):
         goal: Any
