@@ -1,10 +1,12 @@
 """Scalar numba loops for the outlier-arm rules: what jaxbandit is timed against.
 
-They follow the pseudocode of Zhuang et al. 2017 and of Ban and He 2020 with O(n) work a pull, one run a thread at a
-time. For k-sigma: a pull's mean, then mu and sigma, then the radii, then the test, which ends at the first active arm.
-For GOLD: the edges of the pulled arm, as no other can be lost, and communities only where two arms that were neighbours
-have no neighbour in common. Rewards are drawn one by one, by xoroshiro128+ in registers. The log term (log(1/delta')
-or z^2, here the reach) comes from the library's table.
+They follow the pseudocode of Zhuang et al. 2017 and of Ban and He 2020, one run a thread at a time, one pull after the
+other. For k-sigma a pull takes O(1) work nearly always: sums over the arms are kept, radii are bounded by those at the
+log terms of a sweep's ends, and one arm that is surely active shows that some are. Where the bounds do not decide, all
+arms are tested as the papers say. For IB a pull looks at each arm. For GOLD it looks at the edges of the pulled arm, as
+no other can be lost, by bounds likewise, and at communities only where two arms that were neighbours have no neighbour
+in common. Rewards are drawn one by one, by xoroshiro128+ in registers. The log term (log(1/delta') or z^2, here the
+reach) comes from the library's table.
 """
 
 from typing import Any
@@ -17,6 +19,7 @@ from jaxbandit.outliers import GOLD, IB, NRR, WRR
 from jaxbandit.outliers.intervals import width_of_threshold
 
 U = np.uint64
+SLACK = 1e-9  # what sums over a sweep may be off by, and more
 
 
 @njit
@@ -32,8 +35,38 @@ def _reach(table, total):
 
 
 @njit
-def _active(bounded, y, m, k, scale, reach, beta, only):
-    """Whether any arm is active (``only`` < 0), or that one."""
+def _half(bounded, m, s, reach):
+    """An arm's radius, squared. It grows with the reach."""
+    if bounded:
+        return reach * 0.5 / m
+    weight = m + reach
+    share = (s + reach * 0.5) / weight
+    return reach * share * (1 - share) / m
+
+
+@njit
+def _across(bounded, sums, n, k, scale, mu, sigma):
+    """The radius of the threshold, from ``sums`` of squared radii, times 1, y and y^2."""
+    if bounded:
+        return np.sqrt(scale * sums[0] / n)
+    turn = k / sigma if sigma > 0 else 0.0
+    base = 1 - turn * mu
+    square = base * base * sums[0] + 2 * base * turn * sums[1] + turn * turn * sums[2]
+    return np.sqrt(max(square, 0.0)) / n
+
+
+@njit
+def _add(bounded, sums, half, y):
+    """Adds an arm's squared radius to such sums."""
+    sums[0] += half
+    if not bounded:
+        sums[1] += half * y
+        sums[2] += half * y * y
+
+
+@njit
+def _tested(bounded, y, m, s, k, scale, reach):
+    """Which arm is the most active one, by how much, the threshold, and its radius: all arms are looked at."""
     n = y.size
     mu = 0.0
     for i in range(n):
@@ -43,31 +76,17 @@ def _active(bounded, y, m, k, scale, reach, beta, only):
     for i in range(n):
         square += (y[i] - mu) ** 2
     sigma = np.sqrt(square / n)
-    theta = mu + k * sigma
-    across = 0.0
-    if bounded:
-        for i in range(n):
-            inverse = 1.0 / m[i]
-            beta[i] = np.sqrt(reach * 0.5 * inverse)
-            across += inverse
-        across = np.sqrt(scale * reach * 0.5 * across / n)
-    else:
-        turn = k / sigma if sigma > 0 else 0.0
-        for i in range(n):
-            weight = m[i] + reach
-            share = (y[i] * m[i] + reach * 0.5) / weight
-            squared = reach * share * (1 - share) / m[i]
-            beta[i] = np.sqrt(squared)
-            across += (1 + turn * (y[i] - mu)) ** 2 * squared
-        across = np.sqrt(across) / n
-    some = False
+    turn, across = k / sigma if sigma > 0 else 0.0, 0.0
     for i in range(n):
-        if beta[i] + across > abs(y[i] - theta):
-            some = True
-            break
-    if only < 0:
-        return some, some
-    return some, beta[only] + across > abs(y[only] - theta)
+        half = _half(bounded, m[i], s[i], reach)
+        across += half if bounded else (1 + turn * (y[i] - mu)) ** 2 * half
+    across = np.sqrt(scale * across / n) if bounded else np.sqrt(across) / n
+    theta, best, most = mu + k * sigma, 0, -np.inf
+    for i in range(n):
+        margin = np.sqrt(_half(bounded, m[i], s[i], reach)) + across - abs(y[i] - theta)
+        if margin > most:
+            best, most = i, margin
+    return best, most, theta, across
 
 
 @njit
@@ -85,12 +104,13 @@ def _outliers(y, k, found):
 
 
 @njit(parallel=True)
-def _k_sigma(bounded, weighted, p, truth, k, scale, table, rho, cap, runs, seed, threads):
+def _k_sigma(bounded, p, truth, k, scale, table, rho, cap, runs, seed, threads):
     n = p.size
     answers = np.zeros((runs, 2))
     for thread in prange(threads):
         state = (_splitmix(U(seed) * U(1000003) + U(2 * thread + 1)), _splitmix(U(seed) * U(7919) + U(2 * thread + 2)))
-        m, s, y, beta = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+        m, s, y = np.zeros(n), np.zeros(n), np.zeros(n)
+        below, above, less, more = np.zeros(n), np.zeros(n), np.zeros(3), np.zeros(3)
         found = np.zeros(n, np.bool_)
         for number in range(thread, runs, threads):
             for i in range(n):
@@ -98,20 +118,57 @@ def _k_sigma(bounded, weighted, p, truth, k, scale, table, rho, cap, runs, seed,
                 m[i] = 1.0
                 s[i] = 1.0 if (word >> U(11)) * 2.0**-53 < p[i] else 0.0
                 y[i] = s[i]
-            total, i, c = n, 0, np.zeros(n)
-            some, own = _active(bounded, y, m, k, scale, _reach(table, total), beta, -1)
-            while some and total < cap:
-                i = i + 1 if i + 1 < n else 0
-                c[i] += rho
-                while True:
-                    state, word = _xoroshiro(state)
-                    m[i] += 1.0
-                    s[i] += 1.0 if (word >> U(11)) * 2.0**-53 < p[i] else 0.0
-                    y[i] = s[i] / m[i]
-                    total += 1
-                    some, own = _active(bounded, y, m, k, scale, _reach(table, total), beta, i if weighted else -1)
-                    if not weighted or not own or m[i] >= c[i] or total >= cap:
+            total, i, witness, left = n, 0, 0, 0
+            low = high = first = second = 0.0
+            c = np.zeros(n)
+            while True:
+                if left == 0:  # a sweep begins
+                    left, low, high = n, _reach(table, total), _reach(table, total + n)
+                    first, second = y.sum(), (y * y).sum()
+                    less[:] = more[:] = 0.0
+                    for j in range(n):
+                        below[j], above[j] = _half(bounded, m[j], s[j], low), _half(bounded, m[j], s[j], high)
+                        _add(bounded, less, below[j], y[j])
+                        _add(bounded, more, above[j], y[j])
+                mu = first / n
+                sigma = np.sqrt(max(second / n - mu * mu, 0.0))
+                theta, across = mu + k * sigma, _across(bounded, less, n, k, scale, mu, sigma)
+                some = np.sqrt(below[witness]) + across > abs(y[witness] - theta) + SLACK
+                own = False
+                if m[i] < c[i]:  # WRR pulls an arm again as long as it is active
+                    gap = abs(y[i] - theta)
+                    own = np.sqrt(below[i]) + across > gap + SLACK
+                    some |= own
+                    if not own:
+                        most = np.sqrt(above[i]) + _across(bounded, more, n, k, scale, mu, sigma)
+                        some &= most < gap - SLACK  # else the bounds do not tell
+                if not some:
+                    reach = _reach(table, total)
+                    witness, margin, theta, across = _tested(bounded, y, m, s, k, scale, reach)
+                    if margin <= 0:
                         break
+                    own = m[i] < c[i] and np.sqrt(_half(bounded, m[i], s[i], reach)) + across > abs(y[i] - theta)
+                if total >= cap:
+                    break
+                if not own:
+                    i = i + 1 if i + 1 < n else 0
+                    c[i] += rho
+                state, word = _xoroshiro(state)
+                _add(bounded, less, -below[i], y[i])
+                if rho > 0:
+                    _add(bounded, more, -above[i], y[i])
+                first, second = first - y[i], second - y[i] * y[i]
+                m[i] += 1.0
+                s[i] += 1.0 if (word >> U(11)) * 2.0**-53 < p[i] else 0.0
+                y[i] = s[i] / m[i]
+                first, second = first + y[i], second + y[i] * y[i]
+                below[i] = _half(bounded, m[i], s[i], low)
+                _add(bounded, less, below[i], y[i])
+                if rho > 0:
+                    above[i] = _half(bounded, m[i], s[i], high)
+                    _add(bounded, more, above[i], y[i])
+                total += 1
+                left -= 1
             _outliers(y, k, found)
             answers[number, 0] = total
             answers[number, 1] = np.all(found == truth)
@@ -125,7 +182,7 @@ def _naive(p, truth, k, need, cap, runs, seed, threads):
     for thread in prange(threads):
         state = (_splitmix(U(seed) * U(1000003) + U(2 * thread + 1)), _splitmix(U(seed) * U(7919) + U(2 * thread + 2)))
         m, s, y = np.zeros(n), np.zeros(n), np.zeros(n)
-        found, last = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        last = np.zeros(n, np.bool_)
         for number in range(thread, runs, threads):
             for i in range(n):
                 state, word = _xoroshiro(state)
@@ -134,19 +191,25 @@ def _naive(p, truth, k, need, cap, runs, seed, threads):
                 y[i] = s[i]
             total, i, same = n, 0, 0
             _outliers(y, k, last)
+            first, second = y.sum(), (y * y).sum()
             while same < need and total < cap:
                 i = i + 1 if i + 1 < n else 0
                 state, word = _xoroshiro(state)
+                first, second = first - y[i], second - y[i] * y[i]
                 m[i] += 1.0
                 s[i] += 1.0 if (word >> U(11)) * 2.0**-53 < p[i] else 0.0
                 y[i] = s[i] / m[i]
+                first, second = first + y[i], second + y[i] * y[i]
                 total += 1
-                _outliers(y, k, found)
-                same += 1
+                theta = first / n + k * np.sqrt(max(second / n - (first / n) ** 2, 0.0))
+                other = 0
                 for j in range(n):
-                    if found[j] != last[j]:
-                        same = 0
-                        last[j] = found[j]
+                    other += last[j] != (y[j] > theta)
+                same += 1
+                if other > 0:
+                    same = 0
+                    for j in range(n):
+                        last[j] = y[j] > theta
             answers[number, 0] = total
             answers[number, 1] = np.all(last == truth)
     return answers
@@ -202,13 +265,10 @@ def _iterative(p, truth, k, width, table, cap, runs, seed, threads):
 
 
 @njit
-def _half(bounded, m, s, reach):
-    """An arm's radius, squared."""
-    if bounded:
-        return reach * 0.5 / m
-    weight = m + reach
-    share = (s + reach * 0.5) / weight
-    return reach * share * (1 - share) / m
+def _bounds(bounded, m, s, low, high, b):
+    """Of an arm's radius times b, during a sweep."""
+    near, far = np.sqrt(_half(bounded, m, s, low)), np.sqrt(_half(bounded, m, s, high))
+    return b * near * (1 - SLACK), b * far * (1 + SLACK)
 
 
 @njit
@@ -256,7 +316,8 @@ def _gold(bounded, p, truth, b, largest, enough, table, cap, runs, seed, threads
     answers = np.zeros((runs, 2))
     for thread in prange(threads):
         state = (_splitmix(U(seed) * U(1000003) + U(2 * thread + 1)), _splitmix(U(seed) * U(7919) + U(2 * thread + 2)))
-        m, s, y, unit = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+        m, s, y = np.zeros(n), np.zeros(n), np.zeros(n)
+        near, far = np.zeros(n), np.zeros(n)  # bounds of the radii, times b
         edge = np.ones((n, n), np.bool_)
         done, seen, members = np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         stack, gone = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -269,10 +330,11 @@ def _gold(bounded, p, truth, b, largest, enough, table, cap, runs, seed, threads
                 m[i] = 1.0
                 s[i] = 1.0 if (word >> U(11)) * 2.0**-53 < p[i] else 0.0
                 y[i] = s[i]
-                unit[i] = b * np.sqrt(0.5)
             while many < enough and total < cap:
+                low, high = _reach(table, total), _reach(table, total + n)
                 for i in range(n):
                     members[i] = not done[i]
+                    near[i], far[i] = _bounds(bounded, m[i], s[i], low, high, b)
                 for i in range(n):
                     if not members[i] or total >= cap:
                         continue
@@ -281,21 +343,27 @@ def _gold(bounded, p, truth, b, largest, enough, table, cap, runs, seed, threads
                     s[i] += 1.0 if (word >> U(11)) * 2.0**-53 < p[i] else 0.0
                     y[i] = s[i] / m[i]
                     total += 1
-                    reach = _reach(table, total)
-                    mine, lost = y[i], 0
-                    if bounded:
-                        # Only the root of the reach changes with T.
-                        unit[i] = b * np.sqrt(0.5 / m[i])
-                        root, own = np.sqrt(reach), unit[i]
+                    near[i], far[i] = _bounds(bounded, m[i], s[i], low, high, b)
+                    mine, lost, some = y[i], 0, 0
+                    for j in range(n):
+                        some += edge[i, j] & (abs(mine - y[j]) > near[i] + near[j])
+                    if some > 0:
+                        reach = _reach(table, total)
                         for j in range(n):
-                            if edge[i, j] and abs(mine - y[j]) > root * (own + unit[j]):
-                                edge[i, j] = edge[j, i] = False
-                                gone[lost] = j
-                                lost += 1
-                    else:
-                        own = np.sqrt(_half(bounded, m[i], s[i], reach))
-                        for j in range(n):
-                            if edge[i, j] and abs(mine - y[j]) > b * (own + np.sqrt(_half(bounded, m[j], s[j], reach))):
+                            gap = abs(mine - y[j])
+                            if (
+                                edge[i, j]
+                                and gap > near[i] + near[j]
+                                and (
+                                    gap > far[i] + far[j]
+                                    or gap
+                                    > b
+                                    * (
+                                        np.sqrt(_half(bounded, m[i], s[i], reach))
+                                        + np.sqrt(_half(bounded, m[j], s[j], reach))
+                                    )
+                                )
+                            ):
                                 edge[i, j] = edge[j, i] = False
                                 gone[lost] = j
                                 lost += 1
@@ -326,5 +394,5 @@ def simulate(
     ratio = rule.rho if isinstance(rule, WRR) else None
     rho = float(ratio.units) + float(ratio.part) / float(ratio.parts) if ratio else 0.0
     scale = width_of_threshold(p.size, k, rule.interval.delta.exact())
-    answers = _k_sigma(bounded, rho > 0, p, truth, k, scale, table, rho, *ends)
+    answers = _k_sigma(bounded, p, truth, k, scale, table, rho, *ends)
     return answers
