@@ -206,22 +206,23 @@ def _estimate(of, state, counts, n, gain, variance, bootstrap, answers, some, pr
 
 
 @njit
-def _sigma(variance, t, asked):
-    return np.sqrt(max(variance, FLOOR) * np.log(t) / max(asked, 1))
+def _widen(width, variance, asked, s):
+    """Renews a slot's confidence bounds, but for the root of log t."""
+    for c in range(width.shape[1]):
+        width[s, c] = np.sqrt(max(variance[s, c], FLOOR) / max(asked[s, c], 1))
 
 
 @njit
-def _keep_good(active, among, gain, variance, asked, filled, t):
+def _keep_good(active, among, gain, width, filled, t):
     """Algorithm 2, lines 14 to 16."""
-    best = -np.inf
+    best, root = -np.inf, np.sqrt(np.log(t))
     for s in range(filled):
         for c in range(active.shape[1]):
             if among[s, c]:
-                best = max(best, gain[s, c] - _sigma(variance[s, c], t, asked[s, c]))
+                best = max(best, gain[s, c] - width[s, c] * root)
     for s in range(filled):
         for c in range(active.shape[1]):
-            good = gain[s, c] + _sigma(variance[s, c], t, asked[s, c]) >= best
-            active[s, c] = among[s, c] and good
+            active[s, c] = among[s, c] and gain[s, c] + width[s, c] * root >= best
 
 
 @njit(parallel=True)
@@ -240,6 +241,7 @@ def run(of, largest, budget, removal, bootstrap, slots, most, runs, seed, thread
         counts, some, present = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64)
         gain, variance = np.zeros((slots, configurations)), np.zeros((slots, configurations))
         asked = np.zeros((slots, configurations), np.int64)
+        width = np.zeros((slots, configurations))
         active = np.zeros((slots, configurations), np.bool_)
         among = np.zeros((slots, configurations), np.bool_)
         stale, void = np.zeros(slots, np.bool_), np.zeros(slots, np.bool_)
@@ -251,17 +253,18 @@ def run(of, largest, budget, removal, bootstrap, slots, most, runs, seed, thread
             node[0], slot_of[0], n[0], distinct[0], void[0], barren[0] = 0, 0, 0, 0, False, False
             for c in range(configurations):
                 gain[0, c], variance[0, c], asked[0, c], among[0, c] = of.k[c], 0.0, 0, True
+            _widen(width, variance, asked, 0)
             if removal == 0:
                 active[0] = True
             else:
-                _keep_good(active, among, gain, variance, asked, filled, t)
+                _keep_good(active, among, gain, width, filled, t)
             while left > 0:
-                best, s, c = -np.inf, -1, -1
+                best, s, c, root = -np.inf, -1, -1, np.sqrt(np.log(t))
                 for i in range(filled):
                     for j in range(configurations):
                         cost = of.cost[j, of.specificity[node[i]]]
                         if active[i, j] and cost <= left:
-                            score = (gain[i, j] + _sigma(variance[i, j], t, asked[i, j])) / cost
+                            score = (gain[i, j] + width[i, j] * root) / cost
                             if score > best or (score == best and node[i] < node[s]):
                                 best, s, c = score, i, j
                 if s < 0:
@@ -342,10 +345,12 @@ def run(of, largest, budget, removal, bootstrap, slots, most, runs, seed, thread
                                 of, state, counts[: distinct[i]], n[i], gain[i], variance[i], bootstrap, answers[i],
                                 some, present, chosen,
                             )  # fmt: skip
+                        _widen(width, variance, asked, i)
+                _widen(width, variance, asked, s)
                 if removal == 0:
                     active[:filled] = among[:filled]
                 else:
-                    _keep_good(active, among, gain, variance, asked, filled, t)
+                    _keep_good(active, among, gain, width, filled, t)
                 t += 1
             if result[number, 0] == 0:
                 result[number] = size, t - 1, filled
