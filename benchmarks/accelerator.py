@@ -126,10 +126,12 @@ def committed(name: str) -> float | None:
         "outliers": {"rule": policy},
         "extraction": {"case": "people, proportional"} if policy == "crux" else {"case": None},
     }
-    rows = json.loads((RESULTS / f"{family}.json").read_text())["rows"]
-    found = [row for row in rows if all(row.get(key) == value for key, value in wanted[family].items())]
-    rate: float | None = found[0].get("pulls_per_s", found[0].get("runs_per_s")) if found else None
-    return rate
+    kept = json.loads((RESULTS / f"{family}.json").read_text())
+    found = [row for row in kept["rows"] if all(row.get(key) == value for key, value in wanted[family].items())]
+    if not found:
+        return None
+    by_one_core = kept["hardware"]["cores"] if found[0].get("time") == "cpu" else 1
+    return float(by_one_core * found[0].get("pulls_per_s", found[0].get("runs_per_s")))
 
 
 class Case:

@@ -6,8 +6,10 @@ import json
 import os
 import platform
 import shlex
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,13 +34,27 @@ def own_programs() -> None:
     past.PATIENCE = -1.0
 
 
-def _cpu() -> str:
+def _cpu() -> Row:
+    """The processor's name and, where the system tells them, what tells it from others of that name."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    flags = told.get("flags", "").split()
+    vectors = next((bits for flag, bits in (("avx512f", 512), ("avx2", 256), ("sse2", 128)) if flag in flags), None)
+    found: Row = {"cpu": told.get("model name") or platform.processor() or platform.machine()}
+    found |= {short: int(told[key]) for key, short in (("cpu family", "family"), ("model", "model")) if key in told}
+    return found | ({"vector_bits": vectors} if vectors else {})
+
+
+def _revision() -> str | None:
+    """Of the project's files, with a plus where some have changed."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _versions() -> dict[str, str]:
@@ -52,7 +68,8 @@ def _versions() -> dict[str, str]:
 
 
 def facts(name: str, quick: bool) -> Row:
-    """Where and how a benchmark runs: the command (without folders), the hardware, the versions."""
+    """When, where and how a benchmark runs: the command (without folders), the hardware, the versions. Call it first:
+    it tells the load of the machine before the measurement."""
     words = ["python", "-m", f"benchmarks.{name}"]
     words += [
         Path(word).name if before in ("--out", "--data") else word for before, word in itertools.pairwise(sys.argv)
@@ -62,7 +79,9 @@ def facts(name: str, quick: bool) -> Row:
         "benchmark": name,
         "command": shlex.join(words),
         "quick": quick,
-        "hardware": {"cpu": _cpu(), "cores": os.cpu_count(), "memory_gib": round(memory, 1)},
+        "date": datetime.now(UTC).date().isoformat(),
+        "revision": _revision(),
+        "hardware": {**_cpu(), "cores": os.cpu_count(), "memory_gib": round(memory, 1)},
         "load_before": round(os.getloadavg()[0], 2),
         "versions": _versions(),
     }

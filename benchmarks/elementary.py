@@ -113,9 +113,9 @@ def errors(many: int) -> list[Row]:
 def main() -> None:
     """Measure, print a table, write JSON if asked to."""
     given = parser(__doc__).parse_args()
-    rows = errors(10**4 if given.quick else 3 * 10**6)
+    head, rows = facts("elementary", given.quick), errors(10**4 if given.quick else 3 * 10**6)
     print(table(rows, COLUMNS))
-    save(given.out, facts("elementary", given.quick), rows)
+    save(given.out, head, rows)
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def main() -> int:
     """Measure."""
     options = parser(__doc__)
     given = options.parse_args()
-    budget = 300 if given.quick else 10_000
+    head, budget = facts("live", given.quick), 300 if given.quick else 10_000
     rows = [
         measured("ee", 100_000, budget, AGENTS, AGENTS),
         measured("greedy", 100_000, budget, AGENTS, AGENTS),
@@ -125,7 +125,7 @@ def main() -> int:
         measured("greedy", 100_000, min(budget, 500), 1, 0),
     ]
     print(table(rows, COLUMNS))
-    save(given.out, facts("live", given.quick), rows)
+    save(given.out, head, rows)
     return 0
 
 

@@ -71,7 +71,7 @@ def measured(policy: str, ahead: int, budget: int, sessions: int) -> Row:
 def main() -> int:
     """Measure."""
     given = parser(__doc__).parse_args()
-    rows = []
+    head, rows = facts("live_ahead", given.quick), []
     for policy in POLICIES:
         alone = None
         for ahead in (0, 10) if given.quick else (0, 10, 30, 100):
@@ -80,7 +80,7 @@ def main() -> int:
             rows.append(row | {"of_alone": row["removed"] / alone})
             print(table(rows[-1:], COLUMNS).splitlines()[-1], flush=True)
     print(table(rows, COLUMNS))
-    save(given.out, facts("live_ahead", given.quick), rows)
+    save(given.out, head, rows)
     return 0
 
 

@@ -95,10 +95,11 @@ def _timed(side: Callable[[int], np.ndarray], seed: int) -> tuple[np.ndarray, fl
     return answers, len(answers) / wall, len(answers) / cpu
 
 
-def _distance(a: np.ndarray, b: np.ndarray) -> float:
+def distance(a: np.ndarray, b: np.ndarray) -> float:
     """Of two means, in joint standard errors."""
     error = math.sqrt(sum(some.var(ddof=1) / some.size for some in (a, b)))
-    return float(abs(a.mean() - b.mean()) / error) if error else float(a.mean() != b.mean()) * math.inf
+    apart = abs(a.mean() - b.mean())
+    return float(apart / error) if error else math.inf if apart else 0.0
 
 
 def measure(case: Case, repeats: int) -> Row:
@@ -134,7 +135,7 @@ def measure(case: Case, repeats: int) -> Row:
             speeds[number].append(speed)
             efforts[number].append(effort)
     a, b = (np.concatenate(some) for some in answers)
-    laws = [_distance(f(a), f(b)) for f in (lambda x: x[:, 0], lambda x: x[:, 0] ** 2, lambda x: x[:, 1])]
+    laws = [distance(f(a), f(b)) for f in (lambda x: x[:, 0], lambda x: x[:, 0] ** 2, lambda x: x[:, 1])]
     if not max(laws) <= ERRORS:
         raise SystemExit(f"{case}: laws differ: pulls and right answers {a.mean(axis=0)} and {b.mean(axis=0)}, {laws}")
     ratios = [median(x / y for x, y in zip(some[0], some[1], strict=True)) for some in (speeds, efforts)]

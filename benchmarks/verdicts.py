@@ -10,19 +10,17 @@ is at most ``within`` below the best, "best" where it is the best. In slippage a
 too how often the best was chosen. KN (Kim and Nelson 2001) has a first stage of 20 runs, and is right where it chooses
 the best, or any of equal ones.
 
-    python -m benchmarks.verdicts --repetitions 400 --out benchmarks/results/verdicts.json
+    python -m benchmarks.verdicts --repetitions 400 --out verdicts.json
 
 ``undecided`` is the share of repetitions without a verdict after ``MOST`` runs of a candidate.
 """
 
-import argparse
-import json
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.common import Row, facts, parser, save
 from jaxbandit.tuning.judge import LEAST, Judge
 from jaxbandit.wilson import share_interval
 
@@ -60,6 +58,9 @@ SETTINGS: dict[str, tuple[Callable[[int], np.ndarray], Draw]] = {
     "hill": (lambda count: -5 * np.linspace(-1, 1, count) ** 2, _normal),
 }
 """The means of so many candidates, in units of ``within``, and the noise."""
+COUNTS = {"ladder": (10,), "hill": (10,)}
+"""Numbers of candidates of some settings; ``USUAL`` of the others."""
+USUAL = 2, 10, 100
 MOST = 200_000
 
 
@@ -111,7 +112,7 @@ def kn(source: Source, count: int) -> tuple[int, int]:
         stage, runs = stage + 1, runs + alive.size
 
 
-def measured(name: str, count: int, repetitions: int) -> dict[str, object]:
+def measured(name: str, count: int, repetitions: int) -> Row:
     """Rates and runs of one setting."""
     levels, draw = SETTINGS[name]
     means = levels(count) * WITHIN
@@ -136,24 +137,19 @@ def measured(name: str, count: int, repetitions: int) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repetitions", type=int, default=400)
-    parser.add_argument("--candidates", type=int, nargs="+", default=[2, 10, 100])
-    parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS), metavar="SETTING")
-    parser.add_argument("--out", type=Path, help="a file, whose other rows are kept")
-    given = parser.parse_args()
-    rows: list[dict[str, object]] = []
+    """Measure, print each row, write JSON if asked to."""
+    options = parser(__doc__)
+    options.add_argument("--repetitions", type=int, default=400)
+    options.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS), metavar="SETTING")
+    given = options.parse_args()
+    head, rows = facts("verdicts", given.quick), []
     for name in given.only:
-        for count in given.candidates:
-            rows.append(row := measured(name, count, given.repetitions))
+        for count in COUNTS.get(name, USUAL):
+            rows.append(row := measured(name, count, 2 if given.quick else given.repetitions))
             ours = f"right {row['right']:.3f}, the best {row['chose_best']:.3f}, {row['median_runs']:,.0f} runs"
             theirs = f"KN right {row['kn_right']:.3f}, {row['kn_median_runs']:,.0f} runs"
             print(f"{name:8} k = {count:3}: {ours}, undecided {row['undecided']:.3f}; {theirs}", flush=True)
-    if given.out:
-        held = json.loads(given.out.read_text()) if given.out.exists() else []
-        new = {(row["setting"], row["candidates"]) for row in rows}
-        rows = [row for row in held if (row["setting"], row["candidates"]) not in new] + rows
-        given.out.write_text(json.dumps(rows, indent=1) + "\n")
+    save(given.out, head, rows)
 
 
 if __name__ == "__main__":
