@@ -47,6 +47,14 @@ def test_real_cases_have_a_group(tmp_path: Path) -> None:
         assert outlier_groups(means, EPS[0], RHO, "at-least")
 
 
+def test_a_table_without_groups_of_outliers_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("hits,at_bats\n" + "".join(f"{100 + hits},1000\n" for hits in range(40)))
+    line = r"^--data = .*: a table of which 5 samples of 30 rows have groups of outliers, not 0 of 2,000$"
+    with pytest.raises(BadInput, match=line):
+        plan("fig5", path)
+
+
 def made_up() -> list[Row]:
     """On two problems RR is right most often at k = 2.5, and as often and cheaper at k = 3; on a third it never is."""
     rows = []

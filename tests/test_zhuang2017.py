@@ -10,7 +10,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.papers import FIGURES
 from jaxbandit.papers.rows import average, computed, ratio, survival, where
 from jaxbandit.papers.zhuang2017 import CASES, KS, RHOS, SAVED, SIZES, rates, sampled
-from jaxbandit.study.figure import Plan, Request, reproduce
+from jaxbandit.study.figure import Plan, Request, _same_without, reproduce
 from jaxbandit.study.summary import Row
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
@@ -52,18 +52,34 @@ def test_real_rates(tmp_path: Path) -> None:
     }
     for text, expected in found.items():
         path.write_text(text)
-        assert rates(Request(1, data=path)).tolist() == expected
+        assert rates(Request(1, data=path), 2).tolist() == expected
     for text, line in (("player,hits,at_bats\na,0,0", "hits, at_bats in line 2 = 0, 0"),
                        ("unfunny,somewhat_funny,funny\n1,2,1\n4,x,0", "somewhat_funny in line 3 = x")):  # fmt: skip
         path.write_text(text)
         with pytest.raises(BadInput, match=line):
-            rates(Request(1, data=path))
+            rates(Request(1, data=path), 1)
     values = np.arange(60) / 60
     first = sampled(values, 0)
     assert len(set(first)) == 47
     assert first == sampled(values, 0) != sampled(values, 1)
     if (DATA / "captions" / "559.csv").exists():
-        assert rates(Request(1, data=DATA / "captions" / "559.csv")).mean() == pytest.approx(0.1395, abs=1e-4)
+        assert rates(Request(1, data=DATA / "captions" / "559.csv"), 47).mean() == pytest.approx(0.1395, abs=1e-4)
+
+
+def test_a_figure_has_as_many_arms_as_it_says(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("hits,at_bats\n" + "1,4\n" * 46)
+    with pytest.raises(BadInput, match=r"^--data = .*: a table of at least 47 rows, not 46$"):
+        plan("fig2a", data=path)
+
+
+def test_data_that_a_figure_takes_none_of_is_refused(tmp_path: Path) -> None:
+    """And what takes them has them in its studies."""
+    asked, line = Request(1, data=table(tmp_path)), r"^--data = .*: left out, as zhuang2017/fig3 takes none$"
+    with pytest.raises(BadInput, match=line):
+        reproduce(FIGURES["zhuang2017/fig3"], asked, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not _same_without(FIGURES["zhuang2017/fig2a"], asked, plan("fig2a", 1, asked.data))
 
 
 def row(policy: str, metric: str, mean: float, half: float = 0.1, runs: int = 10, **params: object) -> Row:

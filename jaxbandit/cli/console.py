@@ -35,7 +35,7 @@ def columns() -> int:
 def progress_shown(out: Path) -> Iterator[Display]:
     """Shows the progress of a study, and at the end a line on how much was done and where it is."""
     start = time.monotonic()
-    with Display() as display:
+    with Display("preparing") as display:
         yield display
     done = counted(display.status.of, "run", "runs")
     say(f"{done} done after {time.monotonic() - start:.1f} s; results in {out}")

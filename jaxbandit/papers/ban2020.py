@@ -8,6 +8,7 @@ to be had: figures 4 and 5 take rates of other real arms, from a table that the 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from jaxbandit.errors import BadInput
 from jaxbandit.outliers.definitions import outlier_groups
 from jaxbandit.papers.rows import average, by_policy, computed, ratio, where
 from jaxbandit.papers.zhuang2017 import rates, sampled
@@ -35,6 +36,8 @@ NRR, RR, WRR = {"kind": "nrr", "k": KS}, *({"kind": kind, "interval": "bernoulli
 """As the paper runs them: with the printed interval for Bernoulli rewards; the k-sigma rules at the best of three k."""
 
 _PLACE = ("n", "side", "eps", "case")
+_TRIED = 2_000
+"""Samples of a table among which those of figures 4 and 5 are looked for."""
 
 
 def _of(row: Row) -> dict[str, Any]:
@@ -126,14 +129,16 @@ def _fig3(request: Request) -> Plan:
 
 def _cases(request: Request, arms: int, many: int) -> Iterator[tuple[int, list[float]]]:
     """The first samples of a table's rates, by number, in which the definition finds a group of outliers."""
-    found, values = 0, rates(request)
-    for case in range(2_000):
+    found, values = 0, rates(request, arms)
+    for case in range(_TRIED):
         means = sampled(values, case, arms)
         if outlier_groups(means, EPS[0], RHO, "at-least"):
             yield case, means
             found += 1
             if found == many:
                 return
+    wanted = f"a table of which {many} samples of {arms} rows have groups of outliers, not {found} of {_TRIED:,}"
+    raise BadInput("--data", str(request.data), wanted)
 
 
 def _real(figure: str, arms: int, many: int, request: Request) -> Plan:

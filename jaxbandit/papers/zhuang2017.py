@@ -22,6 +22,7 @@ from jaxbandit.study.figure import Axes, Figure, Plan, Request
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Row
 from jaxbandit.user_tables import columns, header, whole_cells
+from jaxbandit.xla.options import ShortRun
 
 Params = Mapping[str, Any]
 
@@ -86,7 +87,8 @@ def _fig1b(request: Request) -> Plan:
             rr, wrr = (where(more, "pulls_over_k", policy, n=n)[0] for policy in ("rr", "wrr"))
             value, half = ratio(wrr, rr)
             more.append(computed("wrr", {"n": n, "over": "rr"}, "pulls_ratio", value, wrr["runs"], half))
-        return [*more, computed("cap", {}, "pulls_over_k", CAP)]
+        caps = computed("cap", {}, "pulls_over_k", CAP), computed("cap of ib", {}, "pulls_over_k", IB_CAP)
+        return [*more, *caps]
 
     axes = Axes("n", "pulls_over_k", _N, "pulls", by_policy, xlog=True, ylog=True)
     return Plan(_fig1(request, [RR, WRR]), rows, axes=axes)
@@ -137,10 +139,17 @@ def _fig1c(request: Request) -> Plan:
     return Plan([study], lambda found: _saved(name, found, "rr", ("n", "k", "case")), axes=_saving(name, "rr"))
 
 
-def rates(request: Request) -> np.ndarray:
-    """Reads real rates at ``--data``: of a table of captions (the mean score over 2), of batters (hits), or of workers
-    (errors); float64, shape (rows,). Which it is, is told by its columns."""
-    what = "a table of captions, of batting careers or of crowd workers: see docs/papers.md"
+def rates(request: Request, least: int) -> np.ndarray:
+    """Reads real rates at ``--data``, ``least`` or more: of a table of captions (the mean score over 2), of batters
+    (hits), or of workers (errors); float64, shape (rows,). Which it is, is told by its columns."""
+    found = _rates(request)
+    if found.size < least:
+        raise BadInput("--data", str(request.data), f"a table of at least {least} rows, not {found.size}")
+    return found
+
+
+def _rates(request: Request) -> np.ndarray:
+    what = "a table of captions, of batting careers or of crowd workers: see docs/papers/zhuang2017.md"
     if request.data is None or not request.data.is_file():
         raise BadInput("--data", str(request.data or "missing"), what)
     there = header(request.data)
@@ -169,15 +178,18 @@ KEYWORDS, REGIONS = 20, 47
 """Section 5.1: test cases, and arms of each."""
 
 
+_places = ShortRun(position)
+
+
 def sampled(values: np.ndarray, case: int, arms: int = REGIONS) -> list[float]:
-    """Draws some of the values, in random order, the same ones for the same case."""
-    some = np.arange(min(arms, values.size), dtype=np.int32)
-    return [float(v) for v in values[np.asarray(position(stream(case, 0), ORDER, some, values.size))]]
+    """Draws so many of the values, in random order, the same ones for the same case."""
+    places = _places(stream(case, 0), ORDER, np.arange(arms, dtype=np.int32), np.int32(values.size))
+    return [float(v) for v in values[np.asarray(places)]]
 
 
 def _real(request: Request, policies: Sequence[Params], k: float = 2.5) -> list[Study]:
     """A study a test case; and one more for IB, with its own cap."""
-    found = rates(request)
+    found = rates(request, REGIONS)
     return [
         request.study(
             {
@@ -298,7 +310,7 @@ _ALL = (
     ("fig2a", "right answers on real rates", 10, _fig2a),
     ("fig2b", "what WRR and RR save of IB's pulls on real rates", 5, _fig2b),
     ("fig3", "pulls of WRR against rho", 100, _fig3),
-    ("intervals", "what each interval costs, and whether it keeps its promise", 1000, _intervals),
+    ("intervals", "pulls with each interval", 1000, _intervals),
 )
 
 FIGURES = {f"zhuang2017/{name}": Figure(f"zhuang2017/{name}", title, runs, make) for name, title, runs, make in _ALL}

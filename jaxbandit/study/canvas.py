@@ -76,9 +76,9 @@ def draw(
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     if title:
-        axes.set_title(title, loc="left", fontsize=11)
+        axes.set_title(_filled(title, 40 if narrow else 60 if beside else 90), loc="left", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
-    xlabel, ylabel = (textwrap.fill(label, 36 if narrow else 54) for label in (xlabel, ylabel))
+    xlabel, ylabel = (_filled(label, 36 if narrow else 54) for label in (xlabel, ylabel))
     if xs:
         _curves(axes, series, published, xs, xlog, marks, bars)
         axes.set(xlabel=xlabel, ylabel=ylabel)
@@ -141,11 +141,13 @@ def _curves(
     words = list(dict.fromkeys(x if isinstance(x, str) else show(x) for x in xs))
     categories = any(isinstance(x, str) for x in xs)
 
-    def place(x: Any) -> float:
-        return float(words.index(x if isinstance(x, str) else show(x)) if categories else x)
-
     names = list(dict.fromkeys([*series, *published]))
     for number, name in enumerate(names):
+        aside = 0.6 * ((number + 0.5) / len(names) - 0.5)  # of a category, so that nothing lies over another
+
+        def place(x: Any, aside: float = aside) -> float:
+            return float(words.index(x if isinstance(x, str) else show(x)) + aside if categories else x)
+
         style = _style(number, marks)
         points = series.get(name, ())
         for _, mean, low, high in (point for point in points if point[0] is None):
@@ -157,7 +159,9 @@ def _curves(
             gap = min((after[0] - before[0] for before, after in itertools.pairwise(line)), default=1.0)
             axes.bar([at[0] for at in line], [at[1] for at in line], 0.9 * gap, label=name, color=style["color"])
         elif line:
-            _curve(axes, line, name, style, _MARKERS[number % len(_MARKERS)] if marks else "", number)
+            joined = {} if not categories else {"linestyle": "none"}  # there is nothing between two categories
+            mark = _MARKERS[number % len(_MARKERS)] if marks or categories else ""
+            _curve(axes, line, name, style | joined, mark, number)
         if published.get(name):
             hollow = [(place(x), y) for x, y in published[name]]
             axes.plot(
@@ -187,7 +191,8 @@ def _curve(axes: Any, line: list[Any], name: str, style: Mapping[str, Any], mark
     if not sure:
         return
     at, middle, low, high = (np.array(column) for column in zip(*sure, strict=True))
-    axes.fill_between(at, low, high, color=style["color"], alpha=0.2, linewidth=0)
+    if style["linestyle"] != "none":
+        axes.fill_between(at, low, high, color=style["color"], alpha=0.2, linewidth=0)
     if len(line) <= _MANY:
         ends = [middle - low, high - middle]
         axes.errorbar(at, middle, ends, fmt="none", ecolor=style["color"], elinewidth=1, capsize=2)
@@ -197,6 +202,7 @@ def _ticks(axes: Any, xs: list[Any], words: list[str] | None, xlog: bool) -> Non
     """Sets ticks at categories, and at the numbers themselves where they are few."""
     if words is not None:
         axes.set_xticks(range(len(words)), words)
+        axes.set_xlim(-0.5, len(words) - 0.5)
         return
     if xlog:
         axes.set_xscale("log")
@@ -210,6 +216,11 @@ def _apart(ticks: list[float], log: bool) -> bool:
     """Returns whether labels at these places do not run into each other."""
     at = [math.log(tick) for tick in ticks] if log else ticks
     return all(b - a >= (at[-1] - at[0]) / 14 for a, b in itertools.pairwise(at))
+
+
+def _filled(text: str, width: int) -> str:
+    """Returns the text in lines of that width; its own line breaks stay."""
+    return "\n".join(textwrap.fill(line, width) for line in text.split("\n"))
 
 
 def _folded(name: str) -> str:

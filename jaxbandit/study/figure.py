@@ -13,10 +13,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from jaxbandit.errors import BadInput
 from jaxbandit.progress import Progress, Status
 from jaxbandit.registry import whole
 from jaxbandit.study import folder, picture
@@ -111,6 +112,15 @@ class Figure:
     make: Callable[[Request], Plan]
 
 
+def _same_without(figure: Figure, request: Request, plan: Plan) -> bool:
+    """Returns whether a figure's studies are the same without the data that a user gave."""
+    try:
+        other = figure.make(replace(request, data=None))
+    except BadInput:
+        return False
+    return [study.identity() for study in plan.studies] == [study.identity() for study in other.studies]
+
+
 def reproduce(
     figure: Figure,
     request: Request,
@@ -128,7 +138,7 @@ def reproduce(
         The rows of ``summary.json``.
 
     Raises:
-        BadInput: before anything is written: see ``run``.
+        BadInput: before anything is written: see ``run``; and for data that the figure takes none of.
     """
     out = Path(out)
     tell = progress or (lambda status: None)
@@ -136,6 +146,8 @@ def reproduce(
     whole(0, MAX_SEED)("--seed", request.seed)
     data = folder.checksum("--data", request.data) if request.data else None
     plan = figure.make(request)
+    if request.data and _same_without(figure, request, plan):
+        raise BadInput("--data", str(request.data), f"left out, as {figure.name} takes none")
     configurations = [study.configurations() for study in plan.studies]
     keys = [identity([each.name, each.params]) for some in configurations for each in some]
     if len(set(keys)) < len(keys):
