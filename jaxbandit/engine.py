@@ -23,6 +23,7 @@ from jaxbandit.jobs import Jobs
 from jaxbandit.lanes import AXIS, Partition, shapes_of
 from jaxbandit.parsers import whole
 from jaxbandit.programs.ahead import Ahead, Program
+from jaxbandit.programs.code import code_of
 from jaxbandit.progress import Progress, Status, shown
 
 _log = logging.getLogger("jaxbandit")
@@ -91,7 +92,7 @@ def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Partition, list[Arra
             for column, does in zip(columns, varies, strict=True)
             if does
         ]
-        groups.append((Partition(treedef, varies), shared, varying, members))
+        groups.append((Partition(treedef, varies, code_of(treedef)), shared, varying, members))
     return groups
 
 

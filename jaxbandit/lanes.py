@@ -63,10 +63,12 @@ class Queue(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """Which leaves of (problem, policy) vary between configurations, and how to put the pair together again."""
+    """Which leaves of (problem, policy) vary between configurations, and how to put the pair together again. ``code``:
+    what else a program of them is made of (``programs.code``)."""
 
     treedef: Any
     varies: tuple[bool, ...]
+    code: Any = ()
 
     def join(self, shared: Sequence[Array], own: Sequence[Array]) -> tuple[Any, Any]:
         """The problem and the policy of a configuration, from what all have in common and what is its own."""

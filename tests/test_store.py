@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxbandit
+from jaxbandit import cleaning, lanes
+from jaxbandit.cleaning.ee import EE
 from jaxbandit.engine import Batch
-from jaxbandit.programs import store
+from jaxbandit.programs import code, store
 from tests import toy
 from tests.test_accelerators import CASES, built
 from tests.test_compilation import unset  # noqa: F401
@@ -35,14 +38,20 @@ t = 3
 q = 0.6
 """
 PROGRAM = """
-import collections, json, sys
-from jaxbandit import cli, lanes
+import json, sys
+import jax
+from jaxbandit import cli
+from jaxbandit.programs import store
 chunks = []
-original = lanes._Chunk.after
-lanes._Chunk.after = lambda *given: chunks.append(1) or original(*given)
+compiled = store.compiled
+store.compiled = lambda *given: chunks.append(1) or compiled(*given)
 shapes = []
-begin = lanes._begin
-lanes._begin = lambda *given: shapes.append(1) or begin(*given)
+eval_shape = jax.eval_shape
+def counted(function, *given):
+    if function.__qualname__ == "_shapes.<locals>.sample":
+        shapes.append(1)
+    return eval_shape(function, *given)
+jax.eval_shape = counted
 assert cli.main(sys.argv[1:]) == 0
 print(json.dumps([len(chunks), len(shapes)]))
 """
@@ -145,6 +154,73 @@ def test_what_may_change_unseen_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> 
     assert store.name_of(1) is not None
     monkeypatch.setattr(store, "WHEN", 0.0)  # the files are newer than what runs
     assert store.name_of(1) is None
+
+
+def spent(policy: Any) -> float:
+    problem = built("cleaning/ee")[0]
+    answers = jaxbandit.simulate(problem, policy, runs=8, progress=False, implementation="reference")
+    return float(answers["cleans"].mean())
+
+
+@pytest.mark.usefixtures("cached")
+def test_what_somebody_replaced_is_what_runs_and_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method, a method's code and a constant of the package, as a plugin or a notebook may do to try something."""
+    rule, name = cleaning.ee(2, 0.6), name_of("cleaning/ee")
+    whole = spent(rule)
+
+    def halved(self: Any, view: Any, state: Any) -> Any:
+        return state.totals.spent >= view.budget // 2
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EE, "done", halved)
+        assert spent(rule) < whole
+        assert name_of("cleaning/ee") is None
+    with monkeypatch.context() as patch:
+        patch.setattr(EE.done, "__code__", halved.__code__)
+        assert spent(rule) < whole
+    with monkeypatch.context() as patch:
+        patch.setattr(lanes, "_NOWHERE", 2**31 - 2)
+        assert name_of("cleaning/ee") is None
+    assert spent(rule) == whole
+    assert name_of("cleaning/ee") == name is not None
+    assert code.replaced() == ()
+
+
+def test_what_a_plugin_replaced_before_anything_ran_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "_seen", {})
+    monkeypatch.setattr(code, "_strange", [])
+    assert code.replaced() == ()
+    monkeypatch.setattr(code, "_seen", {})
+    with monkeypatch.context() as patch:
+        patch.setattr(EE, "done", lambda self, view, state: True)
+        assert len(code.replaced()) == 1
+
+
+SHARE = 1.0
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Shared(toy.Coin):
+    """Answers a constant of this module."""
+
+    def answer(self, view: Any, state: Any) -> dict[str, Any]:
+        return {"share": jnp.float32(SHARE)}
+
+
+def test_a_users_constants_and_methods_are_those_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    coins, rule = toy.Coins(np.int32(5), np.float32(0.2), np.float32(0.8)), Shared(np.float32(0.5))
+
+    def share() -> float:
+        return float(jaxbandit.simulate(coins, rule, runs=2, progress=False)["share"][0, 0])
+
+    assert share() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "SHARE", 0.25)
+        assert share() == 0.25
+        patch.setattr(Shared, "answer", lambda self, view, state: {"share": jnp.float32(3)})
+        assert share() == 3
+    assert share() == 1
 
 
 def test_texts_tell_values_apart() -> None:
