@@ -48,6 +48,16 @@ def briefly() -> Iterator[None]:
         raise BadInput(error.field, error.value, error.allowed) from error.__cause__
 
 
+def outside(call: str) -> None:
+    """Checks that no function is being traced.
+
+    Raises:
+        BadInput: naming ``call``.
+    """
+    if isinstance(jnp.zeros(()), jax.core.Tracer):
+        raise BadInput(call, "within jax.jit, jax.vmap or the like", "called outside of it, as it compiles by itself")
+
+
 def made(field: str, what: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
     """What a user's function makes: a policy or a problem.
 

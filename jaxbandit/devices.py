@@ -7,15 +7,18 @@ import contextlib
 import functools
 import logging
 import os
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
+import numpy as np
 
 from jaxbandit.errors import BadInput
 
 _log = logging.getLogger("jaxbandit")
+_NO_MESH = jax.sharding.Mesh(np.empty((), object), ())
 
 
 def cores() -> int:
@@ -32,9 +35,17 @@ def use_all_cores(say: bool = False) -> None:
 
     Args:
         say: whether to say once that JAX had started before, with one device.
+
+    Raises:
+        BadInput: where the user has said that there is none.
     """
-    set_before = jax.config.values["jax_num_cpu_devices"] != -1
-    if set_before or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+    asked = jax.config.values["jax_num_cpu_devices"]
+    if asked < -1 or asked == 0:
+        raise BadInput("JAX_NUM_CPU_DEVICES", asked, "a whole number from 1, or -1 for as many as JAX likes")
+    forced = re.search(r"xla_force_host_platform_device_count=(\S*)", os.environ.get("XLA_FLAGS", ""))
+    if forced and not re.fullmatch("0*[1-9][0-9]*", forced[1]):
+        raise BadInput("XLA_FLAGS", forced[0], "a whole number of devices from 1")
+    if asked != -1 or forced:
         return
     try:
         jax.config.update("jax_num_cpu_devices", cores())
@@ -45,12 +56,19 @@ def use_all_cores(say: bool = False) -> None:
 
 @contextlib.contextmanager
 def lenient() -> Iterator[None]:
-    """Has JAX convert types and broadcast shapes within as it does by default, where the user has it refuse to.
+    """Has JAX work within as it does by default, where settings that are meant for the user's own code forbid that.
 
-    A decorator too, of what a user calls: ``jax_numpy_dtype_promotion`` and ``jax_numpy_rank_promotion`` are meant for
-    the user's own code.
+    A decorator too, of what a user calls. These are strict promotion of types and ranks, guards of transfers, a mesh
+    for arrays (``jax.set_mesh``), and ``jax.disable_jit``.
     """
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+    with contextlib.ExitStack() as held:
+        for setting in (
+            jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"), jax.transfer_guard("allow"),
+            jax.disable_jit(False),
+        ):  # fmt: skip
+            held.enter_context(setting)
+        if not jax.sharding.get_abstract_mesh().empty:
+            held.enter_context(jax.set_mesh(_NO_MESH))
         yield
 
 

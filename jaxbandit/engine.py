@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh
 
-from jaxbandit.contract import briefly, inspect, inspect_pair, is_users, strong
+from jaxbandit.contract import briefly, inspect, inspect_pair, is_users, outside, strong
 from jaxbandit.devices import lenient, use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem, derived, faster, lean
@@ -176,6 +176,7 @@ def simulate(
         >>> answers["removed"].shape, answers["removed"].dtype
         ((2, 50), dtype('int32'))
     """
+    outside("simulate")
     problems, policies = _as_list(problem), _as_list(policy)
     count = max(len(problems), len(policies))
     if not count:

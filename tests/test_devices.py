@@ -106,6 +106,23 @@ def test_what_the_user_has_set_stays(before: str, environment: dict[str, str], d
     assert run(before + _USE, **environment) == (str(devices), "")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("JAX_NUM_CPU_DEVICES", "0", "JAX_NUM_CPU_DEVICES = 0: a whole number from 1"),
+        ("JAX_NUM_CPU_DEVICES", "two", "a JAX_... variable of the environment = wrong: what JAX takes (Invalid value"),
+        ("JAX_ENABLE_X64", "maybe", "a JAX_... variable of the environment = wrong: what JAX takes (invalid truth val"),
+        ("XLA_FLAGS", "--xla_force_host_platform_device_count=0", "XLA_FLAGS = xla_force_host_platform_device_count=0"),
+    ],
+)
+def test_wrong_settings_of_jax_are_one_line(name: str, value: str, line: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "jaxbandit", "tune", "none.toml", "--out", str(tmp_path)]
+    done = subprocess.run(command, env=os.environ | {name: value}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"jaxbandit: {line}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_once_it_is_said_that_jax_had_started() -> None:
     devices, said = run("jax.devices()" + _USE)
     assert devices == "1"

@@ -253,6 +253,25 @@ def test_answers_of_two_shapes_are_refused_before_any_run(monkeypatch: pytest.Mo
         simulate(coins, [Twice(three), _Counter(three)], runs=2)
 
 
+@pytest.mark.parametrize(
+    "context",
+    [lambda: jax.set_mesh(jax.make_mesh((jax.device_count(),), ("x",))), jax.disable_jit,
+     lambda: jax.transfer_guard("disallow")],
+    ids=["set_mesh", "disable_jit", "transfer_guard"],
+)  # fmt: skip
+def test_settings_that_are_meant_for_the_users_own_code(context: Any) -> None:
+    coins, rule = toy.Setting(1, 0.5, 0.5).problem(), _Counter(jnp.int32(3))
+    with context():
+        told = simulate(coins, rule, runs=3, progress=False)["told"]
+    assert told.tolist() == [[3, 3, 3]]
+
+
+def test_a_simulation_within_a_traced_function_is_refused() -> None:
+    coins, rule = toy.Setting(1, 0.5, 0.5).problem(), _Counter(jnp.int32(3))
+    with pytest.raises(BadInput, match=r"^simulate = within jax\.jit.*: called outside of it"):
+        jax.jit(lambda: simulate(coins, rule, runs=3)["told"])()
+
+
 def test_a_policy_may_be_a_named_tuple() -> None:
     class Named(NamedTuple):
         goal: Any

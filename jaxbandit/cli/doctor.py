@@ -142,8 +142,10 @@ def _hits(platform_asked: str | None) -> str:
     # Filtered, JAX's traceback ends with a remark on itself.
     environment = os.environ | {"JAX_TRACEBACK_FILTERING": "off"}
     environment |= {"JAX_PLATFORMS": platform_asked} if platform_asked else {}
+    # As this process finds modules: not in the folder where it was started, which may have any numpy.py.
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, env=environment)
+        done = subprocess.run([sys.executable, "-P", "-c", _PROBE], capture_output=True, text=True, env=environment)
         if done.returncode:
             return f"not known, as the test failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
     if done.stdout.split()[-1:] == ["hits"]:

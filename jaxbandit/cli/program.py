@@ -101,6 +101,15 @@ def _complaint(verb: str, argv: Sequence[str], box: str) -> BadInput:
     return BadInput("arguments", " ".join(argv), usage)
 
 
+def _start_jax() -> None:
+    """Imports JAX, which reads its settings then, and has it use all cores."""
+    try:
+        from jaxbandit.devices import use_all_cores
+    except ValueError as error:  # of JAX's own check
+        raise BadInput("a JAX_... variable of the environment", "wrong", f"what JAX takes ({error})") from None
+    use_all_cores()
+
+
 def _place(verb: Run | Reproduce | Tune | Train | Plan) -> None:
     """Has JAX start where the user wants it; where nothing is said, when it is needed."""
     if verb.platform is not None and getattr(verb, "scheduler", None) is not None:
@@ -136,9 +145,7 @@ def run(argv: Sequence[str]) -> int:
         verb = parse(argv)
         interruption.continues = lambda: f"jaxbandit {shlex.join(argv)}" if getattr(verb, "continues", False) else None
         if not isinstance(verb, Show):
-            from jaxbandit.devices import use_all_cores
-
-            use_all_cores()  # before a plugin makes an array
+            _start_jax()  # before a plugin makes an array
         if isinstance(verb, Run | Reproduce | Tune | Train | Plan):
             _place(verb)
         if isinstance(verb, Run | Reproduce | Tune | Train | Plan | Doctor) or type(verb) in LIVE.values():

@@ -103,5 +103,7 @@ class Ahead:
                 future = self._pool.submit(store.compiled, program.lower(), name, which)
         except Exception as error:  # of the policy, or of the problem
             future.set_exception(error)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt from None  # or all that JAX was tracing would be printed
         self._begun[program] = future
         future.add_done_callback(lambda _: self._ends.append(time.monotonic()))
