@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jaxbandit
+from benchmarks import verdicts
 from jaxbandit import cli
 from jaxbandit.errors import BadInput
 from jaxbandit.registry import Family, Metric, PolicyKind
@@ -91,6 +92,15 @@ def test_many_close_candidates_are_decided() -> None:
         verdict, judge = judged(means, 10.0, seed, most=40_000, within=1.0)
         assert verdict == "within"
         assert means[judge.chosen] > 1.7
+
+
+def test_leaders_in_turn_wait_for_more_runs() -> None:
+    """Each covers what the other one does not. In one of 400 such cases, the judge went from one to the other for
+    ever."""
+    source = verdicts.Source(np.zeros(10), verdicts.SETTINGS["equal"][1], [196, 10])
+    verdict, _, runs = verdicts.judged(source, 10)
+    assert verdict == "within"
+    assert runs < 100_000
 
 
 def test_a_cap_leaves_it_undecided() -> None:

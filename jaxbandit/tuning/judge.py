@@ -120,7 +120,9 @@ class Judge:
             self._active.append(one)
 
     def _verdict(self, runs: int) -> Verdict:
+        compared: set[tuple[int, ...]] = set()
         while True:
+            compared.add(tuple(self._active))
             self._sum_up()
             self._compare()
             if not self._active:
@@ -131,7 +133,8 @@ class Judge:
             if not behind.any():
                 return "best" if self._alive.sum() == 1 else "within"
             self._active = [one for one in range(self.count) if behind[one] or one == leader]
-            if self.missing(runs) or len(self._active) == len(self._summed):
+            # Two leaders may each cover what the other one does not: more runs tell, but these do not.
+            if self.missing(runs) or len(self._active) == len(self._summed) or tuple(self._active) in compared:
                 return "undecided"
 
     @property
