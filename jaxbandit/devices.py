@@ -26,6 +26,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_processes: dict[str, int] = {}
+
+
 def use_all_cores(say: bool = False) -> None:
     """Has JAX start with one CPU device a core; accelerators are not concerned.
 
@@ -37,8 +40,12 @@ def use_all_cores(say: bool = False) -> None:
         say: whether to say once that JAX had started before, with one device.
 
     Raises:
-        BadInput: where the user has said that there is none.
+        BadInput: where the user has said that there is none; and in a fork of a process that has called this, where JAX
+            would hang.
     """
+    if _processes.setdefault("first", os.getpid()) != os.getpid():
+        allowed = "one that is spawned, by multiprocessing.get_context('spawn'): JAX hangs in a fork"
+        raise BadInput("process", "a fork of one that has used jaxbandit", allowed)
     asked = jax.config.values["jax_num_cpu_devices"]
     if asked < -1 or asked == 0:
         raise BadInput("JAX_NUM_CPU_DEVICES", asked, "a whole number from 1, or -1 for as many as JAX likes")

@@ -244,15 +244,6 @@ def _doubts(pairs: Sequence[tuple[Problem, Policy]], each: Sequence[dict[str, np
                 )
 
 
-def simulate_pairs(
-    pairs: Sequence[tuple[Problem, Policy]], *, runs: int, seed: int, first_run: int, checkpoints: Sequence[float],
-    max_steps: int | None, progress: Progress | bool, lanes: int | None = None, implementation: Implementation = "fast",
-) -> dict[str, np.ndarray]:  # fmt: skip
-    """Does what ``simulate`` does once its arguments are checked. It says nothing of runs that do not end."""
-    batch = Batch(pairs, checkpoints, max_steps, None, implementation)
-    return batch.run(range(len(pairs)), runs=runs, seed=seed, first_run=first_run, lanes=lanes, progress=progress)
-
-
 class Batch:
     """Configurations that are simulated again and again, some of them at a time, by the same compiled programs.
 

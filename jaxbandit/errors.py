@@ -33,6 +33,14 @@ class BadInput(ValueError):
         # Half a character, which JSON may have, can be neither printed nor sent.
         super().__init__(line.encode("utf-8", "backslashreplace").decode())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What another process is sent: the value as it is shown, as it may be anything."""
+        return _again, (self.field, _shown(self.value), self.allowed)
+
+
+def _again(field: str, value: str, allowed: str) -> BadInput:
+    return BadInput(field, value, allowed)
+
 
 def _shown(value: Any) -> str:
     try:

@@ -3,7 +3,10 @@
 import concurrent.futures
 import multiprocessing
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import pytest
 
 from jaxbandit.errors import BadInput
 from jaxbandit.progress import Status
-from jaxbandit.study import chunks
+from jaxbandit.study import chunks, folder
 from jaxbandit.study import run as running
 from jaxbandit.study.results import open_results
 from jaxbandit.study.run import run
@@ -74,13 +77,13 @@ def test_any_executor_will_do(whole: Path, tmp_path: Path, monkeypatch: pytest.M
             once.met = True
             started.wait()
 
-    original = running._compute
+    original = running.compute
 
     def compute(*given: Any) -> Any:
         both()
         return original(*given)
 
-    monkeypatch.setattr(running, "_compute", compute)
+    monkeypatch.setattr(running, "compute", compute)
     with concurrent.futures.ThreadPoolExecutor(2) as executor:
         run(Study.of(STUDY), tmp_path / "threads", executor=executor)
     assert same(whole, tmp_path / "threads")
@@ -102,3 +105,59 @@ def test_what_is_no_executor_is_refused_before_anything_is_written(wrong: Any, t
     with pytest.raises(BadInput, match=r"^executor = .*: None, or an object with submit"):
         run(Study.of(STUDY), tmp_path / "none", executor=wrong)
     assert not (tmp_path / "none").exists()
+
+
+def forked_pool() -> Any:
+    return concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
+
+
+def test_an_executor_of_forks_is_refused_as_it_would_hang(tmp_path: Path) -> None:
+    line = r"^executor = ProcessPoolExecutor of forked processes: one made with mp_context=multiprocessing"
+    with forked_pool() as executor, pytest.raises(BadInput, match=line):
+        run(Study.of(STUDY), tmp_path / "out", executor=executor)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_worker_with_another_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "package", lambda: ("0.1.0", "0123456789ab"))
+    line = r"^a worker's jaxbandit = .* [0-9a-f]{12}: 0.1.0 0123456789ab, as where the results are kept$"
+    with concurrent.futures.ThreadPoolExecutor(1) as executor, pytest.raises(BadInput, match=line):
+        run(Study.of(STUDY), tmp_path / "out", executor=executor)
+
+
+def test_what_is_wrong_with_the_input_can_be_sent_to_another_process() -> None:
+    error = BadInput("runs", [0, "x"], "a number")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.field, again.allowed) == (BadInput, str(error), "runs", "a number")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
+def test_a_fork_is_refused_and_holds_no_lock(tmp_path: Path) -> None:
+    """A fork that outlives its parent would keep the parent's folder locked."""
+    code = """
+import os, sys, time, warnings
+warnings.simplefilter("ignore")
+from pathlib import Path
+from jaxbandit import BadInput, cleaning
+from jaxbandit.devices import use_all_cores
+from jaxbandit.study import folder
+use_all_cores()
+with folder.claimed(Path(sys.argv[1]), {"a": 1}, {}):
+    if not os.fork():
+        try:
+            cleaning.synthetic(budget=5, entities=9, false_values=[0, 1], sc_pdf=cleaning.Uniform())
+        except BadInput as error:
+            print(error, flush=True)
+        time.sleep(60)
+    os.wait3(os.WNOHANG)
+    time.sleep(2)
+    os._exit(0)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    said = child.stdout.readline()
+    assert said.startswith("process = a fork of one that has used jaxbandit: one that is spawned, ")
+    child.wait(30)
+    with folder.claimed(tmp_path / "out", {"a": 1}, {}):
+        pass
+    child.stdout.close()

@@ -1,8 +1,10 @@
 """What the verbs share beside their arguments: lines on stderr, and where chunks are computed."""
 
 import contextlib
+import logging
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,12 +55,31 @@ def workers(scheduler: str | None) -> Iterator[tuple[Any, int | None]]:
         raise BadInput(
             "--scheduler", scheduler, "an installation with the extra: pip install 'jaxbandit[cluster]'"
         ) from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it prints tracebacks; a line is said here
     try:
         client = Client(scheduler, timeout=20)
-    except (OSError, ValueError) as error:
-        raise BadInput("--scheduler", scheduler, f"the address of a scheduler that answers ({error})") from None
+    except Exception as error:  # also of a kind of connection that is not installed
+        wanted = f"the address of a scheduler that answers ({_told(error)})"
+        raise BadInput("--scheduler", scheduler, wanted) from None
     with client:
-        yield client.get_executor(), 2 * max(1, len(client.scheduler_info()["workers"]))
+        count = len(client.nthreads())
+        if not count:
+            say(f"{scheduler} has no workers yet: it waits for one")
+        try:
+            yield client.get_executor(), 2 * max(1, count)
+        except (BadInput, OSError):
+            raise
+        except Exception as error:  # whatever a connection, or a worker that cannot load a task, ends with
+            wanted = "a scheduler that stays, with workers that can import what the study needs"
+            again = "what is stored is whole, and the same command continues"
+            raise BadInput("--scheduler", scheduler, f"{wanted} ({_told(error)}); {again}") from None
+
+
+def _told(error: BaseException) -> str:
+    """Returns what an error says in short, or the one that caused it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return ": ".join(filter(None, (type(error).__name__, textwrap.shorten(str(error), 160, placeholder=" ..."))))
 
 
 @contextlib.contextmanager

@@ -140,7 +140,7 @@ def claimed(
             out.mkdir(parents=True, exist_ok=True)
             lock = _lock(out)
             if lock is not None:
-                held.callback(os.close, lock)
+                held.callback(_unlock, lock)
             if not os.access(out, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
@@ -161,6 +161,26 @@ def claimed(
             raise
 
 
+_locks: set[int] = set()
+"""Handles of locks of this process. A fork has them too, and would hold the locks beyond the end of this process."""
+
+
+def _leave_locks() -> None:
+    while _locks:
+        with suppress(OSError):
+            os.close(_locks.pop())
+
+
+def _unlock(handle: int) -> None:
+    if handle in _locks:
+        _locks.discard(handle)
+        os.close(handle)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_locks)
+
+
 def _lock(out: Path) -> int | None:
     """Returns a lock that ends with the process, where the system has such locks."""
     try:
@@ -176,4 +196,5 @@ def _lock(out: Path) -> int | None:
     except OSError:  # a file system without locks
         os.close(handle)
         return None
+    _locks.add(handle)
     return handle

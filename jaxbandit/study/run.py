@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import os
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -17,14 +16,14 @@ import numpy as np
 from jaxbandit import __version__
 from jaxbandit.conformance import check_once
 from jaxbandit.devices import use_all_cores
-from jaxbandit.engine import Batch, endless_runs, simulate_pairs
-from jaxbandit.errors import BadInput, quoted
-from jaxbandit.grammar import Implementation, Policy, Problem
+from jaxbandit.engine import Batch, endless_runs
+from jaxbandit.errors import BadInput
 from jaxbandit.programs.ahead import Ahead
 from jaxbandit.progress import Clock, Progress, Status
 from jaxbandit.registry import measured
 from jaxbandit.study import folder
 from jaxbandit.study.chunks import Pile, Tally, WidthEstimate, first_size, say_lacking
+from jaxbandit.study.elsewhere import Task, check_executor, compute, package, platform, programs_are_kept, window
 from jaxbandit.study.enough import FIRST, following, planned
 from jaxbandit.study.results import check_names, described
 from jaxbandit.study.spec import Configuration, Study
@@ -72,10 +71,8 @@ def run(
     """
     if not study.runs:
         raise BadInput("runs", "missing", "how many runs of each configuration; only `jaxbandit tune` does without")
-    if executor is not None and (isinstance(executor, type) or not callable(getattr(executor, "submit", None))):
-        raise BadInput(
-            "executor", quoted(executor), "None, or an object with submit, as concurrent.futures.Executor has"
-        )
+    if executor is not None:
+        check_executor(executor)
     out = Path(out)
     tell = progress or (lambda status: None)
     tell(Status(0, 0, "preparing problems and policies"))
@@ -92,8 +89,8 @@ def run(
             return rows
         if executor is None:
             check_platform(out / RESULTS, platform())
-        window = in_flight or _window(executor)
-        work = _Work(study, configurations, out / RESULTS, tell, executor, window, max_steps, lanes)
+        at_a_time = in_flight or window(executor)
+        work = _Work(study, configurations, out / RESULTS, tell, executor, at_a_time, max_steps, lanes)
         (out / folder.FINISHED).unlink(missing_ok=True)
         rows = work.rows()
         folder.write(out / folder.SUMMARY, dumps(rows))
@@ -137,32 +134,6 @@ def _seal(out: Path, canonical: Mapping[str, Any]) -> dict[str, str]:
         "summary": (out / folder.SUMMARY).read_bytes(),
     }
     return {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
-
-
-def _window(executor: Executor | None) -> int:
-    workers = getattr(executor, "_max_workers", None)
-    return 2 * workers if isinstance(workers, int) else 8
-
-
-_Task = tuple[list[Problem], list[Policy], int, int, int, list[float], int | None, int | None, Implementation]
-
-
-def _compute(
-    problems: list[Problem], policies: list[Policy], seed: int, first: int, runs: int, checkpoints: list[float],
-    max_steps: int | None, lanes: int | None, implementation: Implementation,
-) -> tuple[dict[str, np.ndarray], float, str]:  # fmt: skip
-    """Answers of a chunk, the seconds that it took, and on which platform. It runs where the executor says."""
-    start = time.monotonic()
-    answers = simulate_pairs(
-        list(zip(problems, policies, strict=True)), runs=runs, first_run=first, seed=seed, checkpoints=checkpoints,
-        max_steps=max_steps, lanes=lanes, implementation=implementation, progress=False,
-    )  # fmt: skip
-    return answers, time.monotonic() - start, platform()
-
-
-def platform() -> str:
-    """Returns what this process computes on: cpu, gpu or tpu."""
-    return str(jax.local_devices()[0].platform)
 
 
 @dataclass
@@ -327,24 +298,25 @@ class _Work:
             for (name, spans), members in found.items()
         ]
 
-    def _task(self, pile: Pile, span: Span) -> _Task:
-        first, stop = span
-        problems, policies = [each.problem for each in pile.members], [each.policy for each in pile.members]
-        study = self.study
-        checkpoints = list(study.checkpoints)
-        rest = self.max_steps, self.lanes, study.implementation
-        return problems, policies, study.seed, first, stop - first, checkpoints, *rest
+    def _task(self, pile: Pile, span: Span, room: int) -> Task:
+        (first, stop), study = span, self.study
+        return Task(
+            [each.problem for each in pile.members], [each.policy for each in pile.members], study.seed, first,
+            stop - first, room, list(study.checkpoints), self.max_steps, self.lanes, study.implementation, package(),
+            programs_are_kept(),
+        )  # fmt: skip
 
     def _scatter(self, piles: list[Pile], executor: Executor) -> None:
         """Has chunks computed elsewhere, some at a time, and stores them in whatever order they come."""
         running: dict[Future[Any], tuple[Pile, Span]] = {}
         waiting = deque(piles)
+        rooms = {id(pile): min(pile.runs, _ROOM) for pile in piles}
         try:
             while waiting or running:
                 while waiting and len(running) < self.in_flight:
                     pile = waiting[0]
                     span = pile.take(self._store.length)
-                    running[executor.submit(_compute, *self._task(pile, span))] = pile, span
+                    running[executor.submit(compute, self._task(pile, span, rooms[id(pile)]))] = pile, span
                     if not pile.spans:
                         waiting.popleft()
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
