@@ -132,3 +132,12 @@ def test_flights(tmp_path: Path) -> None:
     ee_alone = replace(flights, policies=[{"kind": "ee"}], sweep={"budget": [200]})
     rows = run(ee_alone, tmp_path)
     assert 0.4 < value(find(rows, "ee", "effectiveness", data="flights")) < 0.8
+
+
+def test_what_the_figures_draw() -> None:
+    drawn = {"cheng2010/fig4a": "effectiveness", "cheng2010/fig4b": "removed", "ban2020/fig2": "best_ranking",
+             "ban2020/fig6": "pulls"}  # fmt: skip
+    for name, metric in drawn.items():
+        axes = FIGURES[name].make(Request(4)).axes
+        assert axes is not None
+        assert axes.metric == metric

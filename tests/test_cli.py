@@ -1,5 +1,6 @@
 """The command line: tables on stdout, one line and status 2 for bad input, a study that survives being stopped."""
 
+import contextlib
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from jaxbandit import cli, papers
 from jaxbandit.cli import program
 from jaxbandit.laws import parse as parse_law
 from jaxbandit.study import families
+from jaxbandit.study import run as running
 from jaxbandit.study.results import open_results
 from tests import interruptions, toy
 
@@ -374,3 +377,30 @@ def test_tune_keeps_the_settings_that_it_tuned(
     assert again.out == table
     assert again.err == f"jaxbandit: results in {tmp_path / 'out'}\n"
     assert tuned[1:] == [10, 10]  # the first one was kept
+
+
+def test_reproduce_takes_the_seed_and_run_the_scheduler_and_the_lanes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "figure"
+    assert cli.main(["reproduce", "toy/fig1", "--runs", "3", "--seed", "5", "--out", str(out)]) == 0
+    assert json.loads((out / "study.json").read_text())["identity"]["seed"] == 5
+    seen: list[Any] = []
+
+    @contextlib.contextmanager
+    def workers(address: str | None) -> Iterator[tuple[None, None]]:
+        seen.append(address)
+        yield None, None
+
+    original = running.run
+
+    def run(*given: Any, **named: Any) -> Any:
+        seen.append(named["lanes"])
+        return original(*given, **named)
+
+    monkeypatch.setattr("jaxbandit.cli.run.workers", workers)
+    monkeypatch.setattr(running, "run", run)
+    file = tmp_path / "study.toml"
+    file.write_text('runs = 3\n[problem]\nkind = "toy/coins"\nbudget = 30\n[[policy]]\nkind = "best"\n')
+    assert cli.main(["run", str(file), "--out", str(tmp_path / "o"), "--scheduler", "tcp://a:1", "--lanes", "2"]) == 0
+    assert seen == ["tcp://a:1", 2]

@@ -590,3 +590,23 @@ def test_names_at_the_top() -> None:
     with pytest.raises(AttributeError, match="has no attribute"):
         _ = jaxbandit.play
     assert re.fullmatch(r"\d+\.\d+\.\d+", jaxbandit.__version__)
+
+
+def test_differences_at_a_stop_share_the_error() -> None:
+    values = np.random.default_rng(0).normal(size=400)
+    one, of_45 = (half_width(values, level, 400, 0.0) for level in (0.05, 0.05 / 45))
+    assert of_45 > 1.2 * one
+
+
+def test_compare_says_what_is_best_by_which_metric(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "study.toml", str(tmp_path / "out")
+    file.write_text(
+        'runs = 50\n[problem]\nkind = "toy/coins"\nbudget = 20\n[[policy]]\nkind = "best"\n'
+        '[[policy]]\nkind = "mixed"\nshare = [0.5, 0.6]\n'
+    )
+    assert cli.main(["run", str(file), "--out", out]) == 0
+    capsys.readouterr()
+    assert cli.main(["compare", out, "--metric", "thrown", "--baseline", "best", "--format", "csv"]) == 0
+    shown, said = capsys.readouterr()
+    assert "rank 1 has the highest mean thrown" in said
+    assert shown.count(",thrown difference,") == 2  # against the baseline alone, of three policies

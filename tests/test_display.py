@@ -9,12 +9,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 
 import jaxbandit
 from jaxbandit import BadInput, cli, experiment, open_results, plot, run_study, table
 from jaxbandit.cli.console import columns
-from jaxbandit.study import families
+from jaxbandit.study import canvas, families
+from jaxbandit.study.figure import Axes
 from jaxbandit.study.results import rows_of
 from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
@@ -285,3 +287,41 @@ def test_a_table_says_that_runs_are_not_paired(tmp_path: Path, capsys: pytest.Ca
         assert printed.startswith(head)
         assert cli.main(["show", str(folder)]) == 0
         assert capsys.readouterr().out == table(open_results(folder)) == table(folder) == printed
+
+
+def test_a_picture_shows_means_intervals_and_published_points() -> None:
+    points = {"a": [[1, 2.0, 1.5, 3.0], [2, 4.0, 3.5, 5.0]]}
+    axes = canvas.draw(points, "x", "y", "t", published={"a": [(1, 2.5)]}).axes[0]
+    drawn = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in axes.lines}
+    assert (drawn["a"], drawn["a, published"]) == ([2, 4], [2.5])
+    (band,) = (each for each in axes.collections if isinstance(each, PolyCollection))
+    assert {tuple(each) for each in np.asarray(band.get_paths()[0].vertices)} == {(1, 1.5), (1, 3), (2, 3.5), (2, 5)}
+    (bars,) = (each for each in axes.collections if isinstance(each, LineCollection))
+    assert [np.asarray(each).tolist() for each in bars.get_segments()] == [[[1, 1.5], [1, 3]], [[2, 3.5], [2, 5]]]
+    dots = canvas.draw({"a": [[None, 2.0, 1.5, 3.0]]}, "x", "y", "t").axes[0]
+    (bar,) = (each for each in dots.collections if isinstance(each, LineCollection))
+    assert np.asarray(bar.get_segments()[0]).tolist() == [[1.5, 0], [3, 0]]
+
+
+def test_categories_are_neither_joined_nor_in_each_others_way() -> None:
+    points = {name: [[x, 2.0, 1.5, 3.0] for x in ("easy", "rare")] for name in ("a", "b")}
+    axes = canvas.draw(points, "x", "y", "t").axes[0]
+    lines = [line for line in axes.lines if line.get_label() in points]
+    assert [line.get_linestyle() for line in lines] == ["None", "None"]
+    assert not set(lines[0].get_xdata()) & set(lines[1].get_xdata())
+    assert not [each for each in axes.collections if isinstance(each, PolyCollection)]
+
+
+def test_titles_are_folded_and_labels_keep_their_lines() -> None:
+    axes = canvas.draw({"a": [[1, 2.0, 1.5, 3.0]]}, "budget\npublished: of the text", "y", "word " * 40).axes[0]
+    assert axes.get_xlabel() == "budget\npublished: of the text"
+    assert max(map(len, axes.get_title(loc="left").split("\n"))) <= 90
+
+
+def test_what_a_figure_draws() -> None:
+    rows = [
+        Row(policy="a", params={"n": 1}, metric=metric, mean=mean, ci_low=mean - 1, ci_high=mean + 2, runs=9)
+        for metric, mean in (("m", 5.0), ("other", 7.0))
+    ]
+    for curve in (None, lambda row: row["policy"]):
+        assert Axes("n", "m", "x", "y", curve).draw(rows, "")["series"] == {"a": [[1, 5.0, 4.0, 7.0]]}

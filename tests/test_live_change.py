@@ -485,3 +485,40 @@ def test_answers_are_found_by_the_pulls_that_they_are_of(whole: bool, tmp_path: 
     assert known.cost(pull._replace(times=jnp.array([1, 5, 1, 0, 0, 1]))) == 1 + 4 + 1 + 1
     made, total = known.of(jnp.array([2, 0]), jnp.array([30, 0]), jnp.array([4, 5]))
     assert (made.tolist(), total.tolist()) == ([2, 1], [1 if whole else 1e6, 1])
+
+
+@pytest.mark.parametrize("family", ["cleaning", "extraction"])
+def test_an_answer_that_was_taken_back_counts_no_more(family: str, tmp_path: Path) -> None:
+    """Neither in the list of answers nor in what was spent when the policy changed."""
+    policy, other, more = ("ee", "greedy", {}) if family == "cleaning" else ("rand-leaf", "bfs", {"cost_model": "step"})
+    session = Session.begin(study(family, policy, tmp_path, **more), policy, tmp_path / "j")
+    for _ in range(2):
+        session.record(session.next()["id"], "unknown" if family == "cleaning" else "none")
+    session.undo()
+    spent = session.status()["spent"]
+    session.change(other)
+    assert session.changes()[0]["spent"] == spent
+    assert len(session.told()) == session.status()["answers"] == 1
+
+
+@pytest.mark.parametrize("budget", range(20, 28))
+def test_money_holds_with_many_agents_ahead(budget: int, tmp_path: Path) -> None:
+    session = Session.begin(study("cleaning", "greedy", tmp_path, budget=budget), "greedy", tmp_path / "j")
+    run_out(session, agent(session), ahead=6, agents=4)
+    assert session.spent <= budget
+    assert session._ledger.left == budget - session.spent
+
+
+def test_leases_agents_and_costs_are_kept_as_they_were_given(tmp_path: Path) -> None:
+    place = tmp_path / "j"
+    session, on = Session.begin(study("cleaning", "random", tmp_path), "random", place), ("--journal", str(place))
+    assert program.run(["live", "next", *on, "--agent", "a", "--lease", "60"]) == 0
+    with session.journal.writing(0, "") as writing:
+        (lease,) = writing.leases().values()
+    assert (lease.agent, lease.seconds) == ("a", 60)
+    assert program.run(["live", "next", *on, "--agent", "b", "--ahead", "5"]) == 0
+    assert session.status()["open"] == 2
+    assert program.run(["live", "record", *on, "1", "unknown", "--agent", "a", "--cost", "2.5"]) == 0
+    session.status()
+    (row,) = session.told()
+    assert (row["agent"], row["cost"]) == ("a", 2.5)

@@ -1,7 +1,9 @@
 """``jaxbandit plan``: how much of a parameter a policy needs for a metric to reach a value."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.registry import Metric
 from jaxbandit.study import families
 from jaxbandit.study.spec import Study, load
+from jaxbandit.study.summary import Always
 from jaxbandit.tuning import needed
 from tests import toy
 
@@ -223,3 +226,43 @@ def test_a_least_value_that_is_too_small_is_the_options(tmp_path: Path, capsys: 
     assert capsys.readouterr().err.endswith(f"--from = 1: {least}; left out, it comes from the study's values\n")
     assert cli.main([*plan, "--from", "2"]) == 2
     assert capsys.readouterr().err.endswith(f"--from = 2: {least}\n")
+
+
+_LOTS = Metric("lots", "lots", lambda setting, answers: (answers["heads"] > 20) * 1.0, binary=True)
+_FEW = Metric("few", "few", lambda setting, answers: (answers["heads"] <= 20) * 1.0, binary=True)
+
+
+def test_plan_does_as_its_options_say(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(families.FAMILIES, "toy", replace(toy.FAMILY, metrics=(_LOTS, _FEW)))
+    file = tmp_path / "study.toml"
+    file.write_text('runs = 1\n[problem]\nkind = "toy/coins"\nbudget = 30\n[[policy]]\nkind = "best"\n')
+
+    def planned(*words: str) -> dict[str, Any]:
+        assert cli.main(["plan", str(file), "--reach", "0.9", "--format", "json", *words]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        assert isinstance(row, dict)
+        return row
+
+    wide = planned("--metric", "few", "--from", "10", "--to", "100", "--within", "1")
+    assert wide["metric"] == "budget for few >= 0.9"
+    assert wide["ci_low"] - wide["ci_high"] > 3
+    assert planned("--metric", "lots", "--from", "10", "--to", "15")["ci_high"] is None
+    assert planned("--metric", "lots", "--from", "10", "--to", "100", "--most-runs", "1100")["runs"] <= 1100
+
+
+def test_all_values_that_are_tried_share_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(families.FAMILIES, "toy", replace(toy.FAMILY, metrics=(_LOTS,)))
+    levels: list[float] = []
+
+    def always(runs: int, level: float = 0.05) -> Always:
+        levels.append(level)
+        return Always(runs, level)
+
+    monkeypatch.setattr(needed, "Always", always)
+    swept = {"runs": 1, "problem": {"kind": "toy/coins"}, "policy": [{"kind": "best"}], "sweep": {"budget": [10, 200]}}
+    given = Study.of(swept)
+    needed.needed(given, needed.goal(given, "lots", 0.9), progress=False)
+    assert len(levels) > 3
+    assert sum(levels) <= 0.05

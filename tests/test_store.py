@@ -255,3 +255,18 @@ def test_what_cannot_be_loaded_is_forgotten_and_made_anew(cached: Path) -> None:
     store.COMPILED.clear()
     np.testing.assert_array_equal(removed(), first)
     assert not any((cached / f"{name}.program").exists() for name in store._MADE_HERE)
+
+
+def test_a_name_knows_the_source_and_weak_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.py"
+    monkeypatch.setattr(store, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(store, "_files", lambda: [str(file)])
+    digests = []
+    for text in ("1", "2"):
+        file.write_text(text)
+        store._digest.cache_clear()
+        digests.append(store._digest())
+    store._digest.cache_clear()
+    assert digests[0] != digests[1]
+    spelled = [store._spelled(jax.ShapeDtypeStruct((2,), "int32", weak_type=weak)) for weak in (False, True)]
+    assert spelled[0] != spelled[1]

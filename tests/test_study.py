@@ -933,3 +933,41 @@ def test_results_say_which_implementation_made_them(tmp_path: Path, capsys: pyte
     study.write_text(study.read_text().replace("reference", "slow"))
     assert cli.main(["run", str(study), "--out", str(other)]) == 2
     assert "jaxbandit: implementation = slow: one of fast, reference" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("runs", [2, 3])
+def test_an_interval_for_any_stop_is_no_narrower_than_one_for_this_one(runs: int) -> None:
+    """Nor of so few runs, where Student's is wider than the other one alone."""
+    moments = Moments()
+    moments.add(np.arange(float(runs)))
+    (low, high), (lower, higher) = moments.interval(), Always(runs).interval(moments)
+    assert None not in (low, high, lower, higher)
+    assert lower <= low  # type: ignore[operator]
+    assert higher >= high  # type: ignore[operator]
+
+
+def test_what_never_varied_may_vary_yet() -> None:
+    moments = Moments(binary=True)
+    moments.add(np.ones(20))
+    low, high = Always(1000).interval(moments)
+    assert low is not None
+    assert low < 0.9
+    assert high == 1
+
+
+def test_rows_of_a_study_that_may_stop_hold_wherever_it_stops() -> None:
+    moments = Moments()
+    moments.add(np.random.default_rng(0).normal(size=1024))
+    (low, high), (lower, higher) = (
+        (row["ci_low"], row["ci_high"]) for row in (moments.row("a", {}, "m"), moments.row("a", {}, "m", Always(1024)))
+    )
+    assert higher - lower > 1.3 * (high - low)  # type: ignore[operator]
+
+
+def test_other_checkpoints_and_labels_are_another_study(tmp_path: Path) -> None:
+    base = {"runs": 3, "problem": {"kind": "toy/coins", "budget": 30}, "policy": [{"kind": "best"}], "checkpoints": [5]}
+    run(Study.of(base), tmp_path)
+    with pytest.raises(BadInput, match="; checkpoints differs"):
+        run(Study.of({**base, "checkpoints": [6]}), tmp_path)
+    with pytest.raises(BadInput, match="; labels differs"):
+        run(Study.of(base, labels={"data": "x"}), tmp_path)

@@ -1,6 +1,7 @@
 """Tuning with a verdict: the judge, the searches, what is stored, and what bad input gets."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import jaxbandit
 from benchmarks import verdicts
@@ -569,3 +571,37 @@ def test_the_folder_of_a_tuning_is_no_folder_of_a_run(tmp_path: Path, capsys: py
     said = "a folder that `jaxbandit run` wrote; this one is of a tuning, which `jaxbandit show` opens"
     assert capsys.readouterr().err == f"jaxbandit: path = {tmp_path}: {said}\n"
     assert cli.main(["show", str(tmp_path)]) == 0
+
+
+def _bound(count: int = 2, within: float = 0.5, **given: Any) -> float:
+    """How far the first of ``count`` candidates may be behind the second, as the judge has it after 100 runs."""
+    values = np.random.default_rng(0).standard_normal((5, 100)) + 10
+    judge = Judge(count, within=within, **given)
+    judge.decide(100, dict(enumerate(values[:count])))
+    return float(-judge._bounds[0, 1])
+
+
+def test_bounds_are_for_the_confidence_that_is_asked() -> None:
+    assert _bound(confidence=0.99) > _bound(confidence=0.95) > _bound(confidence=0.8)
+
+
+def test_candidates_share_the_error() -> None:
+    """As four pairs with the best one can mislead of five candidates; and a relative bound has two sides."""
+    assert _bound(5, confidence=0.8) == pytest.approx(_bound(confidence=0.95), rel=1e-5)
+    means = (np.random.default_rng(0).standard_normal((5, 100)) + 10).mean(1)
+    absolute = _bound(within=0.05 * float(means[:2].max()), confidence=0.95)
+    assert _bound(within=0.05, relative=True, confidence=0.9) == pytest.approx(absolute, rel=1e-5)
+
+
+def test_a_bound_is_the_sharpest_of_the_lines() -> None:
+    """Each line has its part of the error, a slope for differences of one size, and Student's quantile."""
+    values = np.random.default_rng(0).standard_normal((5, 100))[:2] + 10
+    variance, n = float(np.var(values[0] - values[1], ddof=1)), 100
+
+    def line(error: float, slope: float) -> float:
+        quantile = scipy.stats.t.isf(scipy.stats.norm.sf(math.sqrt(2 * math.log(1 / error))), n - 1)
+        return float(variance * quantile**2 / 2 / (2 * slope * n) + slope)
+
+    lines = [line(0.05 * 0.95, 0.4), *(line(0.05 * 0.01, 0.4 * 4**k) for k in range(1, 6))]
+    half = _bound(confidence=0.95) + float(values[0].mean() - values[1].mean())
+    assert half == pytest.approx(min(lines), rel=1e-3)

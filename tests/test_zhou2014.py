@@ -108,3 +108,16 @@ def test_tasks_beside_the_published(workers: Path) -> None:
         ("optmai", {"percentile": 100}, 48), ("lucb", {"percentile": 0}, 6), ("lucb", {"percentile": 100}, 17),
     ]  # fmt: skip
     assert set(made.axes.draw(more, "")["series"]) == {"lucb"}
+
+
+def test_what_the_figures_draw_and_at_which_budget(tmp_path: Path) -> None:
+    workers = tmp_path / "workers.csv"
+    workers.write_text("worker,correct,answered\n" + "".join(f"{i},{10 + i % 9},20\n" for i in range(120)))
+    drawn = {"fig1a": "regret", "fig2b": "regret", "fig2g": "expected_precision"}
+    for name, metric in drawn.items():
+        made = FIGURES[f"zhou2014/{name}"].make(Request(4, data=workers if name != "fig1a" else None))
+        assert made.axes is not None
+        assert made.axes.metric == metric
+    for letter, times in zip("bcdgh", (10, 20, 50, 10, 20), strict=True):
+        (study,) = FIGURES[f"zhou2014/fig2{letter}"].make(Request(4, data=workers)).studies
+        assert study.problem["budget"] == times * 120

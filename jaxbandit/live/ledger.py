@@ -85,16 +85,23 @@ class Ledger:
         self._tell(events[since:])
 
     def changes(self) -> list[dict[str, Any]]:
-        """Returns the changes of the policy: ``policy``, ``was``, and what was ``spent`` by then."""
+        """Returns the changes of the policy: ``policy``, ``was``, and what was ``spent`` by then on answers that still
+        count."""
         found, spent = [], 0
         for event in self.events:
-            asked = self.questions.get(event.question or 0)
-            if event.kind == "answered" and asked is not None and asked.done == event.number:
-                spent += asked.cost
+            if (number := self.answered(event)) is not None:
+                spent += self.questions[number].cost
             if event.kind == "changed":
                 content, paid = event.content, spent / self.asks.units
                 found.append({"policy": content["label"], "was": content["was"], "spent": paid})
         return found
+
+    def answered(self, event: Event) -> int | None:
+        """Returns the question that an event has the answer of; None for other events, and for one that was taken
+        back."""
+        asked = self.questions.get(event.question or 0)
+        counts = asked is not None and asked.state == "answered" and asked.done == event.number
+        return event.question if counts else None
 
     @property
     def left(self) -> int:

@@ -113,8 +113,7 @@ class Standing:
         with self._lock:
             asked = {event.question: event.content["about"] for event in self._ledger.events if event.kind == "asked"}
             for event in self._ledger.events:
-                number = event.question
-                if event.kind == "answered" and number is not None and self.questions[number].done == event.number:
+                if (number := self._ledger.answered(event)) is not None:
                     hidden = ("allowed", "how", "why")
                     about = {name: value for name, value in asked[number].items() if name not in hidden}
                     rows.append({"id": number, **about, **event.content, "at": event.at})
