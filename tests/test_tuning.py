@@ -605,3 +605,44 @@ def test_a_bound_is_the_sharpest_of_the_lines() -> None:
     lines = [line(0.05 * 0.95, 0.4), *(line(0.05 * 0.01, 0.4 * 4**k) for k in range(1, 6))]
     half = _bound(confidence=0.95) + float(values[0].mean() - values[1].mean())
     assert half == pytest.approx(min(lines), rel=1e-3)
+
+
+def test_what_tune_tells_is_what_the_judge_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a metric that is to be low, which the judge sees with the other sign."""
+    tails = Metric("tails", "tails", lambda setting, answers: 1 - answers["heads"] / 20, lower_is_better=True)
+    monkeypatch.setitem(families.FAMILIES, "toy", replace(toy.FAMILY, metrics=(*toy.FAMILY.metrics, tails)))
+    judges: list[Judge] = []
+
+    def seen(*args: Any) -> Judge:
+        judges.append(Judge(*args))
+        return judges[-1]
+
+    monkeypatch.setattr("jaxbandit.tuning.run.Judge", seen)
+    found = jaxbandit.tune(study(metric="tails", within=0.01, confidence=0.8, search="halving"), progress=False)
+    (judge,) = judges
+    assert judge.confidence == found.verdict["confidence"] == 0.8
+    assert found.verdict["at_most_behind"] == judge.behind(judge.chosen)
+    assert len(found.verdict["survivors"]) == len(judge.survivors) < judge.count
+    means = dict(zip(found.data.status.values.tolist(), found.data["mean"].values.tolist(), strict=True))
+    assert means["chosen"] == found.verdict["mean"] == -judge.mean(judge.chosen) > 0
+    assert found.data["mean"].min() == means["chosen"]
+
+
+def test_the_judge_sees_other_runs_than_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a candidate would be judged by the luck that it was found by."""
+    from jaxbandit.engine import Batch
+
+    taken: list[range] = []
+    each = Batch.each
+
+    def noted(self: Batch, which: Sequence[int], *, runs: int, first_run: int = 0, **more: Any) -> Any:
+        taken.append(range(first_run, first_run + runs))
+        return each(self, which, runs=runs, first_run=first_run, **more)
+
+    monkeypatch.setattr(Batch, "each", noted)
+    found = jaxbandit.tune(study(within=0.02, search="halving"), progress=False)
+    assert found.verdict["search_runs"] > 0
+    judged_ones, searched = ([each for each in taken if (each.start < 2**30) == low] for low in (True, False))
+    assert judged_ones
+    assert searched
+    assert min(each.start for each in judged_ones) == 0
