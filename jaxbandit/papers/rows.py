@@ -58,7 +58,10 @@ def average(rows: Sequence[Row], metric: str, params: Mapping[str, Any], common:
     halves = [half(row) for row in rows]
     shares = math.sqrt(len(rows)) if common else len(rows)
     both = None if None in halves else math.hypot(*(each or 0.0 for each in halves)) / shares
-    return computed(rows[0]["policy"], params, metric, mean, runs, both)
+    made = computed(rows[0]["policy"], params, metric, mean, runs, both)
+    if both is not None and rows[0]["metric"].removeprefix("best_") in ("precision", "recall", "f1"):  # within [0, 1]
+        made["ci_low"], made["ci_high"] = max(mean - both, 0.0), min(mean + both, 1.0)
+    return made
 
 
 def ratio(one: Row, other: Row) -> tuple[float, float | None]:
