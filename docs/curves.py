@@ -14,6 +14,8 @@ ARMS = {
     "topk": {"uniform": "#0072B2", "optmai": "#D55E00", "sar": "#009E73", "lucb": "#CC79A7"},
     "outliers": {"rr": "#0072B2", "wrr": "#D55E00", "nrr": "#009E73", "ib": "#CC79A7", "gold": "#E69F00"},
 }
+_CAPPED = 0.05
+"""A point is hollow where more than this share of its runs did not end by itself."""
 TITLES = {"topk": "top-K, K = n / 10, Q = 50 n", "outliers": "outliers, k = 2.5"}
 
 
@@ -26,7 +28,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
 def of_arms() -> None:
     """One panel for each family: the same against the number of arms."""
     rows = [row for row in rows_of("scaling_arms.json") if row["axis"] == "n"]
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    figure = Figure(figsize=(7.2, 3.8), layout="constrained")
     for axes, (family, colours) in zip(figure.subplots(1, 2), ARMS.items(), strict=True):
         for policy, colour in colours.items():
             for key, style in (("ns_a_pull", "o-"), ("numba_ns_a_pull", "s--")):
@@ -34,7 +36,12 @@ def of_arms() -> None:
                 points = sorted((row["value"], row[key]) for row in own)
                 label = policy if key == "ns_a_pull" else None
                 axes.plot(*zip(*points, strict=True), style, color=colour, ms=4, label=label)
+                capped = [(row["value"], row[key]) for row in own if row.get("capped", 0) > _CAPPED]
+                if capped:
+                    axes.plot(*zip(*capped, strict=True), style[0], color=colour, ms=6, mfc="white")
         axes.plot([], [], "s--", color="0.4", ms=4, label="numba")
+        if family == "outliers":
+            axes.plot([], [], "o", color="0.4", ms=6, mfc="white", label="runs end at the cap")
         axes.set(xlabel="arms", xscale="log", yscale="log", title=TITLES[family])
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="0.9")
@@ -46,7 +53,7 @@ def of_arms() -> None:
 def main() -> None:
     """One panel for each parameter that moves: nanoseconds of CPU time a pull, of jaxbandit and of a loop in numba."""
     rows = rows_of("scaling.json")
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
+    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
     panels = figure.subplots(1, len(AXES), sharey=True)
     for axes, (parameter, label) in zip(panels, AXES.items(), strict=True):
         for policy, colour in COLOURS.items():

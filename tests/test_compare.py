@@ -318,7 +318,7 @@ def test_the_command_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cli.main(["compare", out, "--quantiles", "0.5", "--metric", "heads"]) == 0
     assert "; quantile [95 % interval]" in capsys.readouterr().out
     assert cli.main(["compare", out, "--metric", "tails"]) == 2
-    assert capsys.readouterr().err == "jaxbandit: metric = tails: one of heads, never, thrown\n"
+    assert capsys.readouterr().err == "jaxbandit: --metric = tails: one of heads, never, thrown\n"
     assert cli.main(["compare", str(tmp_path)]) == 2
     assert cli.main(["show", out]) == 0
     assert (tmp_path / "out" / "report.html").exists()

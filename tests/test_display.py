@@ -135,8 +135,8 @@ def test_show_draws_what_is_asked_for(out: Path, capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     assert (out / "figure.png").read_bytes() != other
     for wrong, line in (
-        (["--metric", "tails"], "metric = tails: one of heads, never, thrown"),
-        (["--x", "sides"], "x = sides: a param that differs between rows: budget, odds, share, throws"),
+        (["--metric", "tails"], "--metric = tails: one of heads, never, thrown"),
+        (["--x", "sides"], "--x = sides: a param that differs between rows: budget, odds, share, throws"),
         (["--format", "gif"], "--format = gif: one of text, markdown, latex, csv, json, png, pdf, svg"),
     ):
         before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}

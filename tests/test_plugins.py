@@ -15,6 +15,7 @@ import jaxbandit
 from jaxbandit import BadInput, cli, register_policy
 from jaxbandit.registry import Key, whole
 from jaxbandit.study import families, plugins
+from jaxbandit.study.sources import source_of
 from tests import toy
 
 PLUGIN = """
@@ -266,3 +267,25 @@ def test_a_live_session_checks_policies_of_plugins(
     assert cli.main(command) == 2
     assert capsys.readouterr().err.startswith("jaxbandit: policy UCB.index, state.indices = NaN after one of the first")
     assert not (tmp_path / "arms.db").exists()
+
+
+def test_code_that_was_edited_after_its_import_is_not_what_its_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that goes on with the old code does not stamp its results with the new file."""
+    file = tmp_path / "edited_later.py"
+    text = "class Rule:\n    share = 1\n    def done(self):\n        return {0}\n\n\ndef metric():\n    return 3\n"
+    file.write_text(text.format(1))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("edited_later")
+    one = source_of(module.Rule), source_of(module.metric)
+    assert one[0] == one[1]  # of the file
+    file.write_text(text.format(2))
+    edited = source_of(module.Rule)
+    assert edited != one[0]
+    assert source_of(module.metric) not in (one[1], edited)  # its own code is that of the file; the file is another one
+    monkeypatch.delitem(sys.modules, "edited_later")
+    importlib.invalidate_caches()
+    again = importlib.import_module("edited_later")
+    assert source_of(again.Rule) not in (one[0], edited)

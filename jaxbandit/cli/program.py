@@ -141,6 +141,7 @@ def _leave_reads() -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Runs the verb that ``argv`` names; returns the exit status."""
+    verb = None
     try:
         verb = parse(argv)
         interruption.continues = lambda: f"jaxbandit {shlex.join(argv)}" if getattr(verb, "continues", False) else None
@@ -163,7 +164,8 @@ def run(argv: Sequence[str]) -> int:
         return int(stop.code or 0)
     except BadInput as error:
         # Library functions name their own argument, which is an option here.
-        say(str(error if error.field != "out" else BadInput("--out", error.value, error.allowed)))
+        option = error.field == "out" or (isinstance(verb, Show | Compare) and error.field in ("metric", "x", "baseline"))
+        say(str(error if not option else BadInput(f"--{error.field}", error.value, error.allowed)))
         atexit.register(_leave_reads)
         return 2
     except BrokenPipeError:  # the reader of stdout left, as `head` does

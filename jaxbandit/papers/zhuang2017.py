@@ -287,7 +287,8 @@ def _intervals(request: Request) -> Plan:
         for row in where(found, "pulls"):
             params = {name: row["params"][name] for name in ["arms", "rho"] if name in row["params"]}
             (proved,) = where(found, "pulls", row["policy"], interval="bounded", **params)
-            if row is not proved:
+            (capped,) = where(found, "capped", row["policy"], interval="bounded", **params)
+            if row is not proved and not capped["mean"]:  # else nobody knows what the proved one costs
                 value, half = ratio(row, proved)
                 params |= {"interval": row["params"]["interval"], "over": "bounded"}
                 more.append(computed(row["policy"], params, "pulls_ratio", value, row["runs"], half))

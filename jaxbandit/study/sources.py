@@ -6,16 +6,52 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 
 def source_of(made: Any) -> str:
     """Returns the SHA-256 of the module that a class or a function stands in; "" for what is this package's, or has no
-    module."""
+    module.
+
+    Where the file has changed since it was imported, so that its text is not what runs, the code that runs counts too.
+    """
     name = getattr(made, "__module__", None) or ""
-    known = name.partition(".")[0] not in ("", "jaxbandit") and name in sys.modules
-    return source(sys.modules[name]) if known else ""
+    if name.partition(".")[0] in ("", "jaxbandit") or name not in sys.modules:
+        return ""
+    module = sys.modules[name]
+    written, loaded, there = source(module), list(_loaded(made)), set(_of_file(module))
+    if not there or there.issuperset(loaded):
+        return written
+    return hashlib.sha256(repr([written, *map(_told, loaded)]).encode()).hexdigest()
+
+
+def _loaded(made: Any) -> Iterator[CodeType]:
+    """The code of a function, or of the functions of a class."""
+    for each in vars(made).values() if inspect.isclass(made) else (made,):
+        function = each.fget if isinstance(each, property) else inspect.unwrap(getattr(each, "__func__", each))
+        if inspect.isfunction(function) and function.__module__ == made.__module__:
+            if not function.__code__.co_filename.startswith("<"):  # made, as those of a dataclass
+                yield function.__code__
+
+
+def _of_file(module: ModuleType) -> Iterator[CodeType]:
+    """All code of a module's file as it is now; nothing where there is no such file."""
+    with suppress(OSError, TypeError, SyntaxError, ValueError):
+        todo = [compile(Path(str(module.__file__)).read_bytes(), str(module.__file__), "exec", dont_inherit=True)]
+        while todo:
+            code = todo.pop()
+            yield code
+            todo += [each for each in code.co_consts if isinstance(each, CodeType)]
+
+
+def _told(code: CodeType) -> Any:
+    consts = [
+        _told(each) if isinstance(each, CodeType) else sorted(map(repr, each)) if isinstance(each, frozenset)
+        else repr(each)
+        for each in code.co_consts
+    ]  # fmt: skip
+    return [code.co_qualname, code.co_code.hex(), consts, code.co_names]
 
 
 def source(module: ModuleType) -> str:
