@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 AXES = {"epsilon": "epsilon", "budget": "budget (pulls)", "entities": "entities"}
 COLOURS = {"epsilon-greedy": "#0072B2", "index": "#D55E00"}
 ARMS = {
-    "topk": {"uniform": "#0072B2", "optmai": "#D55E00", "sar": "#009E73", "lucb": "#CC79A7"},
+    "topk": {"uniform": "#0072B2", "optmai": "#D55E00", "sar": "#009E73", "lucb": "#CC79A7", "kl-lucb": "#56B4E9"},
     "outliers": {"rr": "#0072B2", "wrr": "#D55E00", "nrr": "#009E73", "ib": "#CC79A7", "gold": "#E69F00"},
 }
 _CAPPED = 0.05

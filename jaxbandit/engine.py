@@ -23,7 +23,7 @@ from jaxbandit.jobs import Jobs
 from jaxbandit.lanes import AXIS, Partition, shapes_of
 from jaxbandit.parsers import whole
 from jaxbandit.programs.ahead import Ahead, Program
-from jaxbandit.programs.code import code_of
+from jaxbandit.programs.code import code_of, replaced
 from jaxbandit.progress import Progress, Status, shown
 
 _log = logging.getLogger("jaxbandit")
@@ -77,7 +77,7 @@ def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Partition, list[Arra
             for leaf, may in zip(leaves, may_vary, strict=True)
         )
         found.setdefault((treedef, may_vary, arrays), []).append(number)
-    groups = []
+    groups, others = [], replaced()
     for (treedef, may_vary, _), members in found.items():
         columns = list(zip(*(flat[member][0] for member in members), strict=True))
         varies = tuple(
@@ -92,7 +92,7 @@ def _groups(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Partition, list[Arra
             for column, does in zip(columns, varies, strict=True)
             if does
         ]
-        groups.append((Partition(treedef, varies, code_of(treedef)), shared, varying, members))
+        groups.append((Partition(treedef, varies, code_of(treedef, others)), shared, varying, members))
     return groups
 
 

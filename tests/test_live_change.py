@@ -24,6 +24,7 @@ from jaxbandit.live import Session, forecast_arms
 from jaxbandit.live.agents import entities
 from jaxbandit.live.arms import TopQuestions
 from jaxbandit.live.case import Case
+from jaxbandit.live.extraction import _pairs
 from jaxbandit.live.forecast import Paying
 from jaxbandit.live.journal import Event
 from jaxbandit.live.ledger import Ledger
@@ -522,3 +523,10 @@ def test_leases_agents_and_costs_are_kept_as_they_were_given(tmp_path: Path) -> 
     session.status()
     (row,) = session.told()
     assert (row["agent"], row["cost"]) == ("a", 2.5)
+
+
+def test_an_accent_is_one_letter_in_the_name_of_an_entity() -> None:
+    """However an agent writes it: two forms look the same and were two entities."""
+    one, two = "Caf\u00e9", "Cafe\u0301"
+    assert _pairs(f"{two} @ {two}; {one}") == [(one, one), (one, None)]
+    assert _pairs(json.dumps([{"name": two, "at": two}, {"name": one}])) == [(one, one), (one, None)]

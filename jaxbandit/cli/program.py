@@ -164,7 +164,9 @@ def run(argv: Sequence[str]) -> int:
         return int(stop.code or 0)
     except BadInput as error:
         # Library functions name their own argument, which is an option here.
-        option = error.field == "out" or (isinstance(verb, Show | Compare) and error.field in ("metric", "x", "baseline"))
+        option = error.field == "out" or (
+            isinstance(verb, Show | Compare) and error.field in ("metric", "x", "baseline")
+        )
         say(str(error if not option else BadInput(f"--{error.field}", error.value, error.allowed)))
         atexit.register(_leave_reads)
         return 2

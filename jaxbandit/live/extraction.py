@@ -11,6 +11,7 @@ from jaxbandit.extraction.problem import Extraction, Outcome, Pull
 from jaxbandit.live import inputs
 from jaxbandit.live.questions import Address, Answers, questions
 from jaxbandit.random.stream import Stream
+from jaxbandit.user_tables import title
 from jaxbandit.words import counted
 
 _NONE = "none"
@@ -163,7 +164,7 @@ def _listed(text: str) -> list[tuple[str, str | None]]:
     for name, at in found:
         if not isinstance(name, str) or not isinstance(at, str | None):
             raise BadInput("ANSWER", text, f"{allowed}, both of them texts")
-    return [(name.strip(), at) for name, at in found]
+    return [(title(name), at and title(at)) for name, at in found]
 
 
 def _written(text: str) -> list[tuple[str, str | None]]:
@@ -171,7 +172,7 @@ def _written(text: str) -> list[tuple[str, str | None]]:
     found: list[tuple[str, str | None]] = []
     for part in filter(None, map(str.strip, text.split(";"))):
         name, sign, at = part.rpartition("@")
-        found.append((name.strip(), at.strip()) if sign else (part, None))
+        found.append((title(name), title(at)) if sign else (title(part), None))
     if not found:
         raise BadInput("ANSWER", text, f"NAME @ NODE; NAME @ NODE, or {_NONE}")
     if any(name.lower() == _NONE and at is None for name, at in found):

@@ -6,7 +6,7 @@ A program that was made of other code must not be taken for it: neither one of t
 
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter, is_
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -49,14 +49,14 @@ _held: dict[int, Any] = {}
 _lock = threading.Lock()
 
 
-def code_of(structure: Any) -> Said:
+def code_of(structure: Any, replaced: Iterable[Any]) -> Said:
     """What a program's code is, beside the package's files, for a pytree's structure.
 
-    That is what ``replaced`` says; and of each class that is not of this package, its methods with the numbers and
+    That is what ``replaced`` said; and of each class that is not of this package, its methods with the numbers and
     texts of their modules that they name.
     """
     kinds = dict.fromkeys(base for kind in _kinds(structure) for base in kind.__mro__ if _is_users(base))
-    found = [*replaced(), *((kind, *each) for kind in kinds for each in _methods(kind))]
+    found = [*replaced, *((kind, *each) for kind in kinds for each in _methods(kind))]
     return frozenset(found) if found else ()
 
 

@@ -30,9 +30,9 @@ def _loaded(made: Any) -> Iterator[CodeType]:
     """The code of a function, or of the functions of a class."""
     for each in vars(made).values() if inspect.isclass(made) else (made,):
         function = each.fget if isinstance(each, property) else inspect.unwrap(getattr(each, "__func__", each))
-        if inspect.isfunction(function) and function.__module__ == made.__module__:
-            if not function.__code__.co_filename.startswith("<"):  # made, as those of a dataclass
-                yield function.__code__
+        own = inspect.isfunction(function) and function.__module__ == made.__module__
+        if own and not function.__code__.co_filename.startswith("<"):  # made, as those of a dataclass
+            yield function.__code__
 
 
 def _of_file(module: ModuleType) -> Iterator[CodeType]:
