@@ -28,7 +28,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
 def of_arms() -> None:
     """One panel for each family: the same against the number of arms."""
     rows = [row for row in rows_of("scaling_arms.json") if row["axis"] == "n"]
-    figure = Figure(figsize=(7.2, 3.8), layout="constrained")
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     for axes, (family, colours) in zip(figure.subplots(1, 2), ARMS.items(), strict=True):
         for policy, colour in colours.items():
             for key, style in (("ns_a_pull", "o-"), ("numba_ns_a_pull", "s--")):
@@ -45,7 +45,7 @@ def of_arms() -> None:
         axes.set(xlabel="arms", xscale="log", yscale="log", title=TITLES[family])
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="0.9")
-        axes.legend(frameon=False, fontsize="small", ncols=2)
+        axes.legend(frameon=False, fontsize="small", ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.17))
     figure.axes[0].set(ylabel="ns of CPU time a pull")
     figure.savefig(ROOT / "docs" / "images" / "speed-arms.png", dpi=120)
 
