@@ -141,7 +141,10 @@ FAMILY = Family(
 def _figure(request: Request) -> Plan:
     study = {"problem": {"kind": "toy/coins"}, "policy": [{"kind": "best"}, {"kind": "mixed", "share": [0.2, 0.5]}]}
     studies = [
-        request.study({**study, "sweep": {"budget": [10, 100]}}, labels={"coins": "default"}),
+        request.study(
+            {**study, "sweep": {"budget": [10, 100]}},
+            labels={"coins": request.data.name if request.data else "default"},
+        ),
         request.study(
             {**study, "problem": {"kind": "toy/coins", "budget": 10, "odds": [0, 1]}}, labels={"coins": "sure"}
         ),
