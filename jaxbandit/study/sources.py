@@ -30,8 +30,9 @@ def _loaded(made: Any) -> Iterator[CodeType]:
     """The code of a function, or of the functions of a class."""
     for each in vars(made).values() if inspect.isclass(made) else (made,):
         function = each.fget if isinstance(each, property) else inspect.unwrap(getattr(each, "__func__", each))
-        own = inspect.isfunction(function) and function.__module__ == made.__module__
-        if own and not function.__code__.co_filename.startswith("<"):  # made, as those of a dataclass
+        if not inspect.isfunction(function) or function.__module__ != made.__module__:
+            continue
+        if not function.__code__.co_filename.startswith("<"):  # made, as those of a dataclass
             yield function.__code__
 
 
