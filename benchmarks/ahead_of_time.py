@@ -34,6 +34,7 @@ SLOW = {
     "cuda": {},
     "tpu": {
         "outliers/rr": 80, "outliers/wrr": 100, "extraction/crux": 90, "extraction/root-chao": 80, "topk/optmai": 180,
+        "topk/optmai-printed": 180,
         "topk/lucb": 220, "topk/kl-lucb": 300, "topk/sar": 250, "topk/halving": 300, "extraction/gs-exact": 130,
     },
 }  # fmt: skip
