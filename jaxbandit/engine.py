@@ -176,6 +176,8 @@ def simulate(
         >>> answers["removed"].shape, answers["removed"].dtype
         ((2, 50), dtype('int32'))
     """
+    if devices is None:
+        use_all_cores(say=True)  # before anything here starts JAX
     outside("simulate")
     problems, policies = _as_list(problem), _as_list(policy)
     count = max(len(problems), len(policies))
@@ -200,9 +202,7 @@ def simulate(
             inspect(role, each)
     if implementation not in get_args(Implementation):
         raise BadInput("implementation", implementation, f"one of {', '.join(get_args(Implementation))}")
-    if devices is None:
-        use_all_cores(say=True)
-    elif not _are_devices(devices):
+    if devices is not None and not _are_devices(devices):
         raise BadInput("devices", devices, "None, or a list of devices as jax.devices() gives them, each once")
     pairs = list(zip(problems * (count // len(problems)), policies * (count // len(policies)), strict=True))
     for pair in pairs:

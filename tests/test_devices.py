@@ -123,6 +123,18 @@ def test_wrong_settings_of_jax_are_one_line(name: str, value: str, line: str, tm
     assert done.stderr.count("\n") == 1
 
 
+def test_all_cores_are_used_for_a_users_own_problem() -> None:
+    """Which makes no array of JAX before ``simulate`` does."""
+    code = """
+import jax, numpy as np
+from jaxbandit import simulate
+from tests import toy
+simulate(toy.Coins(np.int32(5), np.float32(0.2), np.float32(0.8)), toy.Coin(np.float32(0.5)), runs=4)
+print(jax.local_device_count())
+"""
+    assert run(code) == ("3", "")
+
+
 def test_once_it_is_said_that_jax_had_started() -> None:
     devices, said = run("jax.devices()" + _USE)
     assert devices == "1"

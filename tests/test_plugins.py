@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -267,6 +268,17 @@ def test_a_live_session_checks_policies_of_plugins(
     assert cli.main(command) == 2
     assert capsys.readouterr().err.startswith("jaxbandit: policy UCB.index, state.indices = NaN after one of the first")
     assert not (tmp_path / "arms.db").exists()
+
+
+def test_what_has_no_file_is_stamped_by_its_text() -> None:
+    """As in a notebook, or with python -c."""
+    module = ModuleType("without_a_file")
+    exec("def rule():\n    return 1\n", module.__dict__)
+    sys.modules[module.__name__] = module
+    try:
+        assert source_of(module.rule) == source_of(module.rule)
+    finally:
+        del sys.modules[module.__name__]
 
 
 def test_code_that_was_edited_after_its_import_is_not_what_its_file_says(

@@ -1,5 +1,6 @@
 """Whole programs on disk: another process runs them untraced, with the same bits, but not where something changed."""
 
+import functools
 import json
 import os
 import subprocess
@@ -197,6 +198,11 @@ def test_what_a_plugin_replaced_before_anything_ran_is_seen(monkeypatch: pytest.
 
 
 SHARE = 1.0
+SHARES = np.float32(1)
+
+
+def helper(share: Any) -> Any:
+    return share
 
 
 @jax.tree_util.register_dataclass
@@ -205,7 +211,7 @@ class Shared(toy.Coin):
     """Answers a constant of this module."""
 
     def answer(self, view: Any, state: Any) -> dict[str, Any]:
-        return {"share": jnp.float32(SHARE)}
+        return {"share": jax.lax.cond(state.heads >= 0, lambda: helper(jnp.float32(SHARE)) * SHARES, lambda: 0.0)}
 
 
 def test_a_users_constants_and_methods_are_those_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,6 +227,31 @@ def test_a_users_constants_and_methods_are_those_of_the_moment(monkeypatch: pyte
         patch.setattr(Shared, "answer", lambda self, view, state: {"share": jnp.float32(3)})
         assert share() == 3
     assert share() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "SHARES", np.float32(0.5))
+        assert share() == 0.5
+        patch.setattr(sys.modules[__name__], "helper", lambda share: 4 * share)
+        assert share() == 2
+
+    def enclosing(value: float) -> Any:
+        return lambda self, view, state, more=0.0: {"share": jnp.float32(value + more)}
+
+    for value in (5.0, 6.0):
+        monkeypatch.setattr(Shared, "answer", enclosing(value))
+        assert share() == value
+    monkeypatch.setattr(Shared, "answer", functools.partialmethod(enclosing(5.0), more=2.0))
+    assert share() == 7
+
+
+def test_a_number_that_no_method_reads_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the variable of a script's loop that has the name of an attribute."""
+    coins, rule = toy.Coins(np.int32(5), np.float32(0.2), np.float32(0.8)), toy.Coin(np.float32(0.5))
+    pairs = [(coins, rule)]
+    first = Batch(pairs)._groups[0][0].code
+    monkeypatch.setattr(toy, "budget", 7, raising=False)
+    monkeypatch.setattr(toy, "heads", 8, raising=False)
+    assert first
+    assert Batch(pairs)._groups[0][0].code == first
 
 
 def test_texts_tell_values_apart() -> None:

@@ -67,12 +67,24 @@ def workers(scheduler: str | None) -> Iterator[tuple[Any, int | None]]:
             say(f"{scheduler} has no workers yet: it waits for one")
         try:
             yield client.get_executor(), 2 * max(1, count)
-        except (BadInput, OSError):
-            raise
-        except Exception as error:  # whatever a connection, or a worker that cannot load a task, ends with
+        except Exception as error:
+            if isinstance(error, BadInput | OSError) or not _of_the_cluster(error):
+                raise
             wanted = "a scheduler that stays, with workers that can import what the study needs"
             again = "what is stored is whole, and the same command continues"
             raise BadInput("--scheduler", scheduler, f"{wanted} ({_told(error)}); {again}") from None
+
+
+def _of_the_cluster(error: BaseException) -> bool:
+    """Returns whether a connection failed, or a worker that could not load a task; not a fault of what is run."""
+    told = "deserializ" in str(error) or isinstance(error, ImportError)
+    return told or type(error).__module__.partition(".")[0] in (
+        "asyncio",
+        "concurrent",
+        "dask",
+        "distributed",
+        "tornado",
+    )
 
 
 def _told(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -16,6 +17,7 @@ from jaxbandit.engine import Batch
 from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Implementation, Policy, Problem
 from jaxbandit.programs.cache import cache, programs
+from jaxbandit.programs.imported import WHEN
 
 
 class Task(NamedTuple):
@@ -50,9 +52,16 @@ def platform() -> str:
 
 @functools.cache
 def package() -> tuple[str, str]:
-    """Returns the package's version, and a digest of its files."""
-    root = Path(jaxbandit.__file__).parent
-    files = sorted(root.rglob("*.py"))
+    """Returns the package's version, and a digest of its files.
+
+    Raises:
+        BadInput: where a file has changed since this process imported the package, so that nobody knows what runs.
+    """
+    files = sorted(Path(jaxbandit.__file__).parent.rglob("*.py"))
+    if max(max(stat.st_mtime, stat.st_ctime) for stat in map(os.stat, files)) >= WHEN:
+        raise BadInput(
+            "jaxbandit", "other files than when it was imported", "as it was: start Python anew, here or there"
+        )
     parts = b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)
     return jaxbandit.__version__, hashlib.sha256(parts).hexdigest()[:12]
 

@@ -38,7 +38,7 @@ def _loaded(made: Any) -> Iterator[CodeType]:
 
 def _of_file(module: ModuleType) -> Iterator[CodeType]:
     """All code of a module's file as it is now; nothing where there is no such file."""
-    with suppress(OSError, TypeError, SyntaxError, ValueError):
+    with suppress(AttributeError, OSError, TypeError, SyntaxError, ValueError):
         todo = [compile(Path(str(module.__file__)).read_bytes(), str(module.__file__), "exec", dont_inherit=True)]
         while todo:
             code = todo.pop()
