@@ -295,9 +295,9 @@ def test_a_name_knows_the_source_and_weak_types(tmp_path: Path, monkeypatch: pyt
     digests = []
     for text in ("1", "2"):
         file.write_text(text)
-        store._digest.cache_clear()
-        digests.append(store._digest())
-    store._digest.cache_clear()
+        store.digest.cache_clear()
+        digests.append(store.digest())
+    store.digest.cache_clear()
     assert digests[0] != digests[1]
     spelled = [store._spelled(jax.ShapeDtypeStruct((2,), "int32", weak_type=weak)) for weak in (False, True)]
     assert spelled[0] != spelled[1]

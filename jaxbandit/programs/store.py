@@ -184,12 +184,21 @@ def _name(source: str, around: tuple[Any, ...], key: Any) -> str | None:
 def _source() -> str | None:
     """A digest of the package's files; None where they, or the compiler's flags, changed after its import, as what runs
     is not known then. A file that was copied with its old date has a new one of its status."""
+    if edited() or os.environ.get("XLA_FLAGS") != FLAGS:
+        return None
     try:
-        stamps = [max(found.st_mtime, found.st_ctime) for found in map(os.stat, _files())]
-        changed = not stamps or max(stamps) >= WHEN or os.environ.get("XLA_FLAGS") != FLAGS
-        return None if changed else _digest()
+        return digest()
     except OSError:
         return None
+
+
+def edited() -> bool:
+    """Whether a file of the package changed after its import, or none can be looked at."""
+    try:
+        stamps = [max(found.st_mtime, found.st_ctime) for found in map(os.stat, _files())]
+    except OSError:
+        return True
+    return not stamps or max(stamps) >= WHEN
 
 
 @functools.cache
@@ -198,7 +207,8 @@ def _files() -> list[str]:
 
 
 @functools.cache
-def _digest() -> str:
+def digest() -> str:
+    """Of the package's files."""
     files = map(Path, _files())
     parts = [part for file in files for part in (str(file.relative_to(_PACKAGE)).encode(), file.read_bytes())]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()

@@ -1,23 +1,20 @@
 """Chunks that are computed elsewhere: what an executor is given, what comes back, and what must hold there."""
 
 import functools
-import hashlib
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-import jaxbandit
+from jaxbandit import __version__
 from jaxbandit.engine import Batch
 from jaxbandit.errors import BadInput, quoted
 from jaxbandit.grammar import Implementation, Policy, Problem
+from jaxbandit.programs import store
 from jaxbandit.programs.cache import cache, programs
-from jaxbandit.programs.imported import WHEN
 
 
 class Task(NamedTuple):
@@ -57,13 +54,11 @@ def package() -> tuple[str, str]:
     Raises:
         BadInput: where a file has changed since this process imported the package, so that nobody knows what runs.
     """
-    files = sorted(Path(jaxbandit.__file__).parent.rglob("*.py"))
-    if max(max(stat.st_mtime, stat.st_ctime) for stat in map(os.stat, files)) >= WHEN:
+    if store.edited():
         raise BadInput(
             "jaxbandit", "other files than when it was imported", "as it was: start Python anew, here or there"
         )
-    parts = b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)
-    return jaxbandit.__version__, hashlib.sha256(parts).hexdigest()[:12]
+    return __version__, store.digest()[:12]
 
 
 def programs_are_kept() -> bool:
