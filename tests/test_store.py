@@ -241,6 +241,8 @@ def test_a_users_constants_and_methods_are_those_of_the_moment(monkeypatch: pyte
         assert share() == value
     monkeypatch.setattr(Shared, "answer", functools.partialmethod(enclosing(5.0), more=2.0))
     assert share() == 7
+    told = [Batch([(coins, rule)])._groups[0][0].code for _ in range(20)]
+    assert len(set(told)) == 1  # or each call would compile it
 
 
 def test_a_number_that_no_method_reads_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

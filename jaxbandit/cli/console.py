@@ -75,16 +75,13 @@ def workers(scheduler: str | None) -> Iterator[tuple[Any, int | None]]:
             raise BadInput("--scheduler", scheduler, f"{wanted} ({_told(error)}); {again}") from None
 
 
+_CONNECTIONS = "asyncio", "concurrent", "dask", "distributed", "tornado"
+
+
 def _of_the_cluster(error: BaseException) -> bool:
     """Returns whether a connection failed, or a worker that could not load a task; not a fault of what is run."""
     told = "deserializ" in str(error) or isinstance(error, ImportError)
-    return told or type(error).__module__.partition(".")[0] in (
-        "asyncio",
-        "concurrent",
-        "dask",
-        "distributed",
-        "tornado",
-    )
+    return told or type(error).__module__.partition(".")[0] in _CONNECTIONS
 
 
 def _told(error: BaseException) -> str:

@@ -96,9 +96,9 @@ def _of_module(module: ModuleType) -> Iterator[_Seen]:
 
 
 def _first(where: Mapping[str, Any], own: Mapping[str, Any]) -> _Seen:
-    functions = tuple(found for value in own.values() if (found := _function(value)))
+    functions = tuple(found for value in own.values() if (found := function_of(value)))
     for name, value in own.items():
-        function = _function(value)
+        function = function_of(value)
         home = _home(str(function.__globals__.get("__name__")) if function else type(value).__module__)
         if home not in _LIBRARIES and not home.startswith("namedtuple_"):
             _strange.append((name, value))
@@ -109,7 +109,7 @@ def _home(module: str) -> str:
     return module.partition(".")[0]
 
 
-def _function(value: Any) -> FunctionType | None:
+def function_of(value: Any) -> FunctionType | None:
     """The function that a method is, however it is wrapped."""
     for _ in range(9):
         if isinstance(value, FunctionType):
@@ -153,12 +153,11 @@ def _told(value: Any, seen: set[int]) -> Any:
         return type(value), repr(value)
     if isinstance(value, np.generic | np.ndarray) and value.dtype != object and value.nbytes <= _SMALL:
         return value.dtype.str, value.shape, value.tobytes()
-    if isinstance(value, tuple) and id(value) not in seen:
-        seen.add(id(value))
+    if isinstance(value, tuple):
         return type(value), *(_told(each, seen) for each in value)
     if isinstance(value, functools.partial | functools.partialmethod):
         return type(value), *(_told(each, seen) for each in (value.func, value.args, tuple(value.keywords.items())))
-    function = _function(value)
+    function = function_of(value)
     if function is None or _home(str(function.__module__)) in _LIBRARIES or id(function) in seen:
         _held[id(value)] = value
         return "object", id(value)

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from jaxbandit.programs.code import function_of
+
 
 def source_of(made: Any) -> str:
     """Returns the SHA-256 of the module that a class or a function stands in; "" for what is this package's, or has no
@@ -29,8 +31,8 @@ def source_of(made: Any) -> str:
 def _loaded(made: Any) -> Iterator[CodeType]:
     """The code of a function, or of the functions of a class."""
     for each in vars(made).values() if inspect.isclass(made) else (made,):
-        function = each.fget if isinstance(each, property) else inspect.unwrap(getattr(each, "__func__", each))
-        if not inspect.isfunction(function) or function.__module__ != made.__module__:
+        function = function_of(each)
+        if function is None or function.__module__ != made.__module__:
             continue
         if not function.__code__.co_filename.startswith("<"):  # made, as those of a dataclass
             yield function.__code__
