@@ -59,14 +59,14 @@ def _plain(field: str, value: Any, nulls: bool) -> Any:
 
 def exact_sum(values: np.ndarray) -> Fraction:
     """Returns the sum of finite float64 ``values``, shape (n,) with n below 2^26, without any rounding."""
-    mantissa, exponent = np.frexp(values)
-    digits = np.ldexp(mantissa, 53).astype(np.int64)
-    low = int(exponent.min(initial=0))
-    # Sums of whole numbers below 2^27, up to 2^26 of them, are exact in float64.
-    high_parts = np.bincount(exponent - low, digits >> 27)
-    low_parts = np.bincount(exponent - low, digits & (2**27 - 1))
-    parts = enumerate(zip(high_parts.tolist(), low_parts.tolist(), strict=True))
-    return sum(((int(high) << 27) + int(rest)) << power for power, (high, rest) in parts) * Fraction(2) ** (low - 53)
+    total, rest = Fraction(0), values
+    while rest.any():
+        # The upper 36 bits of each, as whole numbers whose sum int64 holds; what is below them is left for the next turn.
+        scale = 36 - int(np.frexp(np.abs(rest).max())[1])
+        whole = np.trunc(np.ldexp(rest, scale))
+        total += int(whole.astype(np.int64).sum()) * Fraction(2) ** -scale
+        rest = rest - np.ldexp(whole, -scale)
+    return total
 
 
 class Moments:
