@@ -187,7 +187,8 @@ def verb_section(name: str, verb: Any) -> Iterator[str]:
         usage.append(argument if needed else f"[{argument}]")
         text = docs.get(each.name) or (told and told.help) or ""
         left = "required" if needed else "nothing" if default in (None, (), False, "") else f"`{plain(default)}`"
-        rows.append(f"| `{cell(argument)}` | {left} | {cell(str(text))} |")
+        # Spaces, where a phone can break the line.
+        rows.append(f"| `{cell(argument.replace(',', ', '))}` | {left} | {cell(str(text))} |")
     line = f"jaxbandit {name} {' '.join(each.replace(' ', SPACE) for each in usage)}".rstrip()
     wrapped = textwrap.fill(line, 76, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     yield from (f"## jaxbandit {name}", "", "```text", wrapped.replace(SPACE, " "), "```", "")
@@ -254,12 +255,23 @@ def write(app: Any) -> None:
 
 
 def fields(value: Any) -> Iterator[str]:
-    """The fields of a dataclass or a NamedTuple; of an array, with its type and shape."""
-    shown = [each.name for each in dataclasses.fields(value) if each.init] if dataclasses.is_dataclass(value) else None
-    for name in value._fields if shown is None else shown:
+    """The fields of a dataclass or a NamedTuple, with their defaults; of an array, with its type and shape."""
+    if dataclasses.is_dataclass(value):
+        shown = {each.name: each.default for each in dataclasses.fields(value) if each.init}
+        made = {each.name for each in dataclasses.fields(value) if each.default_factory is not dataclasses.MISSING}
+    else:
+        shown = {name: value._field_defaults.get(name, dataclasses.MISSING) for name in value._fields}
+        made = set()
+    for name, default in shown.items():
         kind = next(own[name] for each in value.__mro__ if name in (own := getattr(each, "__annotations__", {})))
         text = str(getattr(kind, "__forward_arg__", kind))  # as a NamedTuple keeps it
-        yield f"{name}: {text}" if re.search(r"\w\[.+, '", text) else name
+        typed = f"{name}: {text}" if re.search(r"\w\[.+, '", text) else name
+        given = "..." if name in made or callable(default) else repr(default)
+        yield (
+            typed
+            if default is dataclasses.MISSING and name not in made
+            else typed + (" = " if ":" in typed else "=") + given
+        )
 
 
 def signature(app: Any, what: str, name: str, value: Any, options: Any, args: str, returns: str) -> Any:

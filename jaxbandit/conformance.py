@@ -51,7 +51,7 @@ def check(problem: Problem, policy: Policy, *, seed: int = 0, thorough: bool = T
             policy twice more. ``run_study`` does without.
 
     Returns:
-        Remarks, one line each, on what is no error: that no run ended, that a number is infinite, or compiled in.
+        Remarks, one line each, on what is no error, as that no run ended, or that a number is infinite or compiled in.
 
     Raises:
         BadInput: naming the class, the method, what was found and what to do.

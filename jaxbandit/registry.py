@@ -86,7 +86,8 @@ class Question:
         spent: the metric of what a run spends of its budget, in ``unit``.
         capped: whether a budget is a cap that runs seldom reach, so that what they spend is what a policy costs.
         aside: from a setting and the means of a policy by metric to what else there is to say of it.
-        leaves: of policies that end before their budget is spent, a sentence with {policy} and {spent}; empty for none.
+        leaves: from a policy's kind and its params to a sentence with {policy} and {spent}, said where it ends before
+            its budget is spent; empty for a policy of which there is nothing to say.
 
     Example:
         >>> from jaxbandit.study.families import FAMILIES
@@ -103,7 +104,7 @@ class Question:
     unit: str
     capped: bool = False
     aside: Callable[[Any, Mapping[str, float]], str] | None = None
-    leaves: str = ""
+    leaves: Callable[[str, Mapping[str, Any]], str] = lambda kind, params: ""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ def test_flights() -> None:
     assert replace(setting, budget=100).expected(2, 2) / 100 == pytest.approx(0.5639, abs=2e-4)
     assert replace(setting, budget=1000).expected(2, 2) / 1000 == pytest.approx(0.3245, abs=2e-4)
     # The table in docs/cleaning.md.
-    for budget, rule, removed in ((700, (5, 4), 360.1), (1000, (6, 4), 478.7), (2000, (14, 3), 687.4)):
+    worth = {700: ((5, 4), 360.1), 1000: ((6, 4), 478.7), 2000: ((14, 3), 687.4), 4574: ((57, 1), 775.1)}
+    for budget, (rule, removed) in worth.items():
         own = replace(setting, budget=budget)
         assert own.tuned("exact", 0.001, True)[:2] == rule
         assert own.expected(*rule) == pytest.approx(removed, abs=0.06)
@@ -123,6 +124,21 @@ def test_the_tuned_rule_is_the_best_of_all_where_entities_run_out(entities: int,
     assert own == pytest.approx(removed.max(), rel=1e-3)
     endless = gamma.tune(cells, law, 0.01)
     assert ((best.t, best.need) == (endless.t, endless.need)) is (budget == 40)
+
+
+@pytest.mark.parametrize("budget", [200, 400, 1000])
+def test_more_money_than_entities_ask_for_is_spent_on_more_tries(budget: int) -> None:
+    """Of few entities, the best rule tries one far more often than Gamma's would, before it gives it up."""
+    cells, law = Uniform().cells(0.001), np.array([11, 25, 4]) / 40
+
+    def worth(t: int, need: int) -> float:
+        return expectation.expected_within(budget, t, need, cells, law, 40, None, True)
+
+    best = expectation.best_within(budget, cells, law, 40, 0.001, True)
+    some = [worth(t, need) for t in (16, 32, 64, 128, 256) for need in (1, 2, 3)]
+    assert best.t > 16
+    assert worth(int(best.t), int(best.need)) > 0.995 * max(some)
+    assert worth(int(best.t), int(best.need)) > 1.01 * max(*some[:3], worth(1, 0))
 
 
 @pytest.mark.parametrize(("budget", "rule"), [(10, (1, 1)), (20, (2, 2)), (50, (3, 3)), (1000, (5, 5))])

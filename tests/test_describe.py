@@ -268,16 +268,16 @@ def _cells(**shares: list[tuple[int, float, float | None, float | None]]) -> lis
     table = _table(*[("a", "b", "c")] * 6, *[("a", "b", "c", "d")] * 6)
     setting = Setting(200, 12, np.bincount(table.false_values), Uniform(), table)
 
-    def rows(params: dict[str, Any], spent: int, mean: float, *ends: float | None) -> dict[str, Row]:
+    def rows(policy: str, params: dict[str, Any], spent: int, mean: float, *ends: float | None) -> dict[str, Row]:
         values = {"share": (mean, *ends), "finished": (10 * mean, None, None), "cleans": (spent, None, None)}
         return {
-            name: Row(policy="", params=params, metric=name, mean=mean, ci_low=low, ci_high=high, runs=9)
+            name: Row(policy=policy, params=params, metric=name, mean=mean, ci_low=low, ci_high=high, runs=9)
             for name, (mean, low, high) in values.items()
         }
 
     return [
         Cell(setting, name.replace("_", "-"), name == "known_sc", budget,
-             rows({"budget": budget}, min(budget, 150 if name == "ee" else 190), *values), name == "random")
+             rows(name, {"budget": budget}, min(budget, 150 if name == "ee" else 190), *values), name == "random")
         for name, points in shares.items()
         for budget, *values in points
     ]  # fmt: skip
@@ -350,7 +350,11 @@ def test_conclusions() -> None:
         "1 of 12 entities); 95.0 % [94.0, 96.0] by known-sc, which is out of reach"
     )
     assert "by ee (150 operations, finishes 9 of 12 entities)" in lines[2]
-    assert lines[3].startswith("random gives entities up for good: it has met all of them after 190 operations")
+    assert lines[3].startswith("ee gives entities up for good: it has met all of them after 150 operations")
+    assert len(lines) == 7  # none but ee does, whatever it spends, and not where it asks for no success
+    for cell in cells:
+        cell.rows["share"]["params"]["q"] = 0
+    assert len(_concluded(cells, 0.9)) == 6
     # known-sc would do with 100, the mean of greedy is above 0.88 alone, and ee spends less of 200 than random.
     assert lines[-3:] == [
         "to remove 90 %, the cheapest that was run is ee with a budget of 200, of which it spends 150: 93.0 % [91.0, "

@@ -124,6 +124,24 @@ def test_an_end_that_is_the_goal_leaves_what_is_known_of_the_other() -> None:
     assert f"at a budget of {found.high:,} ({found.mean:.4g}); the runs do not tell how far" in said
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "told", "value", "reached"),
+    [
+        (9, 10, True, 10.0, "from here on"),
+        (10, 9, True, 9.0, "up to here"),
+        (None, 10, True, None, "everywhere"),
+        (10, None, True, None, "nowhere"),
+        (None, 10, False, None, "not told"),
+    ],
+)
+def test_an_end_of_the_range_is_no_answer(
+    low: int | None, high: int | None, told: bool, value: float | None, reached: str
+) -> None:
+    found = needed.Needed("ee", "ee", {"t": 3}, low, high, 0.5, 100, told)
+    (row,) = needed.rows_of([found], needed.goal(study(10, 200), "lots", 0.9), "budget")
+    assert (row["mean"], row["params"]) == (value, {"t": 3, "reached": reached})
+
+
 def test_runs_that_fail_have_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     family = families.FAMILIES["toy"]
     monkeypatch.setitem(families.FAMILIES, "toy", replace(family, failed=lambda answers: answers["heads"] > 90))

@@ -20,8 +20,11 @@ MOST_EXPECTED, MOST_LISTED = 1 << 20, 1000
 _AMPLE, _MANY = 2, 100
 """Entities do not run out where to visit all of them costs ``_AMPLE`` times the budget, in expectation; and where a
 budget removes ``_MANY`` false values, what it cuts off a last visit hardly matters."""
-_WEIGHED, _BRIEF = 24, 8
-"""Rules whose expectations are compared: so many at most by a guess, and those of so many tries at most."""
+_WEIGHED, _WEIGHED_MORE, _BRIEF = 24, 8, 8
+"""Rules whose expectations are compared: so many at most by a guess, of more tries than those so many again, and those
+of so many tries at most."""
+_MOST_TRIES, _LITTLE = 256, 1e-4
+"""Rules of more tries are not looked for; nor of twice as many, where those before gained no more than this share."""
 _WORK, _LIGHT = 1 << 17, 1 << 12
 """The cleans of all those by a guess together, at most. Where entities are ample, a clean counts once for so many pairs
 of a cell and a number of false values."""
@@ -73,7 +76,9 @@ def best_within(
     drawn; and where fewer than ``_MANY`` values are removed those of few tries that all have to succeed, since a visit
     that the budget may cut is worth a briefer exploration. For budgets, or numbers of false values, so large that this
     takes long, the guess is enough. Ties go to the smallest q, then to the smallest t. Above the t_hat of
-    ``gamma.tune``, t is tried up to the next power of two: an entity that no fresh one can replace is worth more tries.
+    ``gamma.tune``, t is tried up to the next power of two, and, as an entity that no fresh one replaces is worth more
+    tries, to twice as many where entities run out and the best rule that gives one up takes more than half of those;
+    and so on, up to ``_MOST_TRIES``, while that gains anything.
 
     Args:
         budget, cells, false_values, entities, early_stopping: as for ``expected_within``.
@@ -84,26 +89,34 @@ def best_within(
     """
     best = gamma.tune(cells, false_values, delta, "exact", early_stopping=early_stopping)
     top = max(16, gamma.power_of_two(int(gamma.largest_t(cells, false_values))))
-    gain, cost = (entities * x for x in gamma.visits(top, cells, false_values, early_stopping=early_stopping))
-    ample = cost[best.t - 1, best.need] >= _AMPLE * budget
-    many = budget * best.gamma >= _MANY
-    if ample and many:
-        return best
-    t, need, q = rules(Fraction(delta).limit_denominator(1_000_000), top)
-    # Without a need, t is of no consequence.
-    different = (need > 0) | (t == 1)
-    t, need, q = t[different], need[different], q[different]
-    gains, costs = gain[t - 1, need], cost[t - 1, need]
-    guess = np.minimum(gains, budget * gains / costs)
-    some = np.argsort(-guess, kind="stable")[:_WEIGHED]
-    work = min(budget, costs[some].max()) * (max(1.0, cells.size * false_values.size / _LIGHT) if ample else 1.0)
-    few = some[: int(_WORK / work)]
-    brief = np.flatnonzero((need == t) & (t <= min(_BRIEF, few.size)) & ~many)
-    if few.size > 1:
-        some = np.unique(np.concatenate([few, brief, np.flatnonzero((t == best.t) & (need == best.need))]))
-        guess[some] = [
-            expected_within(budget, rule[0], rule[1], cells, false_values, entities, None, early_stopping)
-            for rule in zip(t[some].tolist(), need[some].tolist(), strict=True)
-        ]
-    first = np.min(some[guess[some] >= guess[some].max() * (1 - 1e-9)])
-    return Tuned(t[first], need[first], q[first], gains[first] / costs[first])
+    found, most, before, weighed = best, 0.0, 0.0, 0
+    while True:
+        gain, cost = (entities * x for x in gamma.visits(top, cells, false_values, early_stopping=early_stopping))
+        ample = cost[best.t - 1, best.need] >= _AMPLE * budget
+        many = budget * best.gamma >= _MANY
+        if ample and many:
+            return best
+        t, need, q = rules(Fraction(delta).limit_denominator(1_000_000), top)
+        # Without a need, t is of no consequence.
+        new = (t > weighed) & ((need > 0) | (t == 1))
+        t, need, q = t[new], need[new], q[new]
+        gains, costs = gain[t - 1, need], cost[t - 1, need]
+        value = np.minimum(gains, budget * gains / costs)
+        some = np.argsort(-value, kind="stable")[: _WEIGHED_MORE if weighed else _WEIGHED]
+        work = min(budget, costs[some].max()) * (max(1.0, cells.size * false_values.size / _LIGHT) if ample else 1.0)
+        few = some[: int(_WORK / work)]
+        brief = np.flatnonzero((need == t) & (t <= min(_BRIEF, few.size)) & ~many)
+        if few.size > 1:
+            some = np.unique(np.concatenate([few, brief, np.flatnonzero((t == best.t) & (need == best.need))]))
+            value[some] = [
+                expected_within(budget, *rule, cells, false_values, entities, None, early_stopping)
+                for rule in zip(t[some].tolist(), need[some].tolist(), strict=True)
+            ]
+        first = np.min(some[value[some] >= value[some].max() * (1 - 1e-9)])
+        if value[first] > most * (1 + 1e-9):
+            found, most = Tuned(t[first], need[first], q[first], gains[first] / costs[first]), value[first]
+        giving_up = some[need[some] > 0]
+        last = giving_up[np.argmax(value[giving_up])]
+        if ample or top >= _MOST_TRIES or t[last] <= top // 2 or value[last] <= before * (1 + _LITTLE):
+            return found
+        top, before, weighed = 2 * top, value[last], top

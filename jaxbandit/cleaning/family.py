@@ -148,12 +148,21 @@ def _finishes(setting: Setting, means: Mapping[str, float]) -> str:
     return f"finishes {mean:,.{places}f} of {counted(listed, 'entity', 'entities')}"
 
 
+def _leaves(kind: str, params: Mapping[str, Any]) -> str:
+    """Other policies, and ``ee`` with q = 0, stop when all is clean."""
+    if kind != "ee" or params.get("q") == 0:
+        return ""
+    return (
+        "{policy} gives entities up for good: it has met all of them after {spent} operations, and leaves the rest "
+        "of a larger budget unspent"
+    )
+
+
 _QUESTION = Question(
     "share", _opening, "to remove {}", "a share of all false values, above 0 and at most 1, such as 0.9", "cleans",
     "operations",
     aside=_finishes,
-    leaves="{policy} gives entities up for good: it has met all of them after {spent} operations, and leaves the rest "
-    "of a larger budget unspent",
+    leaves=_leaves,
 )  # fmt: skip
 
 
@@ -287,7 +296,8 @@ METRICS = (
 def tune(setting: Setting) -> list[dict[str, Any]]:
     """EE's parameters by either objective and what they are worth, and the level of ``index``, as summary rows.
 
-    ``gamma``: false values removed per clean if entities never ran out, for lemma3 as the paper prints it;
+    ``gamma``: false values removed per operation if entities never ran out, for lemma3 as the paper prints it, which
+    leaves out that an exploration can stop early;
     ``effectiveness``: the expectation at the budget and with the entities that there are (``Setting.expected``);
     ``runs_out_at``: the operations with which every entity has been visited, in expectation. EE leaves what a budget
     has beyond them unspent.
@@ -312,8 +322,10 @@ def tune(setting: Setting) -> list[dict[str, Any]]:
 
 
 TUNE_TERMS = {
-    "gamma": "false values removed per operation if entities never ran out, which is what tuning makes largest",
-    "effectiveness": "the false values removed, as expected of the entities that there are, divided by the budget",
+    "gamma": "false values removed per operation if entities never ran out; for lemma3, which makes it largest, as the "
+    "paper prints it, without the operations that early stopping saves",
+    "effectiveness": "the false values removed, as expected of the entities that there are, divided by the budget; "
+    "exact makes it largest",
     "runs_out_at": "the operations after which ee has met every entity; it leaves what is beyond unspent",
     "level": "the index (false values per operation) of the last entities that policy index cleans within the budget",
 }

@@ -237,7 +237,7 @@ def gamma_printed(cells: ArrayLike, false_values: ArrayLike, t_max: int) -> Floa
         t_max: the largest t.
 
     Returns:
-        float64[..., t_max, t_max + 1]: false values removed per clean at [t - 1, need]; nan where need > t.
+        float64[..., t_max, t_max + 1], the false values removed per clean at [t - 1, need]; nan where need > t.
 
     Raises:
         BadInput: not probabilities, no entity with a false value, or shapes that do not go together.

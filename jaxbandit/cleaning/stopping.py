@@ -237,7 +237,7 @@ def allowed_failures(
         max_false_values: R.
 
     Returns:
-        int32[..., R + 1, R] at [r, s] for an entity that began with r false values and has lost s: ``NEVER`` if it is
+        int32[..., R + 1, R] at [r, s] for an entity that began with r false values and has lost s; ``NEVER`` if it is
         not given up at any f up to ``max_failures``, 0 where s >= r.
 
     Raises:

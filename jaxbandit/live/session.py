@@ -122,12 +122,11 @@ class Session(Standing):
                 in vain.
 
         Returns:
-            JSON-ready: ``id``, ``key`` (a text that no question of another session has), ``family``,
-            what is asked of (``entity`` and ``values``, with the ``sources`` of
-            each in a table, ``arm`` with its ``name`` if the table has one, or ``query``),
-            ``allowed`` answers, ``how``, ``why``, ``cost``, ``spent`` and ``left``, and ``until`` when it is the
-            agent's (seconds of the Unix epoch). Without an ``id`` where there is none: ``over`` is then whether the
-            session is.
+            A JSON-ready dict with ``id``, ``key`` (a text that no question of another session has), ``family``, what is
+            asked of (``entity`` and ``values``, with the ``sources`` of each in a table, ``arm`` with its ``name`` if
+            the table has one, or ``query``), ``allowed`` answers, ``how``, ``why``, ``cost``, ``spent`` and ``left``,
+            and ``until`` when it is the agent's (seconds of the Unix epoch). Without an ``id`` where there is none:
+            ``over`` is then whether the session is.
         """
         inputs.text("agent", agent)
         inputs.lease("lease", lease)
@@ -177,7 +176,7 @@ class Session(Standing):
             cost: what the answer really cost, kept beside it.
 
         Returns:
-            JSON-ready: ``id``, ``answer``, ``recorded`` (whether it was new), ``spent``, ``left``.
+            A JSON-ready dict with ``id``, ``answer``, ``recorded`` (whether it was new), ``spent``, ``left``.
 
         Raises:
             BadInput: for a question that there is not, that is answered otherwise or was withdrawn, and an answer that
@@ -220,8 +219,8 @@ class Session(Standing):
             question: the id of the question whose answer that is, so that what is said twice takes back one answer.
 
         Returns:
-            JSON-ready: ``id`` of the question, the ``answer`` that was taken back, ``undone`` (whether it was now),
-            ``spent``, ``left``.
+            A JSON-ready dict with ``id`` of the question, the ``answer`` that was taken back, ``undone`` (whether it
+            was now), ``spent``, ``left``.
 
         Raises:
             BadInput: where there is no answer, or ``question`` is not the one that was answered last.
@@ -259,8 +258,8 @@ class Session(Standing):
                 sc-pdf that fits the answers, once that can be told.
 
         Returns:
-            JSON-ready: ``policy`` and ``was``, their labels; ``unused`` answers, which the new policy has not asked for
-            yet, of ``answers``; ``spent``, ``left``.
+            A JSON-ready dict with ``policy`` and ``was``, their labels; ``unused`` answers, which the new policy has
+            not asked for yet, of ``answers``; ``spent``, ``left``.
 
         Raises:
             BadInput: for a policy that there is not or that knows the truth, and for the one that there is.
@@ -284,10 +283,10 @@ class Session(Standing):
         """Returns how the session stands: money, answers and the family's metrics.
 
         Returns:
-            JSON-ready: ``policy``, ``spent``, ``left``, ``answers`` (how many), of which the policy has not asked for
-            ``unused`` yet (see ``ahead``), ``open`` questions, ``late`` answers, ``over``, and the family's metrics so
-            far; of arms that it mentions, ``names`` by row, where the table has some; where an answer came late and was
-            another one, ``contradicted``: how often by each agent.
+            A JSON-ready dict with ``policy``, ``spent``, ``left``, ``answers`` (how many), of which the policy has not
+            asked for ``unused`` yet (see ``ahead``), ``open`` questions, ``late`` answers, ``over``, and the family's
+            metrics so far; of arms that it mentions, ``names`` by row, where the table has some; where an answer came
+            late and was another one, ``contradicted``: how often by each agent.
         """
         with self._lock:
             with self._writing():

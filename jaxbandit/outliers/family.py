@@ -279,9 +279,9 @@ def plan(
             minutes up to a large cap.
 
     Returns:
-        Summary rows: ``pulls``, the mean with its 95 % interval (normal, over runs); ``pulls_of_19_in_20``, what 19 of
-        20 runs stay within; ``correct`` and ``capped``, shares of runs with Wilson's intervals; and for given means and
-        proved intervals ``bound``, that of Theorem 2 or 3, or of the proof of Theorem 5.7.
+        Summary rows of ``pulls``, the mean with its 95 % interval (normal, over runs); ``pulls_of_19_in_20``, what 19
+        of 20 runs stay within; ``correct`` and ``capped``, shares of runs with Wilson's intervals; and for given means
+        and proved intervals ``bound``, that of Theorem 2 or 3, or of the proof of Theorem 5.7.
 
     Raises:
         BadInput: for a table that is wrong, naming its key.

@@ -32,7 +32,8 @@ def paired_differences(data: "Stored", metric: str | None = None, baseline: str 
     """Returns the mean of the differences between policies, run by run, under each setting.
 
     The intervals hold together: with a probability of 95 % all of them do (Bonferroni's inequality over all that are
-    given). They are Student's, or those that hold at any stop where the study has ``stop_when`` (``summary.Always``).
+    given). They are Student's, or those that hold at any stop where the study has ``stop_when`` (``summary.Always``);
+    at least as wide as Wilson's for the share of runs in which one of both is ahead (``differences.half_width``).
 
     Args:
         data: of ``open_results``, all of its runs there, or the folder that it is in.

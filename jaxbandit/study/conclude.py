@@ -179,11 +179,13 @@ class _Answer:
     def leaving(self, cells: Sequence[Cell]) -> list[str]:
         """Returns what there is to say of policies that end before their largest budget is spent."""
         last = {cell.label: cell for cell in sorted(cells, key=lambda cell: cell.budget)}.values()
-        words = self.question.leaves
+        early = [cell for cell in last if self.ends_early(cell) and cell.mean(self.question.metric) < _ALL_OF_IT]
+        rows = [cell.rows[self.question.metric] for cell in early]
+        said = [self.question.leaves(row["policy"], row["params"]) for row in rows]
         return [
             words.format(policy=cell.label, spent=f"{self.spent(cell):,.0f}")
-            for cell in last
-            if words and self.ends_early(cell) and cell.mean(self.question.metric) < _ALL_OF_IT
+            for cell, words in zip(early, said, strict=True)
+            if words
         ]
 
     def aimed(self, cells: Sequence[Cell], target: float | None) -> list[str]:

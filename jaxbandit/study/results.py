@@ -135,7 +135,7 @@ def rows_of(data: "xr.Dataset") -> list[Row]:
     binary, share = (about.get(kind, "").split() for kind in ("binary", "share"))
     dimensions = [name for name in data[names[0]].dims if name != "run"]
     swept = [name for name in dimensions if name not in ("policy", "checkpoint")]
-    params = about.get("params") or [*swept, *about["coordinates"].split()]
+    params = about["params"] if "params" in about else [*swept, *about["coordinates"].split()]
     # In the order of ``summary.json``: the policies and then the checkpoints of each setting.
     dimensions.sort(key=lambda name: (name == "checkpoint") - (name not in ("policy", "checkpoint")))
     rows = []

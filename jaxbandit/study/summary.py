@@ -61,7 +61,7 @@ def exact_sum(values: np.ndarray) -> Fraction:
     """Returns the sum of finite float64 ``values``, shape (n,) with n below 2^26, without any rounding."""
     total, rest = Fraction(0), values
     while rest.any():
-        # The upper 36 bits of each, as whole numbers whose sum int64 holds; what is below them is left for the next turn.
+        # The upper 36 bits of each, as whole numbers whose sum int64 holds; the next turn takes what is below them.
         scale = 36 - int(np.frexp(np.abs(rest).max())[1])
         whole = np.trunc(np.ldexp(rest, scale))
         total += int(whole.astype(np.int64).sum()) * Fraction(2) ** -scale

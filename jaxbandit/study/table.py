@@ -4,8 +4,9 @@ import csv
 import io
 import textwrap
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from jaxbandit.errors import BadInput
 from jaxbandit.study.summary import Row, dumps, identity, metrics, show, varying
 
 WIDTH = 100
@@ -24,8 +25,11 @@ def render(
     ``text``, ``markdown`` and ``latex`` have a line for each policy and its params, a column for each metric
     (see ``columns``; ``every``: for all of them), and before them what all have in common, and that runs are not
     ``paired``, where a study says so. ``csv`` has a line for each
-    row and a column for each param; ``json`` is ``summary.json``. ``width``: of a ``text``, in columns.
+    row and a column for each param; ``json`` is ``summary.json``. ``width``: of a ``text``, in columns. BadInput for
+    another ``format``.
     """
+    if format not in get_args(Format):
+        raise BadInput("format", format, f"one of {', '.join(get_args(Format))}")
     if format == "json":
         return dumps(rows).decode()
     if format == "csv":

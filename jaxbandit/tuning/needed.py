@@ -251,16 +251,27 @@ def _batch(member: Configuration, study: Study) -> Batch:
 
 
 def rows_of(found: Sequence[Needed], wanted: Goal, parameter: str) -> list[Row]:
-    """Returns rows as a summary has them: the value that surely reaches the goal, with the range that was told."""
+    """Returns rows as a summary has them: the value that surely reaches the goal, with the range that was told, and
+    ``reached``, which says of what it is the border. There is no value where the range has no border."""
     return [
         Row(
-            policy=each.kind, params=dict(each.params), metric=f"{parameter} for {wanted}",
-            mean=None if each.high is None else float(each.high),
+            policy=each.kind, params={**each.params, "reached": _reached(each)}, metric=f"{parameter} for {wanted}",
+            mean=None if each.low is None or each.high is None else float(each.high),
             ci_low=None if each.low is None else float(each.low),
             ci_high=None if each.high is None else float(each.high), runs=each.runs,
         )
         for each in found
     ]  # fmt: skip
+
+
+def _reached(each: Needed) -> str:
+    if each.high is None:
+        return "nowhere"
+    if not each.told:
+        return "not told"
+    if each.low is None:
+        return "everywhere"
+    return "from here on" if each.low < each.high else "up to here"
 
 
 def sentence(each: Needed, wanted: Goal, parameter: str) -> str:
