@@ -1,5 +1,7 @@
 """Verbs of ``jaxbandit live`` by which agents answer: a person, a command, a service, a sheet, or over HTTP."""
 
+import csv
+import io
 import os
 import socket
 from collections.abc import Callable
@@ -13,14 +15,14 @@ import tyro
 from jaxbandit.cli import interruption
 from jaxbandit.cli.arguments import Plugins
 from jaxbandit.cli.console import printable, say
-from jaxbandit.cli.live_common import AGENT, JournalPlace, elsewhere, money, offered, opened, question, written
+from jaxbandit.cli.live_common import AGENT, JournalPlace, elsewhere, money, nothing, offered, opened, question, written
 from jaxbandit.errors import BadInput
 from jaxbandit.words import counted
 
 _SLACK, _MOST_CALLS = 60.0, 8  # of a service: each of two requests is made up to four times
 _ENTITIES = "left out here: such a service knows entities, and this is no session of cleaning"
 
-Candidates = Annotated[str, tyro.conf.arg(metavar="URL", help_behavior_hint="(default: none)")]
+Candidates = Annotated[str | None, tyro.conf.arg(metavar="URL", help_behavior_hint="(default: none)")]
 EntityType = Annotated[str, tyro.conf.arg(help_behavior_hint="(default: any)")]
 Property = Annotated[str, tyro.conf.arg(help_behavior_hint="(default: their names)")]
 
@@ -36,13 +38,13 @@ class Answer:
         tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: terminal; of a program, one of its own)"),
     ] = None
     """The name of the agent that answers."""
-    command: Annotated[str, tyro.conf.arg(help_behavior_hint="(default: none)")] = ""
+    command: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: none)")] = None
     """A shell command that reads a question as JSON and prints an answer."""
-    url: Annotated[str, tyro.conf.arg(help_behavior_hint="(default: none)")] = ""
+    url: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: none)")] = None
     """The address of a service that questions are posted to as JSON, and that replies {"answer": ...}."""
-    reconcile: Annotated[str, tyro.conf.arg(metavar="URL", help_behavior_hint="(default: none)")] = ""
+    reconcile: Annotated[str | None, tyro.conf.arg(metavar="URL", help_behavior_hint="(default: none)")] = None
     """The address of a reconciliation service (OpenRefine's protocol 0.2), which confirms values of entities."""
-    candidates: Candidates = ""
+    candidates: Candidates = None
     """The address of a reconciliation service, whose candidates a person sees beside the entity's values."""
     type: EntityType = ""
     """The name that the service has for entities of this kind."""
@@ -64,8 +66,13 @@ class Answer:
         given = {
             "--command": self.command, "--url": self.url, "--reconcile": self.reconcile, "--candidates": self.candidates
         }  # fmt: skip
-        if len(some := [name for name, value in given.items() if value]) > 1:
+        some = [name for name, value in given.items() if value is not None]
+        for name in some:
+            if not (given[name] or "").strip():  # as of a variable of the shell that is not set
+                raise BadInput(name, given[name], "left out, or a command or an address")
+        if len(some) > 1:
             raise BadInput(some[1], given[some[1]], f"left out where {some[0]} is given")
+        _served(self.reconcile or self.candidates, self.type, self.property)
         session = opened(self.journal)
         if self.reconcile and session.asks.family != "cleaning":
             raise BadInput("--reconcile", self.reconcile, _ENTITIES)
@@ -91,7 +98,12 @@ class Answer:
                 print(printable(found["refused"]))
 
         def waits(many: int) -> None:
-            say(f"{elsewhere(many)}: waiting until they are answered, or the time that they were given for is over")
+            it = (
+                "it is answered, or the time that it was"
+                if many == 1
+                else "they are answered, or the time that they were"
+            )
+            say(f"{elsewhere(many)}: waiting until {it} given for is over")
 
         agent, lease = self.agent, LEASE
         if ask is not person:
@@ -134,16 +146,21 @@ class Sheet:
             recorded = counted(sum(each.get("recorded", False) for each in found), "answer", "answers")
             say(f"{recorded} recorded; {money(session.status())}")
             if refused:
-                raise BadInput("FILE.csv", str(self.file), "a sheet whose rows are all questions of this session")
+                allowed = "a sheet whose answers can all be recorded; those of the lines above cannot"
+                raise BadInput("FILE.csv", str(self.file), allowed)
         elif not self.file.absolute().parent.is_dir():  # before any question is given away
             raise BadInput("FILE.csv", str(self.file), "a file in a folder that exists")
         elif self.file.exists():
             raise BadInput("FILE.csv", str(self.file), "a file that does not exist yet; --back reads its answers")
         else:
             text = agents.sheet(session, self.count, self.agent, self.lease)
+            many = sum(1 for _ in csv.reader(io.StringIO(text))) - 1
+            if not many:
+                raise BadInput(
+                    "FILE.csv", str(self.file), f"written when something is asked; {nothing(session.status())}"
+                )
             written("FILE.csv", self.file, text, session)
-            asked = counted(text.count("\n") - 1, "question", "questions")
-            say(f"{asked} in {self.file}; fill in the column answer, then: --back")
+            say(f"{counted(many, 'question', 'questions')} in {self.file}; fill in the column answer, then: --back")
 
 
 @dataclass(frozen=True)
@@ -170,7 +187,7 @@ class Serve:
     """Seconds for which a question belongs to the agent that got it."""
     ahead: int = 0
     """Pulls that the policy may be ahead of its open questions, 0 to 10000, as for next."""
-    candidates: Candidates = ""
+    candidates: Candidates = None
     """The address of a reconciliation service, whose candidates the page shows beside an entity's values."""
     type: EntityType = ""
     """The name that the service has for entities of this kind."""
@@ -182,6 +199,7 @@ class Serve:
         """Serves the session until the program is interrupted."""
         from jaxbandit.live.server import serve
 
+        _served(self.candidates, self.type, self.property)
         token, session = os.environ.get("JAXBANDIT_TOKEN", ""), opened(self.journal)
         with_token = "; its address for a person ends in #token= and the token" if token else ""
         serve(
@@ -191,7 +209,16 @@ class Serve:
         )  # fmt: skip
 
 
-def _offers(session: Any, url: str, kind: str, property: str) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
+def _served(url: str | None, kind: str, property: str) -> None:
+    """Refuses what only a reconciliation service could use, where none is given."""
+    for name, value in {"--type": kind, "--property": property}.items():
+        if value and not url:
+            raise BadInput(name, value, "left out where no reconciliation service is asked")
+
+
+def _offers(
+    session: Any, url: str | None, kind: str, property: str
+) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
     """Returns a function from a question to what a reconciliation service offers beside it; None without a service."""
     from jaxbandit.live.reconcile import Offers
 

@@ -100,11 +100,16 @@ def elsewhere(many: int) -> str:
     return "1 question is with another agent" if many == 1 else f"{many:,} questions are with other agents"
 
 
+def nothing(found: dict[str, Any]) -> str:
+    """Returns why there is no question."""
+    why = "nothing is asked any more" if found["over"] else f"no question now: {elsewhere(found['open'])}"
+    return f"{why}; {money(found)}"
+
+
 def question(found: dict[str, Any]) -> list[str]:
     """Returns a question as lines for a person."""
     if "id" not in found:
-        return [f"nothing is asked any more; {money(found)}" if found["over"] else
-                f"no question now: {elsewhere(found['open'])}; {money(found)}"]  # fmt: skip
+        return [nothing(found)]
     lines = [f"question {found['id']} ({money(found)})"]
     if "entity" in found:
         lines.append(f"entity {found['entity']}")

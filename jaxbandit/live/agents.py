@@ -198,11 +198,11 @@ def read_sheet(session: Session, path: Path, agent: str) -> list[dict[str, Any]]
     """Records the answers of a sheet, row by row; rows without one are passed over.
 
     Returns:
-        What ``Session.record`` returned of each; {"refused": a line} of a row that asks something else than the
-        question of its number, as of another session.
+        What ``Session.record`` returned of each; {"refused": a line} of a row whose answer is not recorded, as it is
+        not allowed, comes too late, or asks something else than the question of its number, as of another session.
 
     Raises:
-        BadInput: for a file that is no such sheet, and an answer that is not allowed: those before it are recorded.
+        BadInput: for a file that is no such sheet.
     """
     found = []
     for line, (number, what, answer) in columns(path, {name: (name,) for name in ("id", "question", "answer")}):
@@ -218,7 +218,7 @@ def read_sheet(session: Session, path: Path, agent: str) -> list[dict[str, Any]]
             try:
                 found.append(session.record(number, answer, agent))
             except BadInput as error:
-                raise BadInput(f"{error.field} in line {line}", error.value, error.allowed) from None
+                found.append({"refused": str(BadInput(f"{error.field} in line {line}", error.value, error.allowed))})
     return found
 
 
@@ -278,7 +278,8 @@ def as_csv(rows: list[dict[str, Any]]) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(rows[0] if rows else ("entity", "node", "query"))
     for row in rows:
-        shown = (f"{each:.6g}" if isinstance(each, float) else each for each in row.values())
+        digits = {name: 6 if name == "mean" else 15 for name in row}  # a sum of rewards has all of theirs
+        shown = (f"{each:.{digits[name]}g}" if isinstance(each, float) else each for name, each in row.items())
         table.writerow(int(each) if isinstance(each, bool) else each for each in shown)
     return text.getvalue()
 
@@ -293,17 +294,15 @@ def cleaned(session: Session) -> tuple[str, int]:
     """
     decided = {(each["entity"], each["column"]): each["value"] for each in changes(session)}
     problem = session.case.table["problem"]
-    content = session.case.files[problem["path"]][1]
+    path, content = session.case.files[problem["path"]]
     try:
-        rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+        rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")) if row]
     except (UnicodeDecodeError, csv.Error):
-        raise BadInput(
-            "problem.path", problem["path"], "a CSV file; of an SQLite database, `export` shows the changes"
-        ) from None
+        raise BadInput("problem.path", path, "a CSV file; of an SQLite database, `export` shows the changes") from None
     header = list(map(title, rows[0]))
     keys, attributes = (_list(problem[name]) for name in ("entity", "value"))
     out, changed = [rows[0]], 0
-    for row in filter(None, rows[1:]):
+    for row in rows[1:]:
         key = [title(row[header.index(title(name))]) for name in keys]
         for attribute in attributes:
             place = header.index(title(attribute))

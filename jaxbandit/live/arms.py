@@ -73,7 +73,7 @@ class ArmQuestions:
 
     def text(self, answer: float) -> str:
         """Returns a reward as an agent would write it."""
-        return f"{answer:g}"
+        return f"{answer:.15g}"
 
     def guess(self, address: Address, answers: Answers) -> float:
         """Returns the lowest reward, as which an open question counts meanwhile."""

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -123,11 +123,12 @@ class Case:
 
     @cached_property
     def sources(self) -> Mapping[tuple[str, str], list[str]]:
-        """Returns who claims each value of an entity in a table that is cleaned: the other cells of up to
-        ``MOST_SOURCES`` rows. It is empty for other problems."""
+        """Returns who claims each value of an entity, as ``same`` has it, in a table that is cleaned: the other cells
+        of up to ``MOST_SOURCES`` rows. It is empty for other problems."""
         problem, found = self.table["problem"], dict[tuple[str, str], list[str]]()
         if problem["kind"] != "cleaning/table":
             return found
+        same = self.same
         keys, attributes = (
             [problem[name]] if isinstance(problem[name], str) else list(problem[name]) for name in ("entity", "value")
         )
@@ -140,10 +141,15 @@ class Case:
                 key, claims, rest = cells[: len(keys)], cells[len(keys) : -len(others)], cells[-len(others) :]
                 for attribute, claim in zip(attributes, claims, strict=True):
                     name = " / ".join([*key, attribute] if len(attributes) > 1 else key)
-                    rows = found.setdefault((name, claim), [])
+                    rows = found.setdefault((name, same(claim)), [])
                     if claim and len(rows) < MOST_SOURCES:
                         rows.append(", ".join(filter(None, rest)))
         return found
+
+    @property
+    def same(self) -> Callable[[str], str]:
+        """Returns what makes texts equal that count as the same value in a table that is cleaned."""
+        return str.casefold if self.table["problem"].get("normalise") == "casefold" else str
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -157,6 +163,10 @@ class Case:
             return ()
         with _laid_out(self.files) as folder:
             return tuple(dict.fromkeys(name for _, (name,) in columns(folder / table["path"], {"arm": (column,)})))
+
+    def has(self, place: str | Path) -> bool:
+        """Returns whether a file at that place is one that the case was read from."""
+        return any(same_file(place, path) for path, _ in self.files.values())
 
     @classmethod
     def back(cls, head: Mapping[str, str], place: str, own: str = "") -> "Case":

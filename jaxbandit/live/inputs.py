@@ -90,6 +90,17 @@ def address(field: str, value: str) -> str:
     return value
 
 
+def token(field: str, value: str) -> str:
+    """Returns a token that a header and the address of a page can bring as it is (RFC 6750); "" for none.
+
+    Raises:
+        BadInput: for other characters, without the token.
+    """
+    if not re.fullmatch(r"([A-Za-z0-9._~+/-]+=*)?", value):
+        raise BadInput(field, "a token with other characters", "one of ASCII letters, digits and . _ ~ + / -")
+    return value
+
+
 def host(field: str, value: str) -> str:
     """Returns the name or the address of a machine as browsers write it in a Host header: in small letters, and an
     IPv6 address in brackets.
@@ -104,4 +115,17 @@ def host(field: str, value: str) -> str:
     return value.lower()
 
 
-__all__ = ["address", "ahead", "cost", "count", "host", "lease", "number", "parsed", "place", "text", "timeout"]
+__all__ = [
+    "address",
+    "ahead",
+    "cost",
+    "count",
+    "host",
+    "lease",
+    "number",
+    "parsed",
+    "place",
+    "text",
+    "timeout",
+    "token",
+]

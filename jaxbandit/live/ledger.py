@@ -1,5 +1,6 @@
 """What a journal's events say: which questions there are, what was answered, and how far the policy got with it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from jaxbandit.live.journal import Event
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Address, Questions, questions
 from jaxbandit.random.stream import stream
+from jaxbandit.study.summary import identity
 
 
 @dataclass
@@ -95,6 +97,24 @@ class Ledger:
                 content, paid = event.content, spent / self.asks.units
                 found.append({"policy": content["label"], "was": content["was"], "spent": paid})
         return found
+
+    def has(self, kind: str, question: int, content: Mapping[str, Any]) -> bool:
+        """Returns whether there is an event that says this of a question."""
+        same = identity(content)
+        return any(
+            event.kind == kind and event.question == question and identity(event.content) == same
+            for event in self.events
+        )
+
+    def late(self) -> tuple[int, dict[str, int]]:
+        """Returns how many answers came late, and how many of each agent are other ones than those that count."""
+        events = [event for event in self.events if event.kind == "late"]
+        otherwise = Counter(
+            event.content["agent"] or "nobody in particular"
+            for event in events
+            if self.questions[event.question or 0].state == "answered"
+        )
+        return len(events), dict(otherwise)
 
     def answered(self, event: Event) -> int | None:
         """Returns the question that an event has the answer of; None for other events, and for one that was taken

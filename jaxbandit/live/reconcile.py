@@ -74,7 +74,7 @@ class Reconciliation:
         found = self._call(
             {"queries": json.dumps({"q0": query})},
             lambda reply: [
-                (str(each["id"]), _short(each["name"]), _score(each["score"]), each["match"] is True)
+                (str(each["id"]), _short(each["name"]), _score(each["score"]), each.get("match") is True)
                 for each in reply["q0"]["result"][:MOST_CANDIDATES]
             ],
             end,
@@ -86,7 +86,8 @@ class Reconciliation:
         return self._call(
             {"extend": json.dumps({"ids": numbers, "properties": [{"id": self.property}]})},
             lambda reply: {
-                each: [_text(cell) for cell in reply["rows"][each][self.property][:MOST_CANDIDATES]] for each in numbers
+                each: [_text(cell) for cell in reply["rows"][each].get(self.property, [])[:MOST_CANDIDATES]]
+                for each in numbers
             },
             end,
         )

@@ -225,8 +225,10 @@ def app(
         hosts: one of which a request's Host header has to name; None for any.
 
     Raises:
-        BadInput: for a lease, or a number of pulls ahead, that no question could be asked with.
+        BadInput: for a lease, or a number of pulls ahead, that no question could be asked with, and for a token that
+            no header brings as it is.
     """
+    inputs.token("JAXBANDIT_TOKEN", token)
     inputs.lease("lease", lease)
     inputs.ahead("ahead", ahead)
     desk = Desk(session)

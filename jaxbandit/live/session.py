@@ -1,7 +1,6 @@
 """A session: a policy decides what an agent is asked next, and the journal keeps what was asked and answered."""
 
 import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from jaxbandit.live import inputs
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.journal import Journal, Lease, Writing
-from jaxbandit.live.ledger import Ledger
+from jaxbandit.live.ledger import AskedQuestion, Ledger
 from jaxbandit.live.questions import Address, questions
 from jaxbandit.live.standing import Standing
 from jaxbandit.live.writeback import WriteBack
@@ -81,6 +80,8 @@ class Session(Standing):
         journal = Journal.at(str(place))
         if write_back and not journal.there:  # to look into it would make the file
             raise BadInput("write_back", write_back, "a table in the database of the journal; there is no such file")
+        if not write_back and case.has(place):
+            raise BadInput("place", str(place), "a file of its own, as the problem's has to stay as it is")
         chosen = case.chosen
         questions(chosen.setting, chosen.problem, chosen.policy, stream(case.table["seed"], 0))  # or there are none
         head = {"version": __version__, "write_back": write_back, **case.head()}
@@ -107,7 +108,8 @@ class Session(Standing):
     def over(self) -> bool:
         """Returns whether nothing is asked any more, and no question is open."""
         with self._lock:
-            return not self._ledger.open and (self.play.over or next(self._next(0), None) is None)
+            self._catch_up()
+            return self._over()
 
     def next(self, agent: str = "", *, lease: float = LEASE, ahead: int = 0) -> dict[str, Any]:
         """Returns the next question for an agent.
@@ -186,20 +188,19 @@ class Session(Standing):
         inputs.text("agent", agent)
         if cost is not None:
             inputs.cost("cost", cost)
-        late, new = None, False
+        late, new = "", False
         with self._writing() as writing:
             number = self._found(question)
             asked = self.questions[number]
-            if asked.state in ("undone", "withdrawn"):
-                raise BadInput("ID", question, f"a question that is open; this one was {asked.state}")
-            before = self.answers
-            if asked.state == "answered":
-                before = {each: value for each, value in self.answers.items() if each != asked.address}
+            before = {each: value for each, value in self.answers.items() if each != asked.address}
             value = self.asks.parse(asked.address, answer, before)
             content = {"answer": value, "agent": agent} | ({} if cost is None else {"cost": cost})
-            if asked.state == "answered":
-                if value != asked.answer:
-                    late = asked.answer
+            if asked.state != "open":
+                if asked.state != "answered":
+                    late = f"was {asked.state}"
+                elif value != asked.answer:
+                    late = f"has the answer {self.asks.text(asked.answer)}"
+                if late and not self._ledger.has("late", number, content):
                     self._ledger.take([writing.add("late", number, content)])
             else:
                 new = True
@@ -207,8 +208,8 @@ class Session(Standing):
                 writing.release(number)
                 self._ledger.take([writing.add("answered", number, content)])
             money = self._money()
-        if late is not None:
-            raise BadInput("ID", question, f"a question that is open; this one has the answer {self.asks.text(late)}")
+        if late:
+            raise BadInput("ID", question, f"a question that is open; this one {late}")
         return {"id": number, "answer": value, "recorded": new} | money
 
     def undo(self, question: int | str | None = None) -> dict[str, Any]:
@@ -239,9 +240,7 @@ class Session(Standing):
             for each, asked in self._ledger.open.items():
                 if asked.asked > taken.done:
                     writing.release(each)
-            written = self._ledger.events[taken.done - 1].content.get("written")
-            if written and self._write_back is not None:
-                self._write_back.restore(writing.connection, written["column"], written["before"])
+            self._unwritten(writing, taken)
             self._ledger.take([writing.add("undone", number, {"answer": taken.answer})])
             return {"id": number, "answer": taken.answer, "undone": True} | self._money()
 
@@ -289,8 +288,7 @@ class Session(Standing):
             late and was another one, ``contradicted``: how often by each agent.
         """
         with self._lock:
-            with self._writing():
-                pass  # what others wrote
+            self._catch_up()
             return self._status()
 
     def _status(self) -> dict[str, Any]:
@@ -300,14 +298,20 @@ class Session(Standing):
         if self.case.names and "arms" in found:
             rows = sorted({*map(int, found["arms"]), *found.get("chosen", ()), *found.get("outliers", ())})
             found["names"] = {str(row): self.case.names[row] for row in rows}
-        late = Counter(
-            event.content["agent"] or "nobody in particular" for event in self._ledger.events if event.kind == "late"
-        )
+        late, otherwise = self._ledger.late()
         return {
             "family": self.asks.family, "policy": self.case.label, **found, **self._money(),
             "answers": len(self.answers), "unused": len(self.answers) - len(self.play.told),
-            "open": len(self._ledger.open), "late": late.total(), "over": self.over,
-        } | ({"contradicted": dict(late)} if late else {})  # fmt: skip
+            "open": len(self._ledger.open), "late": late, "over": self._over(),
+        } | ({"contradicted": otherwise} if otherwise else {})  # fmt: skip
+
+    def _over(self) -> bool:
+        return not self._ledger.open and (self.play.over or next(self._next(0), None) is None)
+
+    def _catch_up(self) -> None:
+        """Takes what other processes wrote."""
+        with self._writing():
+            pass
 
     def close(self) -> None:
         """Closes all connections to the journal's database, see ``Journal.close``."""
@@ -345,8 +349,15 @@ class Session(Standing):
         if len(left) > 1:
             return {}
         claimed, column = self.asks.candidates(entity), self.asks.column(entity)
-        before = self._write_back.write(writing.connection, self.asks.name(entity), column, left[0], claimed)
-        return {"written": {"column": column, "value": left[0], "before": before}}
+        name = self.asks.name(entity)
+        return {"written": self._write_back.write(writing.connection, name, column, left[0], claimed)}
+
+    def _unwritten(self, writing: Writing, taken: AskedQuestion) -> None:
+        """Puts back what an answer has written."""
+        written = self._ledger.events[taken.done - 1].content.get("written")
+        if written and self._write_back is not None and isinstance(self.asks, CleaningQuestions):
+            entity = self.asks.name(taken.address[0])
+            self._write_back.restore(writing.connection, entity, written)
 
     @contextmanager
     def together(self) -> Iterator[Writing]:

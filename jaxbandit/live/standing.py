@@ -26,6 +26,10 @@ class Standing:
     _ledger: Ledger
     _lock: Any
 
+    def _catch_up(self) -> None:
+        """Takes what other processes wrote."""
+        raise NotImplementedError
+
     @property
     def case(self) -> Case:
         """Returns the problem, and the policy as of its last change."""
@@ -71,6 +75,7 @@ class Standing:
     def changes(self) -> list[dict[str, Any]]:
         """Returns the changes of the policy: ``policy``, ``was``, and what was ``spent`` by then."""
         with self._lock:
+            self._catch_up()
             return self._ledger.changes()
 
     def forecast(self) -> dict[str, Any]:
@@ -105,12 +110,14 @@ class Standing:
         """Returns the case, its questions, the run and the money that is left (in units), which no other thread changes
         while they are read."""
         with self._lock:
+            self._catch_up()
             return self.case, self.asks, self.play.copy(), max(self._ledger.budget - self._ledger.spent, 0)
 
     def told(self) -> list[dict[str, Any]]:
         """Returns the answered questions in order: ``id``, what was asked, ``answer``, ``agent``, ``at``."""
         rows = []
         with self._lock:
+            self._catch_up()
             asked = {event.question: event.content["about"] for event in self._ledger.events if event.kind == "asked"}
             for event in self._ledger.events:
                 if (number := self._ledger.answered(event)) is not None:
@@ -146,7 +153,9 @@ class Standing:
                 about["name"] = names[shown["arm"]]
             if (sources := self.case.sources) and "entity" in shown:
                 about["sources"] = {
-                    value: found for value in shown["values"] if (found := sources.get((shown["entity"], value)))
+                    value: found
+                    for value in shown["values"]
+                    if (found := sources.get((shown["entity"], self.case.same(value))))
                 }
         return about | self._money()
 
