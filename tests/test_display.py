@@ -69,6 +69,19 @@ def test_rows_of_a_dataset_are_those_of_the_summary(out: Path, tmp_path: Path) -
     assert run(Study.of(MAPPING | stopped | rule), tmp_path) == rows_of(open_results(tmp_path))
 
 
+def test_results_of_fixed_objects_are_shown() -> None:
+    """Which have no params at all."""
+    policies = {"few": toy.Coin(np.float32(0.2)), "more": toy.Coin(np.float32(0.6))}
+    heads = {"heads": lambda setting, answers: answers["heads"].astype(float)}
+    results = run_study(
+        experiment(toy.Coins(jnp.int32(9), jnp.float32(0), jnp.float32(1)), policies, heads, runs=20), progress=False
+    )
+    assert [line.split()[0] for line in table(results).splitlines()[4:]] == ["few", "more"]
+    assert {each.get_text() for each in plot(results).axes[0].get_yticklabels()} == {"few", "more"}
+    with pytest.raises(BadInput, match="format = html: one of text, markdown, latex, csv, json"):
+        table(results, format="html")  # type: ignore[arg-type]
+
+
 def lines(figure: Figure) -> dict[str, list[float]]:
     """The x of each curve, by its name."""
     return {

@@ -317,12 +317,12 @@ def _parameters(request: Request) -> Plan:
         t_hat = math.floor(round(float(setting.distribution @ range(setting.weights.size)) / setting.sc_pdf.mean(), 9))
         for objective in _OBJECTIVES:
             t, need, q, value = search(setting, objective)
-            params = {"tuning": objective, "delta": _DELTA, "t": t, "q": q}
+            params = {"tuning": objective, "delta": _DELTA}
             # All q up to need / t ask for the same number of successes.
             found = {"t": t, "q": q, "last_q": need / t, "t_hat": t_hat, "gamma": value,
                      "effectiveness": setting.expected(t, need) / setting.budget}  # fmt: skip
             more += [row_of("ee", params, metric, number) for metric, number in found.items()]
-        published = {"tuning": "published", "delta": _DELTA, "t": TUNED[0], "q": TUNED[1]}
+        published = {"tuning": "published", "delta": _DELTA}
         return [*more, row_of("ee", published, "t", TUNED[0]), row_of("ee", published, "q", TUNED[1])]
 
     def timings() -> list[Row]:
