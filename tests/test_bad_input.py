@@ -64,6 +64,7 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
         "idle.csv": b"worker,successes,trials\na,3,4\nb,0,0\n",
         "half.csv": b"worker,successes,trials\na,3.5,4\n",
         "rewards.csv": b"arm,reward\na,1\nb,nan\n",
+        "gap.csv": b"arm,reward\na,1\nb,\n",
         "times.csv": b"arm,reward\na,1700000000\nb,1700000007\n",
         "huge.csv": b"arm,reward\na,1e39\nb,2\n",
         "tiny.csv": b"arm,reward\na,1e-50\nb,3e-50\n",
@@ -212,6 +213,8 @@ def replayed(path: str, more: str = "") -> str:
            f"problem.{name} = {name}: left out where reward is given: a table has rewards, or successes and trials")
           for name in ("successes", "trials")),
         (replayed("rewards.csv", 'reward = "reward"'), "problem.reward in line 3 = nan: a finite number"),
+        (replayed("gap.csv", 'reward = "reward"'),
+         "problem.reward in line 3 = empty: a finite number; delete the row of a reward that is missing"),
         (replayed("python.csv", 'reward = "reward"'), "problem.reward in line 3 = 1_0: a finite number"),
         (replayed("arabic.csv", 'reward = "reward"'), "problem.reward in line 2 = ٣: a finite number"),
         *((replayed(f"{name}.csv", 'reward = "reward"'), f"problem.records = from {found}: numbers that 32-bit")

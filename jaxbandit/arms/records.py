@@ -63,7 +63,8 @@ def read_rewards(path: str | Path, arm: str = "arm", reward: str = "reward") -> 
     for line, (name, cell) in columns(path, {"arm": (arm,), "reward": (reward,)}):
         value = number(cell)
         if not np.isfinite(value):
-            raise BadInput(f"{reward} in line {line}", cell or "empty", "a finite number")
+            more = "" if cell else "; delete the row of a reward that is missing"
+            raise BadInput(f"{reward} in line {line}", cell or "empty", "a finite number" + more)
         if not name:
             raise BadInput(f"{arm} in line {line}", "empty", "the name of an arm")
         found.setdefault(name, []).append(value)

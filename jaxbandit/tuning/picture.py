@@ -21,8 +21,9 @@ _WORDS = {
 _PANEL = (4.2, 3.2)
 EXPLAINED = (
     "A mark is a candidate: its mean over the runs that it was given, with the 95 % interval. Where a policy has "
-    "several parameters, marks at one place differ in the others. Grey candidates are surely worse than another one. "
-    "The last panel says how many candidates were left after how many runs of each."
+    "several parameters, marks at one place differ in the others. Grey candidates are surely worse than another one; "
+    "over two parameters at once, colours are the metric. The last panel says how many candidates were left after how "
+    "many runs of each."
 )
 """What the panels show, for who sees them the first time."""
 
