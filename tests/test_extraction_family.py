@@ -1,11 +1,20 @@
 """Extraction from a study file: a user's table to rows, and one line for each mistake."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchmarks.papers import reproduction_rekatsinas2019 as reproduction
 from jaxbandit import cli
+from jaxbandit.extraction.options import crux
+from jaxbandit.papers import FIGURES
+from jaxbandit.parameters import parameters
+from jaxbandit.study.figure import Request
+from jaxbandit.study.run import run
+from jaxbandit.study.summary import Row
 
 TABLE = """cafe,place,kind,visits
 Ada,US/Oregon/Salem,coffee,5
@@ -83,3 +92,46 @@ def test_bad_input_gets_one_line(
     assert said.count("\n") == 1
     assert said.startswith(f"jaxbandit: {line}"), said
     assert not (tmp_path / "out").exists()
+
+
+def row(mean: float, metric: str = "entities", policy: str = "crux", **params: Any) -> Row:
+    params = {"answer_model": "proportional", "budget": 100.0, **params}
+    params |= {"estimator": "chao92"} if policy == "crux" else {}
+    return Row(policy=policy, params=params, metric=metric, mean=mean, ci_low=mean - 1, ci_high=mean + 1, runs=9)
+
+
+def test_the_tables_of_the_page_are_printed() -> None:
+    """Of the readings also those by the floor alone, and of exclude lists also what RootChao finds."""
+    rows = [row(20, removal="fresh", unseen="one"), row(30, removal="fresh", bootstrap=0)]
+    table, runs = reproduction._readings(rows)
+    assert "| proportional | fresh | one | 20 ± 1.0 |" in table
+    assert "| proportional | fresh | k, floor alone | 30 ± 1.0 |" in table
+    assert runs.startswith("Runs: 9.")
+    rows = [row(n, policy=policy, cost_model="step", lists=lists) for n, (policy, lists) in enumerate(
+        (policy, lists) for policy in ("crux", "root-chao") for lists in ("with", "without")
+    )]  # fmt: skip
+    rows.append(row(0.25, "mean_l", "root-chao", cost_model="step", lists="with"))
+    table, _ = reproduction._lists(rows)
+    assert "| GSChao | step | proportional | 100 | 0 ± 1.0 | 1 ± 1.0 |  |" in table
+    assert "| RootChao | step | proportional | 100 | 2 ± 1.0 | 3 ± 1.0 | 0.25 ± 1.00 |" in table
+
+
+def test_the_option_says_when_crux_stays_at_a_node() -> None:
+    (empty,) = (each for each in parameters(crux) if each.name == "empty")
+    assert empty.default == "unless-covered"
+    assert "all known, may be asked to the end of the budget" in empty.help
+    assert "better where an empty answer means that nothing is left, with removal = fresh or none" in empty.help
+
+
+@pytest.mark.slow
+def test_what_an_empty_answer_ends_is_as_the_page_says(tmp_path: Path) -> None:
+    """GSChao under the step cost, where bad queries leave for a round: by default it stays at a leaf that it knows."""
+    page = (Path(__file__).parents[1] / "docs" / "papers" / "rekatsinas2019-variants.md").read_text()
+    *_, step = FIGURES["rekatsinas2019/empty-answers"].make(Request(100)).studies
+    policies = [{**policy, "removal": "fresh"} for policy in step.policies]
+    rows = run(replace(step, policies=policies, sweep={"budget": [100], "answer_model": ["proportional"]}), tmp_path)
+    found = {each["params"]["empty"]: reproduction._cell(each) for each in rows if each["metric"] == "entities"}
+    assert set(found) == {"unless-covered", "always"}
+    for empty, cell in found.items():
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| for a round | `{empty}` |"))
+        assert line.split(" | ")[4] == cell

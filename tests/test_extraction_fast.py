@@ -122,6 +122,16 @@ def test_fast_crux_equals_the_rule(case: str, monkeypatch: pytest.MonkeyPatch) -
     assert len(np.unique(nodes)) > 3
 
 
+def test_a_query_that_does_not_exist_yet_removes_no_other() -> None:
+    """At first nothing can be excluded: (2, 1) would bring more than (1, 0), but is not there."""
+    problem = extraction(small(), 5, configurations=((1, 0), (2, 1)))
+    rule = crux(short_list="unavailable", bootstrap=0, exclude_draws=1)
+    fast, plain = (simulate(problem, rule, runs=8, implementation=word) for word in ("fast", "reference"))
+    for name, values in plain.items():
+        assert np.array_equal(values, fast[name]), name
+    assert (plain["configurations"] > 0).all()
+
+
 def test_fast_root_chao_equals_the_rule() -> None:
     problem, rule = extraction(small(), 5, configurations=LISTS), root_chao()
     assert set(same(problem, rule, slotted(rule, problem, columns=problem.room.queries))) == {0}

@@ -84,6 +84,47 @@ def test_entities_that_are_not_at_leaves(places: Any, popularity: float, field: 
     assert refused.value.field == field
 
 
+@pytest.mark.parametrize(
+    ("places", "options", "line"),
+    [
+        ([[1.7], [2]], {}, r"places\[0\] = \[1.7\]: whole numbers"),
+        ([[1], [np.nan]], {}, r"places\[1\] = \[nan\]: whole numbers"),
+        ([["1"], ["2"]], {}, "places = values of type <U1: whole numbers"),
+        ([[1], [2]], {"names": ("Ada",)}, "names = 1 names: 2, a name for each entity"),
+        ([[1], [2]], {"popularity": [1.0, 2.0, 3.0]}, r"popularity = shape \(3,\): one number for all, or 2"),
+        (
+            [[1], [2]],
+            {"popularity": [1e308, 1e-17]},
+            "popularity = from 1e-17 to 1e\\+308: at most 1e\\+300, and each 0",
+        ),
+        ([[1], [2]], {"popularity": [1e308, 1e308]}, "popularity = from 1e\\+308 to 1e\\+308: at most 1e\\+300"),
+    ],
+)
+def test_domains_that_cannot_be(places: Any, options: dict[str, Any], line: str) -> None:
+    tree = Tree(np.array([0, 0, 0], np.int32), ("", "a", "b"))
+    with pytest.raises(BadInput, match=f"^{line}"):
+        domain((tree,), places, **({"popularity": 1.0} | options))
+
+
+@pytest.mark.parametrize(
+    ("parent", "names", "line"),
+    [
+        ([0, 0, 0], ("",), r"trees\[0\].names = 1 names: 3, one for each node"),
+        ([0.0, 0.0, 0.0], ("", "a", "b"), r"trees\[0\].parent = \[0.0, 0.0, 0.0\]: whole numbers"),
+        ([], (), r"trees\[0\].parent = \[\]: whole numbers"),
+    ],
+)
+def test_trees_that_cannot_be(parent: Any, names: tuple[str, ...], line: str) -> None:
+    with pytest.raises(BadInput, match=f"^{line}"):
+        domain((Tree(np.array(parent), names),), np.array([[1], [2]]), 1.0)
+
+
+def test_whole_numbers_may_be_written_as_one_likes() -> None:
+    """A list for an array of parents, and 1.0 for 1."""
+    built = domain((Tree([0, 0, 0], ("", "a", "b")),), [[1.0], [2.0]], [1e30, 1.0])  # type: ignore[arg-type]
+    assert built.leaf.tolist() == [1, 2]
+
+
 def test_a_tree_whose_parents_come_late_is_refused() -> None:
     with pytest.raises(BadInput, match="smaller numbers"):
         domain((Tree(np.array([0, 2, 1], np.int32), ("", "a", "b")),), np.array([[1]]), 1.0)
@@ -314,6 +355,15 @@ def test_a_table_with_a_tree_of_its_own(read: Callable[..., Domain]) -> None:
     assert "Rome" in found.trees[0].names
 
 
+def test_white_space_around_the_names_of_attributes_does_not_count(read: Callable[..., Domain]) -> None:
+    """As it does not in the header of the table: so one column is not two."""
+    places = TABLE.replace("US/California/", "").replace("FR/", "")
+    assert len(read(TABLE, attributes=[" place", "kind "]).trees) == 2
+    assert len(read(places, "child,parent\nLA,\nSF,\nParis,\n", attributes=["place ", "kind"]).trees[0].parent) == 4
+    with pytest.raises(BadInput, match=r"^attributes = \['place', 'place'\]: one column or more, each once"):
+        read(TABLE, attributes=["place", " place"])
+
+
 ROW = "shop,place,kind,stars\nA,{},{},{}\n"
 
 
@@ -372,8 +422,25 @@ def test_people_are_as_many_as_published() -> None:
     assert found.values.shape == (30, 2)
     assert found.leaf.shape == (1245,)
     assert abs(found.popularity.sum() - 2980) <= 5
+    assert f"{found.popularity.sum():,.0f} reports" in (people_like.__doc__ or "")
     assert len(set(found.node_names)) == 30
     assert len(found.poset.leaves) == 20
+
+
+@pytest.mark.parametrize(("model", "few", "many"), [("k-largest", 44, 55), ("proportional", 158, 771)])
+def test_people_are_found_at_the_root_as_is_said(model: str, few: int, many: int) -> None:
+    """Distinct people of 10 and of 100 queries for 20, by draws of NumPy."""
+    rng, weight = np.random.default_rng(0), people_like().popularity
+    found = []
+    for _ in range(40):
+        u = rng.random((100, len(weight)))
+        clock = -np.log(u) / weight if model == "proportional" else -u * weight
+        first = np.argpartition(clock, 19, axis=1)[:, :20]
+        found.append([len(np.unique(first[:n])) for n in (10, 100)])
+    error = np.std(found, axis=0) / np.sqrt(len(found))
+    assert (np.abs(np.mean(found, axis=0) - [few, many]) < 0.5 + 3 * error).all()
+    assert f"{few}" in (people_like.__doc__ or "")
+    assert f"{many}" in (people_like.__doc__ or "")
 
 
 def test_the_event_domain_is_close_to_the_published_one() -> None:
@@ -446,6 +513,27 @@ def test_the_expected_gain_is_the_oracles(model: str) -> None:
             padded = jnp.array(exclude + [-1] * (2 - len(exclude)), jnp.int32)
             found = float(gain(jnp.int32(number), jnp.int32(configuration), padded))
             assert abs(found - exact) < (0.05 if exclude else 5e-4), (node, k, exclude)
+
+
+SKEWED: dict[str, np.ndarray] = {
+    "one dominates": np.r_[1e5, np.ones(9)],
+    "two crowds": np.r_[np.full(3, 1e8), np.ones(12)],
+    "log-normal": np.exp(np.random.default_rng(0).normal(0, 3, 25)),
+    "powers": 2.0 ** -np.arange(40),
+}
+
+
+@pytest.mark.parametrize("popularity", SKEWED)
+@pytest.mark.parametrize("model", ["proportional", "k-largest"])
+def test_who_is_among_the_first_however_skewed_popularity_is(model: str, popularity: str) -> None:
+    """However late the last clocks ring; one of nine follows the entity that dominates."""
+    weights, ks = SKEWED[popularity], (2, 5, 9)
+    table = inclusion(small(len(weights), weights), model, tuple((k, 0) for k in ks))[:, 0]
+    for k, column in zip(ks, table.T, strict=True):
+        np.testing.assert_allclose(column, exact_of_large(model, weights, k), atol=3e-4)
+        np.testing.assert_allclose(column.sum(), k, atol=1e-3)
+    if popularity == "one dominates":
+        np.testing.assert_allclose(table[1:, 0], 1 / 9, atol=1e-4)
 
 
 @pytest.mark.parametrize("model", ["proportional", "k-largest"])

@@ -12,7 +12,15 @@ from jaxbandit.study.figure import Plan, Request
 from jaxbandit.study.run import run
 from jaxbandit.study.summary import Row
 
-NAMES = ["extraction-people", "extraction-eventbrite", "estimators", "readings", "exclude-lists", "step-cost"]
+NAMES = [
+    "extraction-people",
+    "extraction-eventbrite",
+    "estimators",
+    "readings",
+    "exclude-lists",
+    "step-cost",
+    "empty-answers",
+]
 
 
 def plan(name: str, runs: int = 4) -> Plan:

@@ -89,7 +89,7 @@ class Crux:
             r=jnp.broadcast_to(estimates.unseen()[:, None], shape),
             variance=jnp.zeros(shape, jnp.float32),
         )
-        return self._without_bad(state, jnp.int32(1)) if self.readings.removal_at_start else state
+        return self._without_bad(view, state, jnp.int32(1)) if self.readings.removal_at_start else state
 
     def ask(self, view: View, state: State) -> Pull:
         """Picks the query of the highest (r + sigma) / c that the budget allows (Algorithm 1, line 8)."""
@@ -124,7 +124,7 @@ class Crux:
             ended=state.ended.at[pull.node].max(ends),
         )
         state = self._estimated(view, pull, outcome, self._extended(view, pull, state))
-        return self._without_bad(state, t)
+        return self._without_bad(view, state, t)
 
     def _extended(self, view: View, pull: Pull, state: State) -> State:
         """Makes the queries of the children of the node asked active (Algorithm 2, lines 6 to 9; "queries at u" is
@@ -150,10 +150,11 @@ class Crux:
         retrieved = state.retrieved._replace(code=code)
         return state._replace(retrieved=retrieved, samples=samples, r=r, variance=variance)
 
-    def _without_bad(self, state: State, t: Array) -> State:
-        """Removes bad queries at round t (Algorithm 2, lines 12 to 14)."""
+    def _without_bad(self, view: View, state: State, t: Array) -> State:
+        """Removes bad queries at round t (Algorithm 2, lines 12 to 14), by the best of those that exist."""
         sigma = self._sigma(state, t)
-        bound = jnp.max(jnp.where(state.active, state.r - sigma, -jnp.inf))
+        there = state.active & queries.exist(self.readings, state.retrieved, state.samples.distinct, view.lengths)
+        bound = jnp.max(jnp.where(there, state.r - sigma, -jnp.inf))
         bad = (state.r + sigma < bound) & (self.readings.removal != "none")
         return state._replace(active=state.active & ~bad)
 

@@ -22,6 +22,10 @@ _POINTS = 400
 _KINDS = 200
 """So many different popularities in a node are computed, closest together at the top; others lie between them."""
 
+_LATE = 0.02
+"""Times may end where as many of a node's N clocks, in the mean, are still to ring. Whoever rings later is among the
+first n only if N - n others are late too, so that no probability is off by more than ``_LATE``^2 / 4, which is 1e-4."""
+
 
 def sizes(configurations: Configurations) -> list[int]:
     """Lists the numbers of first clocks that are tabulated: from k to k + l of each configuration, ascending."""
@@ -65,9 +69,12 @@ def _among_first(weight: NDArray[np.float64], model: str, wanted: list[int]) -> 
     largest = min(wanted[-1], len(weight) - 1)
     enough = largest + 6 * np.sqrt(2 * largest + 10) + 10
     most = min(int(enough + 6 * np.sqrt(enough) + 10), len(weight))
-    fine = np.concatenate([[0], np.logspace(-12, 3, 20_000)])
     if model == "k-largest":
         fine = np.linspace(0, 40 - np.log(kinds[0]), 20_000)
+    else:
+        (early,) = many @ rung(np.array([1e3]))
+        end = 3 if early >= min(enough, len(weight) - _LATE) else np.log10(25 / kinds[0])
+        fine = np.concatenate([[0], np.logspace(-12, end, 20_000)])
     mean = many @ rung(fine)
     top = min(enough, len(weight) * (1 - 1e-9))
     time = np.interp(np.linspace(0, 1, _POINTS) ** 1.5 * top, mean, fine)

@@ -7,7 +7,7 @@ then by the attributes' tree nodes, so that a node comes after all above it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float64, Int32, Int64
 
 _KEYS = 1 << 62
+_LARGEST, _RATIO = 1e300, 1e-30
+"""Popularities are added up in float64, and their ratios are rates of clocks in float32: see ``answers.py``."""
 
 
 @dataclass(frozen=True)
@@ -177,11 +179,11 @@ def domain(
     Args:
         trees: of the attributes, one at least.
         places: integer, (entities, attributes): the tree node of each entity, a leaf of each tree.
-        popularity: one number for all entities, or one each: finite, at least 0.
-        names: of the entities.
+        popularity: one number for all entities, or one each: at most 1e300, and 0 or at least 1e-30 of the largest.
+        names: of the entities, or none.
 
     Raises:
-        BadInput: for trees, places or popularities that are not so.
+        BadInput: for trees, places, popularities or names that are not so.
 
     Example:
         >>> import numpy as np
@@ -191,21 +193,11 @@ def domain(
         >>> len(people.leaf)
         3
     """
-    places = np.asarray(places)
-    if not trees or places.ndim != 2 or places.shape[1] != len(trees) or not len(places):
-        raise BadInput("places", f"shape {places.shape}", "(entities, attributes), at least one of each")
-    for a, tree in enumerate(trees):
-        numbers = np.arange(len(tree.parent))
-        if tree.parent[0] != 0 or (tree.parent[1:] >= numbers[1:]).any() or (tree.parent < 0).any():
-            raise BadInput(f"trees[{a}]", "its parents", "parents with smaller numbers than their children")
-        inner = np.isin(places[:, a], tree.parent[1:]) | (places[:, a] < 0) | (places[:, a] >= len(tree.parent))
-        for entity in np.flatnonzero(inner)[:1]:
-            raise BadInput(f"places[{entity}]", places[entity].tolist(), "a leaf of each tree")
-    weight = np.broadcast_to(np.asarray(popularity, np.float64), len(places)).copy()
-    for entity in np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))[:1]:
-        raise BadInput(f"popularity[{entity}]", float(weight[entity]), "a finite number, at least 0")
-    if not weight.any():
-        raise BadInput("popularity", 0, "above 0 of one entity at least, as one of popularity 0 is in no answer")
+    trees = tuple(replace(tree, parent=np.asarray(tree.parent)) for tree in trees)
+    places = _checked_places(trees, np.asarray(places))
+    weight = _checked_popularity(popularity, len(places))
+    if names and len(names) != len(places):
+        raise BadInput("names", f"{len(names)} names", f"{len(places)}, a name for each entity, or none at all")
     sizes = [len(tree.parent) for tree in trees]
     if np.prod([float(size) for size in sizes]) >= _KEYS:
         raise BadInput("trees", " x ".join(map(str, sizes)), "a product of the trees' sizes below 2^62")
@@ -248,6 +240,47 @@ def domain(
         spans=np.stack([tree.spans()[values[:, a]] for a, tree in enumerate(trees)], axis=1),
     )
     return Domain(trees, poset, values, numbers_of(sites)[site_of], weight, names)
+
+
+def _checked_places(trees: tuple[Tree, ...], places: NDArray[np.generic]) -> NDArray[np.int64]:
+    """The places, where they are leaves of trees; else raises BadInput."""
+    if not trees or places.ndim != 2 or places.shape[1] != len(trees) or not len(places):
+        raise BadInput("places", f"shape {places.shape}", "(entities, attributes), at least one of each")
+    for a, tree in enumerate(trees):
+        parent = tree.parent
+        if parent.dtype.kind not in "iu" or parent.ndim != 1 or not len(parent):
+            raise BadInput(f"trees[{a}].parent", parent.tolist(), "whole numbers, one for each node")
+        if parent[0] != 0 or (parent[1:] >= np.arange(1, len(parent))).any() or (parent < 0).any():
+            raise BadInput(f"trees[{a}]", "its parents", "parents with smaller numbers than their children")
+        if len(tree.names) != len(parent):
+            raise BadInput(f"trees[{a}].names", f"{len(tree.names)} names", f"{len(parent)}, one for each node")
+    if places.dtype.kind not in "iuf":
+        raise BadInput("places", f"values of type {places.dtype}", "whole numbers")
+    number = places.astype(np.float64)
+    for entity in np.flatnonzero((number != np.floor(number)).any(axis=1))[:1]:
+        raise BadInput(f"places[{entity}]", places[entity].tolist(), "whole numbers, a leaf of each tree")
+    for a, tree in enumerate(trees):
+        inner = np.isin(number[:, a], tree.parent[1:]) | (number[:, a] < 0) | (number[:, a] >= len(tree.parent))
+        for entity in np.flatnonzero(inner)[:1]:
+            raise BadInput(f"places[{entity}]", places[entity].tolist(), "a leaf of each tree")
+    return places.astype(np.int64)
+
+
+def _checked_popularity(popularity: ArrayLike, entities: int) -> NDArray[np.float64]:
+    """The popularity of each entity, where all can be drawn by; else raises BadInput."""
+    given = np.asarray(popularity, np.float64)
+    if given.shape not in ((), (1,), (entities,)):
+        raise BadInput("popularity", f"shape {given.shape}", f"one number for all, or {entities}, one for each entity")
+    weight = np.broadcast_to(given, entities).copy()
+    for entity in np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))[:1]:
+        raise BadInput(f"popularity[{entity}]", float(weight[entity]), "a finite number, at least 0")
+    if not weight.any():
+        raise BadInput("popularity", 0, "above 0 of one entity at least, as one of popularity 0 is in no answer")
+    least, most = weight[weight > 0].min(), weight.max()
+    if most > _LARGEST or least < _RATIO * most:
+        shown, ratio = f"from {least:g} to {most:g}", f"{_RATIO:g}"
+        raise BadInput("popularity", shown, f"at most {_LARGEST:g}, and each 0 or at least {ratio} of the largest")
+    return weight
 
 
 def _digits(keys: NDArray[np.int64], radix: NDArray[np.int64], sizes: list[int]) -> NDArray[np.int32]:

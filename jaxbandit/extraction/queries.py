@@ -28,13 +28,18 @@ def costs(readings: Readings, view: View, retrieved: Retrieved, distinct: Array,
     return cost
 
 
+def exist(readings: Readings, retrieved: Retrieved, distinct: Array, lengths: Array) -> Array:
+    """Says which queries there are, bool (C, S): all, or those whose exclude list can have its l entities."""
+    if readings.short_list != "unavailable":
+        return jnp.ones((lengths.shape[0], distinct.shape[0]), bool)
+    return lengths[:, None] <= listable(readings, retrieved, distinct)
+
+
 def affordable(readings: Readings, view: View, retrieved: Retrieved, distinct: Array, cost: Array) -> Array:
     """Says which queries the rest of the budget allows, if they are active: bool (C, S)."""
     left = view.budget - retrieved.spent
     allowed = cost <= left if readings.affordable == "at most" else cost < left
-    if readings.short_list == "unavailable":
-        allowed &= view.lengths[:, None] <= listable(readings, retrieved, distinct)
-    return allowed & (left > 0)
+    return allowed & exist(readings, retrieved, distinct, view.lengths) & (left > 0)
 
 
 def price(readings: Readings, view: View, pull: Pull) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.poset import Domain, Tree, domain
-from jaxbandit.user_tables import columns, number
+from jaxbandit.user_tables import columns, number, title
 
 _Path = tuple[str, ...]
 
@@ -42,14 +42,15 @@ def read_domain(
     Raises:
         BadInput: for a file that cannot be read as such a table, an entity that is there twice or not at a leaf, a
             value that is not in its tree, a tree with a cycle or a child of two parents, a popularity that is not a
-            finite number of at least 0, and values by which two nodes have the same name.
+            finite number of at least 0 or is too far from the largest (see ``domain``), and values by which two nodes
+            have the same name.
     """
-    titles = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+    titles = tuple(map(title, (attributes,) if isinstance(attributes, str) else attributes))
     if not titles or len(set(titles)) < len(titles):
         raise BadInput("attributes", list(titles), "one column or more, each once")
     if not separator:
         raise BadInput("separator", repr(separator), "a text that is not empty")
-    files = dict(trees or {})
+    files = {title(name): file for name, file in (trees or {}).items()}
     for name in files:
         if name not in titles:
             raise BadInput("trees", name, f"one of the attributes: {', '.join(titles)}")
@@ -69,14 +70,14 @@ def read_domain(
             for name, cell in zip(titles, cells, strict=False)
         )
         if entity is not None:
-            title = cells[-1]
-            if not title:
+            called = cells[-1]
+            if not called:
                 raise BadInput(f"{entity} in line {line}", "empty", "the name of an entity")
-            if title in names:
-                same = paths[names[title]] == own
-                where = f"line {lines[names[title]]} has it too" + ("" if same else ", on another leaf")
-                raise BadInput(f"{entity} in line {line}", title, f"an entity once, on one leaf; {where}")
-            names[title] = len(paths)
+            if called in names:
+                same = paths[names[called]] == own
+                where = f"line {lines[names[called]]} has it too" + ("" if same else ", on another leaf")
+                raise BadInput(f"{entity} in line {line}", called, f"an entity once, on one leaf; {where}")
+            names[called] = len(paths)
         lines.append(line)
         paths.append(own)
 

@@ -185,6 +185,25 @@ def _exclude_lists(request: Request) -> Plan:
     return Plan(studies, axes=Axes("budget", "entities", _BUDGET, f"{_ENTITIES} by GSChao", curve))
 
 
+def _empty_answers(request: Request) -> Plan:
+    """GSChao, by what an empty answer ends, under each removal of bad queries."""
+    policy = {**POLICIES["GSChao"], "removal": ["lasting", "fresh", "none"], "empty": ["unless-covered", "always"]}
+    sweep = {"budget": [50, 100, 200], "answer_model": list(MODELS)}
+    studies = []
+    for cost in ("linear", "step"):
+        problem = {"kind": "extraction/people", "cost_model": cost, "largest_budget": 200}
+        studies.append(request.study({"problem": problem, "policy": [policy], "sweep": sweep}))
+
+    def curve(row: Row) -> str | None:
+        params = row["params"]
+        if (params["answer_model"], params["cost_model"]) != ("proportional", "step"):
+            return None
+        return f"removal {params['removal']}, empty {params['empty']}"
+
+    label = f"{_BUDGET}; answers: proportional"
+    return Plan(studies, axes=Axes("budget", "entities", label, f"{_ENTITIES} by GSChao, step cost", curve))
+
+
 QUERIES, AT = 50, (2, 5, 10, 25, 50)
 """The history of a sample: queries of (20, 0) at the root; after so many of them the gain of one more is estimated."""
 
@@ -317,6 +336,7 @@ _ALL: Sequence[tuple[str, str, int, Callable[[Request], Plan]]] = (
     ("readings", "readings of the algorithms, linear cost", 100, _readings),
     ("exclude-lists", "what exclude lists change", 200, _exclude_lists),
     ("step-cost", "distinct people, step cost", 200, _step_cost),
+    ("empty-answers", "what an empty answer ends", 100, _empty_answers),
 )  # fmt: skip
 
 FIGURES = {

@@ -577,12 +577,15 @@ class Agent:
         return self.problem.cost(k, size, self.poset.specificity(node))
 
     def can_ask(self, candidate: Candidate) -> bool:
-        """Return whether the budget allows the query, and the exclude list exists if it must."""
-        node, _, length = candidate
-        if self.readings.short_list == "unavailable" and length > len(self.seen(node)):
-            return False
+        """Return whether there is such a query, and the budget allows it."""
         cost = self.cost(candidate)
-        return cost < self.left or (cost == self.left and self.readings.affordable == "at most")
+        allowed = cost < self.left or (cost == self.left and self.readings.affordable == "at most")
+        return allowed and self.exists(candidate)
+
+    def exists(self, candidate: Candidate) -> bool:
+        """Return whether the exclude list exists, if it must."""
+        node, _, length = candidate
+        return self.readings.short_list != "unavailable" or length <= len(self.seen(node))
 
     def order(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Return candidates by the rule for ties: node, then configuration."""
@@ -735,7 +738,9 @@ def crux(
         if readings.removal == "none" or (node is None and not readings.removal_at_start):
             return new, new
         bounds = {q: value(q) for q in agent.order(new)}
-        threshold = max(r - sigma for r, sigma in bounds.values())  # line 14
+        threshold = max(
+            (r - sigma for q, (r, sigma) in bounds.items() if agent.exists(q)), default=-math.inf
+        )  # line 14
         good = {q for q, (r, sigma) in bounds.items() if not r + sigma < threshold}  # lines 15-16
         return (good if readings.removal == "lasting" else new), good
 

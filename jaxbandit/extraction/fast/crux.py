@@ -69,7 +69,7 @@ class SlottedCrux:
         of = GainEstimates(self.readings, view.configurations)
         state = self.layout.begin(view, self.parents, of.pairs, of.unseen(), self.readings.bootstrap > 0)
         if self.readings.removal_at_start:
-            state = state._replace(active=self._without_bad(state, state.active, jnp.int32(1), jnp.bool_(True)))
+            state = state._replace(active=self._without_bad(view, state, state.active, jnp.int32(1), jnp.bool_(True)))
         return state
 
     def _r(self, state: State, root: Array) -> Array:
@@ -83,7 +83,7 @@ class SlottedCrux:
         """Returns sigma of each query at round ``t``, float32 (C, S)."""
         return queries.sigma(self.readings, self.rule.variance_floor, state.variance, state.times_asked, t)
 
-    def _without_bad(self, state: State, among: Array, t: Array, asked: Array) -> Array:
+    def _without_bad(self, view: View, state: State, among: Array, t: Array, asked: Array) -> Array:
         """Returns which of the queries ``among`` stay active, bool (C, S): those that are not bad at round t (Algorithm
         2, lines 12 to 14), or all of them if nothing was ``asked``."""
         if self.readings.removal == "none":
@@ -93,7 +93,9 @@ class SlottedCrux:
 
         def least(most: Array, part: State, _: Array) -> Array:
             """Returns the highest r - sigma so far, of active queries."""
-            return jnp.maximum(most, jnp.where(part.active, self._r(part, root) - self._sigma(part, t), -jnp.inf))
+            distinct = jnp.sum(part.f, axis=1, dtype=jnp.int32)
+            there = part.active & queries.exist(self.readings, part.retrieved, distinct, view.lengths)
+            return jnp.maximum(most, jnp.where(there, self._r(part, root) - self._sigma(part, t), -jnp.inf))
 
         nothing = jnp.full((among.shape[0], self.layout.width), -jnp.inf, jnp.float32)
         bound = highest(self.layout.over_slots(state, least, nothing).reshape(-1))
@@ -174,7 +176,7 @@ class SlottedCrux:
         state, n = self._renewed(view, state._replace(due=due & ~stale), stale, touched)
         for method in GainEstimates(self.readings, view.configurations).methods():
             state = self._resampled(view, state, stale, n, method)
-        return state._replace(active=self._without_bad(state, among, t, pull.asked))
+        return state._replace(active=self._without_bad(view, state, among, t, pull.asked))
 
     def _answered(self, view: View, state: State, pull: Pull, outcome: Outcome) -> tuple[State, Array, Array]:
         """Counts the answer at all nodes that have a slot. Returns the state, the slot of the pull's node (int32), and
