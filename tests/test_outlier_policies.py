@@ -243,6 +243,24 @@ def test_ib_is_its_oracle() -> None:
     compare(policy, lambda reward, k: oracles.ib(reward, N, k, delta, sigma=sigma, cap=CAP), 5, ends=False)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n", [20, 400, 3000])
+def test_means_that_differ_little_are_no_equal_means(name: str, n: int) -> None:
+    """Near 0 and near 1: float32 has their sigma, and what it cannot tell the rule's own evaluation decides."""
+    rng = np.random.default_rng(n)
+    for pulls, level in ((400_000, 4.0), (30_000, 1.0), (50_000, 0.02)):
+        ones = rng.poisson(level, n)
+        ones[3] += 60
+        for each in (ones, pulls - ones):
+            seen = Seen(jnp.full(n, pulls, jnp.int32), jnp.asarray(each, jnp.int32), jnp.int32(n * (pulls // n)))
+            of = interval(name, 0.1, k=2.0)
+            now = fast.leap.evaluate(of, seen, jnp.float32(9.0), 1.0)
+            sigma = (each / pulls).std()
+            assert float(now.at.sigma) == pytest.approx(sigma, rel=1e-3, abs=2.0 ** -(30 - (n - 1).bit_length()))
+            assert all(np.isfinite(np.asarray(value)).all() for value in jax.tree.leaves(now))
+            assert np.array_equal(fast.leap.outliers(of, seen, 1.0), of.outliers(seen, 1.0))
+
+
 def test_nrr_never_waits_for_more_pulls_than_a_budget_can_have() -> None:
     assert [patience(delta) for delta in (0.3, 0.1, 1e-12)] == [4, 10, 2**31 - 1]
 

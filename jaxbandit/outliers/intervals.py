@@ -150,7 +150,7 @@ class Interval:
         y, k = means_of(pulls, seen.ones, dtype) * unit, self.k.to(dtype)
         mu, flat = mean(y), all_equal(pulls, seen.ones)
         gap = y - mu
-        sigma = jnp.where(flat, 0, _sqrt(mean(gap * gap)))
+        sigma = jnp.where(flat, 0, _root_mean_square(gap))
         radii = self.radii(pulls, seen.ones, log_term)
         centre, spread = mu, k * sigma
         if self.rule == "robust":
@@ -212,6 +212,17 @@ def interval(name: Name, delta: Delta, k: K = None, *, sides: Sides = "above", r
 def _sqrt(x: Array) -> Array:
     root: Array = jnp.sqrt(jnp.maximum(x, 0))
     return root
+
+
+def _root_mean_square(gap: Array) -> Array:
+    """Returns sigma of means that are not all equal, above 0. In float32 the squares of small gaps would be lost among
+    the units in which ``mean`` adds them: these are made larger first."""
+    found = _sqrt(mean(gap * gap))
+    if gap.dtype == jnp.float64:
+        return found
+    widest = jnp.maximum(jnp.max(jnp.abs(gap), axis=-1, keepdims=True), jnp.float32(1e-9))
+    part = gap / widest
+    return jnp.where(found < 2.0**-6, jnp.maximum(widest[..., 0] * _sqrt(mean(part * part)), jnp.float32(1e-9)), found)
 
 
 def _median(x: Array) -> Array:
