@@ -149,7 +149,8 @@ def simulate(
             policies that do not plan for their budget. A record has the law of a run with the smaller budget, and its
             bits up to the first pull that a checkpoint cuts; so has the end of the run.
         implementation: "fast", or "reference" for each policy as it is written, without the faster implementation
-            that it may have. Both have one law; where a pull's outcome is drawn reward by reward, they have one result.
+            that it may have. Both have one law; where a pull's outcome is drawn reward by reward, they have one result
+            (``kl-lucb`` but for ties).
         max_steps: steps after which a run is ended, rounded up to whole rounds (``Execution.stride``); 10^8 where None,
             or ten times the largest budget where that is more.
         progress: called with a ``Status`` between chunks of work. Where True, what takes longer than a second is shown

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxbandit.arms.problem import MOST_ARMS, MOST_PULLS, Drawn, Given, given
+from jaxbandit.arms.problem import MOST_ARMS, MOST_PULLS, MOST_SUMMED, Drawn, Given, given
 from jaxbandit.arms.records import few_enough, read_counts, read_rewards, replay, told_apart
 from jaxbandit.arms.rewards import Bernoulli, Bounded, Gaussian, Rewards
 from jaxbandit.errors import BadInput, under
@@ -21,7 +21,10 @@ from jaxbandit.laws import parse as parse_law
 from jaxbandit.registry import Parameter, ProblemKind, Setting, flag, one_of, real, text, whole
 
 BUDGET = Parameter(
-    "budget", whole(0, MOST_PULLS), f"pulls, a whole number from 0 to {MOST_PULLS}", label="budget (pulls)"
+    "budget",
+    whole(0, MOST_PULLS),
+    f"pulls, a whole number from 0 to {MOST_PULLS}, or to {MOST_SUMMED} of rewards that are not 0 or 1",
+    label="budget (pulls)",
 )
 """The parameter of problems that all families of arms have."""
 
@@ -186,7 +189,8 @@ _MODELS = (
     _Kind("bernoulli", "arms that pay 0 or 1", (_N, _MEANS, _SHUFFLED), _bernoulli),
     _Kind(
         "gaussian", "arms that pay a normal amount; given means may be any numbers",
-        (_N, _MEANS, Parameter("sd", real(1e-6, 1e6), "standard deviation of a reward", 1.0), _SHUFFLED),
+        (_N, _MEANS, Parameter("sd", real(1e-6, 1e6), "standard deviation of a reward; an empirical mean counts as at "
+                                      "most 32 times the range of the means away from them", 1.0), _SHUFFLED),
         _gaussian,
     ),
     _Kind(

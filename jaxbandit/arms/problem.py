@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MEAN, ORDER, OUTCOME, CHOICE = range(1, 5)
 """Purposes of random words, each the first half of a word's counter."""
 
-MOST_ARMS, MOST_PULLS = 1 << 19, 1 << 29
+MOST_ARMS, MOST_PULLS, MOST_SUMMED = 1 << 19, 1 << 29, 1 << 24
 
 
 class Pull(NamedTuple):
@@ -307,7 +307,7 @@ def arms(
     """Makes a problem of arms from arguments that are checked.
 
     Args:
-        budget: how many pulls a run has, 0 to 2^29.
+        budget: how many pulls a run has, 0 to 2^29; to 2^24 of rewards that are not 0 or 1, whose sums are float32.
         means: see ``given`` and ``Drawn``.
         rewards: see ``jaxbandit.arms.rewards``.
         on_tape: draw each reward by itself, for tests against single-step programs.
@@ -318,6 +318,10 @@ def arms(
     """
     use_all_cores()
     budget = whole(0, MOST_PULLS)("budget", budget)
+    if not rewards.whole and budget > MOST_SUMMED:
+        raise BadInput(
+            "budget", budget, f"at most {MOST_SUMMED} where rewards are not 0 or 1: 32-bit floats add them up"
+        )
     if not 1 <= means.arms <= MOST_ARMS:
         raise BadInput("arms", means.arms, f"1 to {MOST_ARMS} arms")
     return Arms(jnp.asarray(budget, jnp.int32), means, rewards, on_tape, show_chosen)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from jaxbandit.arms.problem import Given, given
+from jaxbandit.arms.problem import MOST_PULLS, Given, given
 from jaxbandit.arms.rewards import Replay, is_whole
 from jaxbandit.errors import BadInput
 from jaxbandit.user_tables import columns, number, whole_cells
@@ -117,12 +117,16 @@ def told_apart(name: str, values: NDArray[np.float64], width: float) -> NDArray[
     """Returns numbers, whose range has this ``width``, as float32.
 
     Raises:
-        BadInput: naming ``name``, where one is off by more than a thousandth of the width.
+        BadInput: naming ``name``, where one of different numbers is off, or a mean of such rewards would be, by more
+            than a thousandth of the width, and where a sum of them could be infinite.
     """
+    largest = np.abs(values).max()
     with np.errstate(over="ignore"):
         kept = values.astype(np.float32)
-        off = np.abs(kept - values).max()
-    if not (off <= width / 1000 and np.finfo(np.float32).tiny <= width <= np.finfo(np.float32).max):
+        step = np.spacing(np.float32(largest)) if np.ptp(values) else 0.0
+        off = max(step, np.abs(kept - values).max())
+    summed = largest <= np.finfo(np.float32).max / MOST_PULLS
+    if not (summed and off <= width / 1000 and np.finfo(np.float32).tiny <= width):
         allowed = "numbers that 32-bit floats tell apart: subtract one number from all, or take another unit"
         raise BadInput(name, f"from {values.min():.10g} to {values.max():.10g}", allowed)
     return kept

@@ -216,7 +216,8 @@ class Injected:
     The means of normal arms are uniform on an interval. Normal arms of rank ``below`` and more move up and leave a
     hole. The ``outlying`` arms lie in it as densely as the normal ones do. Their distance to either side of it is just
     above (1 + eps) times the widest gap between neighbours. Then all means are scaled to [0, 1]: the paper's normal
-    arms fill [0, 1] and leave no room above.
+    arms fill [0, 1] and leave no room above. With few arms, a small eps or a small rho, a part of the group is at
+    times one as well, as an end of it can be isolated by chance.
 
     ``distance``: 1.01 (1 + eps), in widest gaps; ``arms``: static.
     """
