@@ -106,8 +106,8 @@ PROBLEMS = (
         ), _synthetic,
     ),
     ProblemKind(
-        "injected", "0 or 1; one (eps, rho)-group of outliers (Ban and He 2020, section 6.1), at times with a part that "
-        "is one as well",
+        "injected", "0 or 1; one (eps, rho)-group of outliers (Ban and He 2020, section 6.1), at times with a part "
+        "that is one as well",
         (
             _ARMS, _CAP,
             Parameter("side", one_of("upper", "intermediate", "lower"), "where the outliers lie: upper, intermediate "
