@@ -119,8 +119,8 @@ def test_the_tables_of_the_page_are_printed() -> None:
 def test_the_option_says_when_crux_stays_at_a_node() -> None:
     (empty,) = (each for each in parameters(crux) if each.name == "empty")
     assert empty.default == "unless-covered"
-    assert "all known, may be asked to the end of the budget" in empty.help
-    assert "better where an empty answer means that nothing is left, with removal = fresh or none" in empty.help
+    assert "a node of at most l may be asked to the end of the budget" in empty.help
+    assert "always (better with removal = fresh or none)" in empty.help
 
 
 @pytest.mark.slow

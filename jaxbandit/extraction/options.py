@@ -67,10 +67,8 @@ def crux(
         exclude_from: whether lists are drawn from what was retrieved at the query's node, or from all.
         short_list: where fewer than l entities are known: all of them at the cost of l, all at the cost of what is
             there, or no such query, which then removes no other.
-        empty: whether an empty answer ends a node: unless its exclude list held all that is known (so that a node of at
-            most l entities, all known, may be asked to the end of the budget), always (better where an empty answer
-            means that nothing is left, with removal = fresh or none), or never. A list of all that is known leaves no
-            sample, so that the gain is that of a node without answers (see ``unseen``).
+        empty: whether an empty answer ends a node: unless its exclude list held all that is known (a node of at most l
+            may be asked to the end of the budget), always (better with removal = fresh or none), or never.
         removal_at_start: remove bad queries before the first round too (Algorithm 1, line 6).
         reentry: a node asked again brings removed queries of its children in again.
         bootstrap: resamples that a gain's variance is taken over, each with a list of its own (with 0, v_q is the
