@@ -8,8 +8,8 @@ Each policy makes its runs in a fresh process that has no cache of programs, wit
 and with the ``least`` effort, a tenth of the runs, where no rounding is left to the compiler (``xla.contraction``).
 ``first``: CPU-seconds of the first call, compilation included; ``second``: the least of three more calls. ``effort``:
 CPU-seconds that the full effort takes more. ``gain_ns``: what it gains in a later call for each of these seconds, by
-the unit of the problems' budget, in nanoseconds; ``saved`` and ``loss_ns``: the same of the least effort against a
-hurry. It fails where they have not the same bits.
+the unit of the problems' budget (to the power of ``Execution.growth``), in nanoseconds; ``saved`` and ``loss_ns``: the
+same of the least effort against a hurry. It fails where they have not the same bits.
 """
 
 import hashlib
@@ -57,7 +57,8 @@ def one(name: str, arms: int | None, runs: int, way: str) -> Row:
     for key in sorted(answers):
         bits.update(key.encode() + answers[key].tobytes())
     first, *later = seconds
-    row: Row = {"budget": float(problem.budget), "level": execution_of(accelerated(policy, problem)).level}
+    execution = execution_of(accelerated(policy, problem))
+    row: Row = {"budget": float(problem.budget), "growth": execution.growth, "level": execution.level}
     alike = all(jobs._alike.values())
     return row | {f"{way}_first_s": first, f"{way}_second_s": min(later), "bits": bits.hexdigest(), "alike": alike}
 
@@ -73,13 +74,13 @@ def in_a_process(name: str, arms: int | None, runs: int, way: str) -> Row:
 
 def compared(name: str, arms: int | None, runs: int, dear: str, cheap: str, *others: str) -> tuple[Row, float, float]:
     """What was found in all these ways; the seconds that a program of the ``dear`` way takes more; and what it gains in
-    a later call for each of these, in nanoseconds by the unit of the budget."""
+    a later call for each of these, in nanoseconds by the unit of the budget (``Execution.growth``)."""
     found = {way: in_a_process(name, arms, runs, way) for way in (dear, cheap, *others)}
     if len({each["bits"] for each in found.values()}) > 1:
         raise SystemExit(f"{name}: a program compiled otherwise has other bits")
     row = {key: value for each in found.values() for key, value in each.items() if key != "bits"}
     effort = sum(sign * (row[f"{way}_first_s"] - row[f"{way}_second_s"]) for way, sign in ((dear, 1), (cheap, -1)))
-    gain = (row[f"{cheap}_second_s"] - row[f"{dear}_second_s"]) / runs / row["budget"] * 1e9
+    gain = (row[f"{cheap}_second_s"] - row[f"{dear}_second_s"]) / runs / row["budget"] ** row["growth"] * 1e9
     return row, effort, gain / max(effort, 0.1)
 
 

@@ -189,7 +189,7 @@ def _inspect_execution(name: str, execution: Execution) -> None:
         value = getattr(execution, hint)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise BadInput(f"{name}.execution.{hint}", value, f"a whole number from {least}; {PAGE}")
-    for hint in ("gain_ns", "loss_ns"):
+    for hint in ("gain_ns", "loss_ns", "growth"):
         value = getattr(execution, hint)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
             raise BadInput(f"{name}.execution.{hint}", value, f"a number from 0; {PAGE}")

@@ -127,6 +127,8 @@ class Execution:
             itself; both are added.
         loss_ns: the same that a CPU's program loses when it is compiled with the least effort, for each second that
             this saves against a hurry.
+        growth: the power of the budget that a run's time grows with, where many pulls are drawn as one: 0 where it does
+            not grow. It is that of the units of ``gain_ns`` and ``loss_ns``, too.
 
     Example:
         >>> from jaxbandit import Execution
@@ -146,6 +148,7 @@ class Execution:
     level: int = 2
     gain_ns: float = 30
     loss_ns: float = 300
+    growth: float = 1
 
 
 def execution_of(policy: Any) -> Execution:

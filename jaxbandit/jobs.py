@@ -161,7 +161,7 @@ class Jobs:
         past, size = self._past, self._size(self.lanes)
         if size != made.size:
             past.lost[size] += seconds
-        past.worked[made.size] += self.configurations * self.runs * self._budget()
+        past.worked[made.size] += self.configurations * self.runs * self._work()
         past.pace[made] = seconds / (self._waves(made.size) * self._scale())
 
     @property
@@ -183,8 +183,8 @@ class Jobs:
 
     def _scale(self) -> float:
         """What the time of a wave is proportional to."""
-        budget = self._budget()
-        return max(budget, 1.0) if np.isfinite(budget) else 1.0
+        work = self._work()
+        return max(work, 1.0) if np.isfinite(work) else 1.0
 
     @property
     def _execution(self) -> Execution:
@@ -234,16 +234,16 @@ class Jobs:
         leaves = jax.tree.leaves((self.shared, self.varying, self.checkpoints))
         return self.partition, self.mesh, size, tuple((leaf.shape, leaf.dtype, leaf.weak_type) for leaf in leaves)
 
-    def _budget(self) -> float:
-        """The mean of all configurations."""
-        budget = getattr(self.partition.join(self.shared, self.varying)[0], "budget", None)
-        return np.inf if budget is None else float(np.mean(np.asarray(budget)))
+    def _work(self) -> float:
+        """What the time of a run is proportional to: the mean of all configurations."""
+        budget = getattr(self.partition.join(self.shared, self.varying)[0], "budget", np.inf)
+        return float(np.mean(np.asarray(budget, float) ** self._execution.growth))
 
     def _effort(self, execution: Execution, size: _Size) -> Effort:
         """What the work of this call is worth, or with that of earlier ones, where it pays for another compilation."""
         of_problem = getattr(self.partition.join(self.shared, self.varying)[0], "gain_ns", 0)
-        jobs, budget = self.configurations * self.runs, self._budget()
-        most = max(max(jobs, self.room) * budget, (jobs * budget + self._past.worked[size]) / _AGAIN)
+        jobs, work = self.configurations * self.runs, self._work()
+        most = max(max(jobs, self.room) * work, (jobs * work + self._past.worked[size]) / _AGAIN)
         if not self.hurry or most * (execution.gain_ns + of_problem) >= WORTH_COMPILING:
             return Effort.FULL
         effort = Effort.LITTLE if most * (execution.loss_ns + of_problem) >= WORTH_COMPILING else Effort.LEAST

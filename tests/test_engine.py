@@ -343,6 +343,8 @@ def test_the_less_work_the_less_effort_for_the_program(monkeypatch: pytest.Monke
     assert [effort(rule, runs) for runs in (64, 10**5, 10**7)] == [Effort.LEAST, Effort.LITTLE, Effort.FULL]
     monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=1e6))  # a millisecond for each clean
     assert effort(rule, 64) is Effort.FULL
+    monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=1e6, loss_ns=1e7, growth=0))  # for each run
+    assert [effort(rule, runs) for runs in (10, 100, 1000)] == [Effort.LEAST, Effort.LITTLE, Effort.FULL]
     monkeypatch.setattr(EE, "execution", Execution(masked=True, gain_ns=1, loss_ns=1e6))
     assert effort(rule, 64) is Effort.LITTLE
     monkeypatch.setattr(jobs_module, "saves_effort", lambda platform, effort: False)

@@ -24,6 +24,7 @@ from jaxbandit.outliers.fast.gold import GOLDInBatches
 from jaxbandit.outliers.fast.gold import State as BatchState
 from jaxbandit.outliers.fast.ib import IBInBatches
 from jaxbandit.outliers.fast.log_terms import tabulated
+from jaxbandit.outliers.fast.rr import RRInBatches
 from jaxbandit.outliers.fast.wrr import WRRInBatches
 from jaxbandit.outliers.gold import GOLD, NEVER, factor, sizes
 from jaxbandit.outliers.ib import IB
@@ -247,18 +248,64 @@ def test_ib_is_its_oracle() -> None:
 @pytest.mark.parametrize("n", [20, 400, 3000])
 def test_means_that_differ_little_are_no_equal_means(name: str, n: int) -> None:
     """Near 0 and near 1: float32 has their sigma, and what it cannot tell the rule's own evaluation decides."""
-    rng = np.random.default_rng(n)
+    rng, of = np.random.default_rng(n), interval(name, 0.1, k=2.0)
+
+    @jax.jit
+    def found(seen: Seen) -> tuple[Any, Array, Array]:
+        now = fast.leap.evaluate(of, seen, jnp.float32(9.0), 1.0)
+        return now, fast.leap.outliers(of, seen, 1.0), of.outliers(seen, 1.0)
+
     for pulls, level in ((400_000, 4.0), (30_000, 1.0), (50_000, 0.02)):
         ones = rng.poisson(level, n)
         ones[3] += 60
         for each in (ones, pulls - ones):
             seen = Seen(jnp.full(n, pulls, jnp.int32), jnp.asarray(each, jnp.int32), jnp.int32(n * (pulls // n)))
-            of = interval(name, 0.1, k=2.0)
-            now = fast.leap.evaluate(of, seen, jnp.float32(9.0), 1.0)
+            now, quickly, exactly = found(seen)
             sigma = (each / pulls).std()
             assert float(now.at.sigma) == pytest.approx(sigma, rel=1e-3, abs=2.0 ** -(30 - (n - 1).bit_length()))
             assert all(np.isfinite(np.asarray(value)).all() for value in jax.tree.leaves(now))
-            assert np.array_equal(fast.leap.outliers(of, seen, 1.0), of.outliers(seen, 1.0))
+            assert np.array_equal(quickly, exactly)
+
+
+@pytest.mark.parametrize("sides", ["above", "both"])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_rr_plans_ends_no_run_whatever_the_rewards_are(name: str, sides: str) -> None:
+    """From records of means that differ much, little and hardly at all; and where they differ little, it plans much."""
+    n, many = 8, 300
+    rng = np.random.default_rng(11)
+    pulls = np.broadcast_to(rng.choice([5, 40, 1_000, 30_000], (many, 1)), (many, n))
+    spread, level = (rng.choice(values, (many, 1)) for values in ([1e-5, 1e-3, 0.05, 0.4], [0.0, 1e-4, 0.3, 1.0]))
+    ones = rng.binomial(pulls, np.clip(level + spread * rng.normal(size=(many, n)), 0, 1))
+    view = arms(np.full(n, 0.5), 2**30).view(stream(0, 0), None)
+    for k in (0.5, 2.0):
+        rule = RR(interval(name, 0.1, k, sides=sides))
+        quick = RRInBatches(rule, tabulated(rule.interval, n), n)
+
+        def planned(pulls: Array, ones: Array, cursor: Array, quick: RRInBatches = quick) -> Any:
+            seen, extra = Seen(pulls, ones, jnp.sum(pulls)), jnp.int32(1)
+            state = quick.init(view)._replace(seen=seen, sweeps=jnp.int32(0), extra=extra, cursor=cursor)
+            return quick.advance(view, state, lambda sums: sums.counts * 0)
+
+        records = (jnp.asarray(x, jnp.int32) for x in (pulls, ones, rng.integers(0, n, many)))
+        after = jax.jit(jax.vmap(planned))(*records)
+        m, s, cursor, sweeps, extra = map(np.asarray, (*after.seen[:2], after.cursor, after.sweeps, after.extra))
+        keeps = np.asarray(after.any_active)
+        place = (np.arange(n) - cursor[:, None]) % n
+        active = jax.jit(jax.vmap(lambda *seen, rule=rule: rule.interval.active(Seen(*seen), 1.0)))
+        above = s / m > (s / m).mean(axis=1, keepdims=True)
+        rewards = [above * 0, above | True, above, ~above, *(rng.random((12, many, n)) < rng.random((12, many, 1)))]
+        for share in (0.0, 0.3, 1.0):
+            whole = np.floor(share * sweeps)[:, None].astype(int)
+            part = np.where(sweeps > 0, (share < 1) * rng.integers(0, n, many), np.ceil(share * (extra - 1)))
+            made = whole + (place < part[:, None])
+            for hits in rewards:
+                now = m + made, s + made * hits
+                seen = (*now, now[0].sum(axis=1))
+                still = np.asarray(active(*(jnp.asarray(x, jnp.int32) for x in seen))).any(axis=1)
+                assert still[keeps & (sweeps + extra > 1)].all(), (name, sides, k, share)
+        sigma = (s / m).std(axis=1)
+        alike = (sigma > 0) & (sigma < 1e-3) & keeps
+        assert np.median((sweeps / m.min(axis=1) / np.maximum(sigma, 1e-9))[alike]) > 5
 
 
 def test_nrr_never_waits_for_more_pulls_than_a_budget_can_have() -> None:

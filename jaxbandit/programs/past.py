@@ -17,8 +17,8 @@ class Past:
     """What was run of what is compiled, whatever its size.
 
     ``waited``: the most seconds that a program was waited for; ``pace``: by program, the seconds that a wave of lanes
-    took for each unit of its budget; by size, ``lost``: the seconds that programs of other sizes ran in place of one of
-    its own, and ``worked``: units of budgets that were run.
+    took for each unit of its work; by size, ``lost``: the seconds that programs of other sizes ran in place of one of
+    its own, and ``worked``: units of work that were run (``Execution.growth``).
     """
 
     waited: float = 0.0

@@ -55,9 +55,10 @@ class Statistics(NamedTuple):
     """Holds what a k-sigma rule in batches evaluates of its state, in float32.
 
     ``at``: the estimates; ``unsure``: below this distance float32 cannot be trusted; ``least``: the fewest pulls of an
-    arm; ``widest``: no arm's radius is above it; ``growth``: G of the module, by which an active arm's overlap shrinks
-    for each unit of x; ``turn``: the part of ``growth`` by which the threshold's radius shrinks; ``firmness``: the
-    root mean square of the moves of the means is at least ``firmness`` times the move of the threshold.
+    arm; ``widest``: no arm's radius is above it; ``growth`` + ``turn``: G of the module, by which an active arm's
+    overlap shrinks for each unit of x; ``turn``: the part that is due to other weights of the radii in the threshold's,
+    for x up to sigma; ``most_turn``: what all of that takes at most, for any x; ``firmness``: the root mean square of
+    the moves of the means is at least ``firmness`` times the move of the threshold.
     """
 
     at: Estimates
@@ -66,6 +67,7 @@ class Statistics(NamedTuple):
     widest: Array
     growth: Array
     turn: Array
+    most_turn: Array
     firmness: Array
 
 
@@ -78,23 +80,27 @@ def evaluate(interval: Interval, seen: Seen, log_term: Array, unit: float) -> St
     least = jnp.maximum(jnp.min(seen.pulls), 1).astype(jnp.float32)
     widest = jnp.sqrt(log_term / (4 * least))
     safe = jnp.where(at.sigma > 0, at.sigma, 1)
+    narrowest = jnp.min(at.radii) / jnp.sqrt(jnp.float32(n))
     if interval.rule == "robust" or interval.name == "bounded":
-        turn = jnp.zeros_like(least)
+        turn, floor = jnp.zeros_like(least), at.theta_radius
     elif interval.name == "bernoulli":
-        # sqrt(sigma) may grow to sqrt(sigma + r / 2).
-        turn = at.theta_radius * (1 + 1 / (4 * safe))
+        # sqrt(sigma) may grow to sqrt(sigma + r / 2); weights of a threshold above are 1 / n at least.
+        turn, floor = at.theta_radius * (1 + 1 / (4 * safe)), narrowest * (interval.sides == "above")
     else:
-        # The direction of y - mu turns by at most x / (2 sigma), which is at most 1/2.
+        # The direction of y - mu turns by at most x / (2 sigma), which is at most 1/2; the weights' squares add up to
+        # (1 + k^2) / n.
         turn = widest * k * jnp.float32(1.04) / (2 * safe * jnp.sqrt(jnp.float32(n)))
+        floor = narrowest * jnp.sqrt(1 + k * k)
     turn = jnp.where(at.sigma > 0, turn, 0)
+    most_turn = jnp.maximum(at.theta_radius - floor, 0)
     unsure = clear(n, k, at.sigma)
-    growth = (1 + jnp.sqrt(1 + k * k)) / 2 + turn
+    growth = (1 + jnp.sqrt(1 + k * k)) / 2
     if interval.rule == "robust":
         # The median of (1 - r) yhat + r x moves by r at most from (1 - r) times the old one, and so does MAD.
         growth, unsure = 1 + jnp.float32(1.4827) * k, unsure * (2 + 3 * k)
     # The median and MAD may move with any mean, however few arms are pulled.
     spread = (1 + 3 * k) * jnp.sqrt(jnp.float32(n)) if interval.rule == "robust" else jnp.sqrt(1 + k * k)
-    return Statistics(at, unsure, least, widest, growth, turn, 1 / spread)
+    return Statistics(at, unsure, least, widest, growth, turn, most_turn, 1 / spread)
 
 
 @formula
@@ -106,8 +112,8 @@ def within_sweep(now: Statistics, sure: Array, most: Array, place: Array, moves:
     ``most`` of it.
     """
     n = now.at.overlap.shape[-1]
-    still = (sure / most - now.at.theta_radius - now.turn) * now.firmness
-    still = jnp.where((now.at.sigma > 0) & (most > now.at.sigma), 0, still)
+    some = jnp.where((now.at.sigma > 0) & (most > now.at.sigma), 0, sure - now.turn * most)
+    still = (jnp.maximum(some, sure - now.most_turn) / most - now.at.theta_radius) * now.firmness
     own = still - moves * now.firmness
     before, after = (whole(jnp.float32(n) * jnp.square(jnp.maximum(x, 0))) for x in (still, own))
     return jnp.maximum(jnp.minimum(before, place), after)

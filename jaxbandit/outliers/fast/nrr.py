@@ -34,7 +34,8 @@ class NRRInBatches(NRR):
     @property
     def execution(self) -> Execution:
         """Says that a run is a first sweep and, nearly always, one batch, in a few arrays of all arms."""
-        return Execution(stride=2, cache_mib=1, step_bytes=320 * self.n, masked=True, gain_ns=1, loss_ns=5)
+        gain, loss, step = 60 * self.n, 300 * self.n, 320 * self.n
+        return Execution(stride=2, cache_mib=1, step_bytes=step, masked=True, gain_ns=gain, loss_ns=loss, growth=0)
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Array) -> State:
         """Does what ``NRR.tell`` does, and leaves the state of a run that is over as it is."""

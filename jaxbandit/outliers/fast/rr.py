@@ -78,8 +78,9 @@ class RRInBatches:
     def _planned(self, now: Statistics, best: Array, witness: Array) -> tuple[Array, Array]:
         """Returns what can surely be pulled while the arm at place ``witness``, of overlap ``best``, stays active."""
         sure, sigma = jnp.maximum(best - now.unsure, 0), now.at.sigma
-        x = sure / now.growth
+        x = sure / (now.growth + now.turn)
         x = jnp.where(sigma > 0, jnp.minimum(x, sigma), x)
+        x = jnp.maximum(x, (sure - now.most_turn) / now.growth)
         extra = within_sweep(now, sure, 1 / (now.least + 1), witness, 2 + best) + 1
         return jnp.minimum(whole(x * now.least), MOST), jnp.minimum(extra, self.n)
 

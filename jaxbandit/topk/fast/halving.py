@@ -27,4 +27,4 @@ def _(rule: SequentialHalving, problem: Any) -> Rounds | SequentialHalving:
         size = keep
     suiting(rule, int(rule.want), pulls_of(rounds), problem)
     few = are_few(rounds, problem.rewards)
-    return Rounds(schedule(rounds, len(rounds)), rule.want, jnp.int32(1), rule.reuse, few=few)
+    return Rounds(schedule(rounds, len(rounds)), rule.want, jnp.int32(1), rule.reuse, problem.means.arms, few=few)

@@ -31,9 +31,10 @@ def rounds_of(rule: OptMAI, arms: int) -> list[tuple[int, int, int, bool]]:
 def _(rule: OptMAI, problem: Any) -> Rounds | OptMAI:
     if not isinstance(problem, Arms):
         return rule
-    rounds = rounds_of(rule, problem.means.arms)
+    n = problem.means.arms
+    rounds = rounds_of(rule, n)
     suiting(rule, int(rule.sought), pulls_of(rounds), problem)
     accept = rule.accept if rule.last == "ar" else "rank"
     sign = jnp.where(rule.worst, jnp.int32(-1), jnp.int32(1))
     few = are_few(rounds, problem.rewards)
-    return Rounds(schedule(rounds, len(rounds)), rule.sought, sign, rule.reuse, accept, rule.ties, few)
+    return Rounds(schedule(rounds, len(rounds)), rule.sought, sign, rule.reuse, n, accept, rule.ties, few)

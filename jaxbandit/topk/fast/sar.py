@@ -33,8 +33,9 @@ def rounds_of(rule: Sar, arms: int) -> list[tuple[int, int, int, bool]]:
 def _(rule: Sar, problem: Any) -> Rounds | Sar:
     if not isinstance(problem, Arms):
         return rule
-    rounds = rounds_of(rule, problem.means.arms)
+    n = problem.means.arms
+    rounds = rounds_of(rule, n)
     suiting(rule, int(rule.want), pulls_of(rounds), problem)
-    room = 1 << problem.means.arms.bit_length()  # whatever the budget, so that budgets share a program
+    room = 1 << n.bit_length()  # whatever the budget, so that budgets share a program
     few = are_few(rounds, problem.rewards)
-    return Rounds(schedule(rounds, room), rule.want, jnp.int32(1), jnp.bool_(True), "rank", rule.ties, few)
+    return Rounds(schedule(rounds, room), rule.want, jnp.int32(1), jnp.bool_(True), n, "rank", rule.ties, few)
