@@ -461,9 +461,11 @@ def test_greedy_in_visits_equals_the_rule() -> None:
 
 
 @pytest.mark.slow
-def test_index_by_lists_equals_the_rule() -> None:
-    """Bit for bit, off the tape too: its pulls are the same."""
-    setting = small()
+@pytest.mark.parametrize("false_values", [(0, 5), (1, 1)])
+def test_index_by_lists_equals_the_rule(false_values: tuple[int, int]) -> None:
+    """Bit for bit, off the tape too: its pulls are the same. With one false value, no success leaves any to an
+    entity."""
+    setting = small(budget=200, weights=uniform_false_values(*false_values))
     equal(setting.problem(), built(next(kind for kind in POLICIES if kind.name == "index"), setting))
 
 

@@ -304,9 +304,9 @@ def repeated(function: Callable[[Array], Array], times: int, x: Array) -> Array:
 
 
 def _mark(operands: Sequence[Array]) -> Array:
-    """Something of each of some arrays: int32."""
+    """Something of each of some arrays that are not empty: int32."""
     mark: Array = jnp.int32(0)
-    for operand in operands:
+    for operand in filter(jnp.size, operands):
         one = jnp.asarray(operand).reshape(-1)[0]
         bits = lax.bitcast_convert_type(one, jnp.int32) if one.dtype == jnp.float32 else one.astype(jnp.int32)
         mark = mark ^ bits
