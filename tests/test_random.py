@@ -227,6 +227,20 @@ def test_categorical_law() -> None:
     assert stats.chisquare(seen[positive], N * weights[positive] / weights.sum()).pvalue > LEAST_P
 
 
+@pytest.mark.parametrize("categories", [33, 34, 65, 1_000])
+def test_one_of_many_categories(categories: int) -> None:
+    """It is found by bisection: with weights of 0, equal thresholds and words at the thresholds."""
+    rng = np.random.default_rng(categories)
+    table = random.thresholds(rng.random(categories) * (rng.random(categories) < 0.7))
+    near = table.astype(np.int64)[:, None] + [-1, 0, 1]
+    edges = jnp.asarray(np.clip(near, 0, 2**32 - 1).ravel(), jnp.uint32)
+    word = jnp.concatenate([edges, jnp.array([0, 2**32 - 1], jnp.uint32), first_words(4_000)])
+    expected = np.searchsorted(table, np.minimum(word, 2**32 - 2), side="right")
+    assert np.array_equal(random.categorical(word, table), expected)
+    assert int(random.categorical(word[7], table)) == expected[7]
+    assert np.array_equal(random.categorical(word, table[None]), expected)
+
+
 def test_thresholds_round_and_keep_zeros_out() -> None:
     rng = np.random.default_rng(2)
     weights = rng.random((200, 6)) * (rng.random((200, 6)) < 0.6)

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from jaxbandit.errors import BadInput
 from jaxbandit.random.stream import Stream, substream, words
 from jaxbandit.xla.elementary import log1p, log_of_uniform
+from jaxbandit.xla.entries import gathered
 from jaxbandit.xla.exact import quotient
 from jaxbandit.xla.fence import computed_once
 
@@ -236,10 +237,11 @@ def thresholds(weights: Float[np.ndarray, "*laws k"]) -> UInt32[np.ndarray, "*la
 
 
 def categorical(word: UInt32[Array, " ..."], thresholds: ArrayLike) -> Int32[Array, " ..."]:
-    """Draws a category (int32) from ``thresholds`` (uint32, shape (..., k - 1)): the number of them that ``word`` is
-    not below.
+    """Draws a category (int32) from ``thresholds`` (uint32, shape (..., k - 1), in order): the number of them that
+    ``word`` is not below.
 
-    ``word`` has the shape of the leading axes, or one that broadcasts with it. The cost is proportional to k.
+    ``word`` has the shape of the leading axes, or one that broadcasts with it. The cost is proportional to k, and to
+    log k for one table of many categories.
 
     Example:
         >>> import numpy as np
@@ -254,4 +256,10 @@ def categorical(word: UInt32[Array, " ..."], thresholds: ArrayLike) -> Int32[Arr
     if table.shape[-1] <= _UNROLLED:
         none = jnp.zeros(jnp.broadcast_shapes(word.shape, table.shape[:-1]), jnp.int32)
         return sum(((word >= table[..., k]).astype(jnp.int32) for k in range(table.shape[-1])), none)
-    return jnp.sum(word[..., None] >= table, axis=-1, dtype=jnp.int32)
+    if table.ndim > 1:
+        return jnp.sum(word[..., None] >= table, axis=-1, dtype=jnp.int32)
+    below, size = jnp.zeros(word.shape, jnp.int32), table.shape[0]
+    for bit in reversed(range(size.bit_length())):  # by bisection, as thresholds are in order
+        more = below + (1 << bit)
+        below = jnp.where((more <= size) & (word >= gathered(table, jnp.minimum(more, size) - 1)), more, below)
+    return below
