@@ -218,6 +218,7 @@ def test_version_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
             ["reproduce", "toy/fig2", "--out", "OUT"],
             "PAPER/FIGURE = toy/fig2: a figure that `jaxbandit list` names, such",
         ),
+        (["compare", "OTHER", "--baseline", "x", "--differences"], "--differences = together with --baseline: one"),
         (["compare", "OTHER", "--quantiles"], "--quantiles = missing: some numbers between 0 and 1"),
         (["compare", "OTHER", "--baseline", "x", "--quantiles", "0.5"], "--quantiles = together with --baseline: one"),
         (["reproduce", "toy/fig1", "--out", "OUT", "--runs", "1e3"], "--runs = 1e3: a whole number"),

@@ -91,6 +91,11 @@ def test_differences_are_paired_and_hold_together() -> None:
     assert wide[0]["ci_low"] < rows[0]["ci_low"]
 
 
+def test_differences_whose_squares_are_no_floats_have_no_interval() -> None:
+    (row,) = paired_differences(dataset({"a": np.array([[1e200, 3e200, 2e200]]), "b": np.ones((1, 3))}))
+    assert (row["mean"], row["ci_low"], row["ci_high"]) == (pytest.approx(2e200), None, None)
+
+
 def test_what_pairs_are_worth() -> None:
     rng = np.random.default_rng(0)
     shared, noise = rng.normal(size=(2, 1, 20_000))
@@ -183,6 +188,8 @@ def test_quantiles() -> None:
         (lambda data: paired_differences(data, "m", "z"), "baseline = z: one of a, b"),
         (lambda data: paired_differences(data.isel(policy=[0])), "policy = a: at least two"),
         (lambda data: ranks(data.isel(run=[0])), "runs = 1: at least 2"),
+        (lambda data: quantiles(data.isel(run=[]), [0.5]), "runs = 0: at least 1"),
+        (lambda data: jaxbandit.table(data.isel(run=[])), "runs = 0: at least 1"),
         (lambda data: quantiles(data, [1.0]), "quantiles = 1.0: a list of numbers between 0 and 1"),
         (lambda data: quantiles(data, 0.5), "quantiles = 0.5: a list of numbers between 0 and 1"),
         (lambda data: quantiles(data, ["a"]), "quantiles = a: a list of numbers between 0 and 1"),

@@ -140,6 +140,7 @@ def test_an_end_of_the_range_is_no_answer(
     found = needed.Needed("ee", "ee", {"t": 3}, low, high, 0.5, 100, told)
     (row,) = needed.rows_of([found], needed.goal(study(10, 200), "lots", 0.9), "budget")
     assert (row["mean"], row["params"]) == (value, {"t": 3, "reached": reached})
+    assert (row["ci_low"], row["ci_high"]) == ((9, 10) if low and high else (low, high))
 
 
 def test_runs_that_fail_have_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,6 +245,8 @@ def test_a_least_value_that_is_too_small_is_the_options(tmp_path: Path, capsys: 
     assert capsys.readouterr().err.endswith(f"--from = 1: {least}; left out, it comes from the study's values\n")
     assert cli.main([*plan, "--from", "2"]) == 2
     assert capsys.readouterr().err.endswith(f"--from = 2: {least}\n")
+    assert cli.main([*plan, "--parameter", "K", "--from", "1", "--to", "13"]) == 2
+    assert "--to = 13: a whole number from 1 to 12" in capsys.readouterr().err
 
 
 _LOTS = Metric("lots", "lots", lambda setting, answers: (answers["heads"] > 20) * 1.0, binary=True)
@@ -265,7 +268,7 @@ def test_plan_does_as_its_options_say(
 
     wide = planned("--metric", "few", "--from", "10", "--to", "100", "--within", "1")
     assert wide["metric"] == "budget for few >= 0.9"
-    assert wide["ci_low"] - wide["ci_high"] > 3
+    assert wide["ci_high"] - wide["ci_low"] > 3
     assert planned("--metric", "lots", "--from", "10", "--to", "15")["ci_high"] is None
     assert planned("--metric", "lots", "--from", "10", "--to", "100", "--most-runs", "1100")["runs"] <= 1100
 

@@ -122,6 +122,47 @@ def test_relative_to_a_cost() -> None:
     assert judge.chosen == 0
 
 
+@pytest.mark.parametrize("dear", [15.0, 1000.0])
+def test_how_dear_the_worst_is_does_not_matter(dear: float) -> None:
+    """What a relative ``within`` comes to is that of the best: it is out after a few runs."""
+    verdict, judge = judged({0: -10.0, 1: -10.0, 2: -dear}, 1.0, 0, within=0.005, relative=True)
+    assert (verdict, judge.survivors) == ("within", [0, 1])
+    assert judge.runs < 20_000
+
+
+def test_a_cost_that_is_rare_is_told_whatever_the_first_runs_were() -> None:
+    """Of the first 64, one is dear; so the mean seems to be 15 times as high as it is."""
+    rng = np.random.default_rng(8)
+    dear = rng.random(50_000) < 0.001
+    dear[:64] = np.arange(64) == 3
+    values = -100.0 * dear + 0.1 * rng.standard_normal((2, 50_000))
+    judge, verdict, runs = Judge(2, within=0.1, relative=True), "undecided", LEAST
+    while verdict == "undecided" and runs < 50_000:
+        verdict = judge.decide(runs, {one: values[one, first:runs] for one, first in judge.missing(runs).items()})
+        runs = int(1.1 * runs)
+    assert verdict == "within"
+
+
+def test_verdicts_relative_to_a_cost_are_right_as_often_as_they_say() -> None:
+    wrong = 0
+    for seed in range(200):
+        costs = {0: -10.0, 1: -8.7, 2: -10.0, 3: -30.0}
+        verdict, judge = judged(costs, 4.0, seed, within=0.1, relative=True, confidence=0.8)
+        assert verdict in ("best", "within")
+        wrong += judge.chosen != 1
+    assert 0 < wrong <= 0.2 * 200
+
+
+def test_candidates_in_close_pairs_are_told_apart_without_a_within() -> None:
+    """As the variance is that of their differences, which is 1e-6 of their own."""
+    rng = np.random.default_rng(3)
+    common = 100 * rng.standard_normal(LEAST * 4)
+    judge = Judge(2, within=0.0, cap=500_000)
+    values = common, common + 0.05 + 0.1 * rng.standard_normal(common.size)
+    assert judge.decide(common.size, dict(enumerate(values))) == "best"
+    assert judge.chosen == 1
+
+
 def test_values_that_never_varied_are_not_taken_for_certain() -> None:
     judge = Judge(2, within=0.01, binary=True, bounded=True)
     assert judge.decide(64, {0: np.ones(64), 1: np.ones(64)}) == "undecided"
@@ -442,6 +483,37 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "runs = missing" in capsys.readouterr().err
 
 
+def test_the_first_runs_of_many_candidates_are_written_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    written = []
+
+    def write(self: Store, places: Any, first: int, values: Any) -> None:
+        written.extend((place, first, len(own["heads"])) for place, own in zip(places, values, strict=True))
+        kept(self, places, first, values)
+
+    kept = Store.write
+    monkeypatch.setattr(Store, "write", write)
+    monkeypatch.setattr("jaxbandit.tuning.values._ROOM", 4 * LEAST)
+    jaxbandit.tune(study(within=0.2), tmp_path, progress=False)
+    begun = [(place, runs) for place, first, runs in written if first == 0]
+    assert sorted(begun) == [((place,), LEAST) for place in range(9)]
+
+
+def test_too_many_candidates_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy as it is when nothing is said is one more."""
+    monkeypatch.setattr("jaxbandit.tuning.run.MOST_CANDIDATES", 4)
+    with pytest.raises(BadInput, match=r"^tune\.candidates = 9 candidates: at most 4"):
+        jaxbandit.tune(study(), progress=False)
+
+
+def test_numpy_values_are_taken() -> None:
+    table = study(space={"share": np.array([0.1, 0.9])}, most_runs=np.int64(2_000), within=np.float64(0.2))
+    assert jaxbandit.tune(table, progress=False).verdict["candidates"] == 3  # and what it is when nothing is said
+    plain = {key: value for key, value in table.items() if key != "tune"}
+    assert (
+        jaxbandit.tune(plain, **table["tune"], progress=False).verdict["candidates"] == 3
+    )  # and what it is when nothing is said
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -454,6 +526,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ({"most_runs": 200}, "tune.most_runs = 200: at least"),
         ({"space": {}}, "tune.space"),
         ({"space": "some"}, 'tune.space = some: a table of domains by parameter, or "all"'),
+        ({"space": {"mixed": 3}}, "tune.space.mixed = 3: a table of domains of mixed's parameters: share"),
         ({"space": {"speed": [1]}}, "tune.space.speed = [1]: a parameter of a policy"),
         ({"space": {"share": {"from": 0.5, "to": 0.1}}}, "a table in which from is below to"),
         ({"space": {"share": {"from": 0, "to": 1, "log": True}}}, "tune.space.share.from = 0"),

@@ -42,6 +42,10 @@ class Compare:
         if self.quantiles and (self.differences or self.baseline is not None):
             other = "--differences" if self.differences else "--baseline"
             raise BadInput("--quantiles", f"together with {other}", "one of both: quantiles are of each policy alone")
+        if self.differences and self.baseline is not None:
+            raise BadInput(
+                "--differences", "together with --baseline", "one of both: all pairs, or those with one policy"
+            )
         data = open_results(self.folder)
         metric = self.metric or data.attrs["metrics"].split()[0]
         if without := compare.lacking(data, metric):

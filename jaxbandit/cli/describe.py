@@ -47,7 +47,9 @@ class Describe:
         from jaxbandit.tuning.train import TrainOptions
 
         entity, value = _named(self.entity), _named(self.value)
-        for name, given in (("--entity", entity), ("--value", value), ("--table", self.table)):
+        normalise = None if self.normalise == "none" else self.normalise
+        options = ("--entity", entity), ("--value", value), ("--table", self.table), ("--normalise", normalise)
+        for name, given in options:
             if given:
                 shown = given if isinstance(given, str) else " ".join(given)
                 raise BadInput(name, shown, "for a table alone; a study file names its columns")
@@ -73,6 +75,8 @@ class Describe:
         if bool(entity) != bool(value):
             missing, there = ("--value", "--entity") if entity else ("--entity", "--value")
             raise BadInput(missing, "missing", f"to be given together with {there}, or neither")
+        if self.normalise != "none" and not entity:
+            raise BadInput("--normalise", self.normalise, "with --entity and --value, whose values it compares")
         names = user_tables.header(self.file, self.table)
         rows = [cells for _, cells in user_tables.columns(self.file, {"columns": names}, self.table)]
         lines = [f"{self.file.name}: {counted(len(rows), 'row', 'rows')}, {counted(len(names), 'column', 'columns')}"]

@@ -25,10 +25,10 @@ def half_width(values: np.ndarray, level: float, planned: int | None, most: floa
         most: what ``largest`` says.
 
     Returns:
-        None where the differences never varied, and ``most`` is not known.
+        None where the differences never varied, and ``most`` is not known; and where their squares are no floats.
     """
     runs = values.size
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         variance = float(values.var(ddof=1))
     z = NormalDist().inv_cdf(1 - level / 2)
     if variance == 0:
@@ -38,7 +38,7 @@ def half_width(values: np.ndarray, level: float, planned: int | None, most: floa
     else:
         half = Always(planned, level).half_width(variance, runs)
     if not math.isfinite(variance):
-        return half
+        return None
     size = float((values**2).mean() / np.abs(values).mean())
     for side in (np.maximum(values, 0), np.maximum(-values, 0)):
         often = min(1.0, float(side.mean()) / size)

@@ -195,8 +195,10 @@ def finished(data: "xr.Dataset") -> None:
     """Checks that no runs of the results are missing.
 
     Raises:
-        BadInput: where there are some.
+        BadInput: where there are some, or there is none at all.
     """
+    if data.sizes.get("run") == 0:
+        raise BadInput("runs", 0, "at least 1")
     if "done" in data:
         raise BadInput(
             "DIR", "a study with missing runs", "a study that is finished; the command that began it goes on"

@@ -17,6 +17,7 @@ from jaxbandit.study import folder
 from jaxbandit.study.results import column
 from jaxbandit.study.run import facts
 from jaxbandit.study.spec import Study
+from jaxbandit.study.summary import plain
 from jaxbandit.tuning.options import TuneOptions
 from jaxbandit.tuning.run import TuningOutcome, record, tuned
 from jaxbandit.tuning.train import TrainingOutcome, train
@@ -67,7 +68,7 @@ def tune(
     """
     if not isinstance(study, Study):
         study = Study.of(study, counted=False)
-    study = replace(study, tune={**study.tune, **table})
+    study = replace(study, tune={**study.tune, **plain("tune", table, nulls=False)})
     TuneOptions.of(study)  # what is wrong is said before there is a folder
     with ExitStack() as held:
         tell = held.enter_context(shown(progress, "tuning", ""))

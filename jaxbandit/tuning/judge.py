@@ -10,9 +10,10 @@ when one candidate is left (*best*), when the leader covers all that are left (*
 The bounds. A Brownian motion falls below the line a + b n under its mean with probability exp(-2 a b / variance), at
 any n. So mean - a / n - b is a lower bound at every n. It is sharpest for one size of difference; the judge keeps
 lines for several, which share the error: most goes to the one for differences of the size of ``within``, where the
-last candidates are told apart. Sums of many values are close to a Brownian motion whatever the values' distribution,
-which is why no candidate is judged before ``LEAST`` runs; the variance is that of the runs so far, with Student's
-correction. Only pairs with the truly best candidate can mislead, so k candidates share the error as k - 1.
+last candidates are told apart. What a relative ``within`` comes to is known of the first runs alone, and may be much
+less: there are lines for that, too. Sums of many values are close to a Brownian motion whatever the values'
+distribution, which is why no candidate is judged before ``LEAST`` runs; the variance is that of the runs so far, with
+Student's correction. Only pairs with the truly best candidate can mislead, so k candidates share the error as k - 1.
 ``benchmarks/verdicts.py`` measures how often verdicts are right, and what they cost.
 """
 
@@ -26,9 +27,10 @@ import numpy as np
 LEAST = 64
 """The runs of each candidate at the first evaluation."""
 
-_SHARE, _STEP, _LINES = 0.95, 4.0, 6
+_SHARE, _STEP, _LARGER, _SMALLER = 0.95, 4.0, 5, 4
 """The part of the error that the line for differences as large as ``within`` has; by how much the next line's
-differences are larger; and how many lines there are."""
+differences are larger; and how many lines there are for larger ones, and for smaller ones where ``within`` is
+relative."""
 
 _SLOPE = 0.8
 """A line's b, as a part of the size of the differences that it is for. Near 1 it decides such differences soonest and
@@ -218,8 +220,9 @@ class Judge:
     def _size(self) -> float:
         """Returns the difference that the first line is for."""
         if self.within > 0:
-            return self.within * (float(np.abs(self._means()).max()) if self.relative else 1.0)
-        return 3 * math.sqrt(float(np.median(self._variance(np.ones(len(self._active))))) / self.cap)
+            return self.within * (abs(float(self._means().max())) if self.relative else 1.0)
+        between = self._variance(np.ones(len(self._active)))[~np.eye(len(self._active), dtype=bool)]
+        return 3 * math.sqrt(float(np.median(between)) / self.cap)
 
     def _variance(self, factors: np.ndarray) -> np.ndarray:
         """Returns the variance of the differences of each two in question: the first less its factor times the
@@ -245,9 +248,10 @@ class Judge:
         """Returns lower bounds of the mean differences, as ``_variance``; of a candidate and itself there is none."""
         n, means, variance = self.runs, self._means(), self._variance(factors)
         error = (1 - self.confidence) / (self.count - 1) / (2 if self.relative else 1)
-        shares = [_SHARE, *[(1 - _SHARE) / (_LINES - 1)] * (_LINES - 1)]
+        lines = range(-_SMALLER if self.relative else 0, _LARGER + 1)
         half = np.full(variance.shape, np.inf)
-        for number, share in enumerate(shares):
+        for number in lines:
+            share = (1 - _SHARE) / (len(lines) - 1) if number else _SHARE
             slope = _SLOPE * self._scale * _STEP**number
             if slope:
                 half = np.minimum(half, variance * _exponent(error * share, n) / (2 * slope * n) + slope)

@@ -109,13 +109,8 @@ def needed(
     if most_runs < 2 * _FIRST:
         raise BadInput("--most-runs", most_runs, f"at least {2 * _FIRST}, with which the ends of the range are tried")
     # Of policies, tuned to a value or not, those at the first value stand for all.
-    try:
-        members = _at(study, parameter, first)
-    except BadInput as error:
-        if error.field != f"problem.{parameter}":
-            raise
-        allowed = error.allowed if low is not None else f"{error.allowed}; left out, it comes from the study's values"
-        raise BadInput("--from", first, allowed) from None
+    members = _end(study, parameter, "--from", first, low is not None)
+    _end(study, parameter, "--to", last, high is not None)
     metric, labels = wanted.metric, [each.label for each in members]
     within_1 = metric.binary or all(metric.bounded(each.setting) for each in members)
     if within_1 and not 0 <= wanted.value <= 1:
@@ -153,6 +148,17 @@ def _range(study: Study, parameter: str, low: int | None, high: int | None) -> t
     if not 1 <= first < last:
         raise BadInput("--from", first, f"at least 1 and below --to, {last}")
     return first, last
+
+
+def _end(study: Study, parameter: str, option: str, value: int, given: bool) -> list[Configuration]:
+    """Returns the configurations at an end of the range, which the ``option`` gives, if it is ``given``."""
+    try:
+        return _at(study, parameter, value)
+    except BadInput as error:
+        if error.field != f"problem.{parameter}":
+            raise
+        allowed = error.allowed if given else f"{error.allowed}; left out, it comes from the study's values"
+        raise BadInput(option, value, allowed) from None
 
 
 def _roomy(study: Study, parameter: str, last: int) -> Study:
@@ -253,15 +259,17 @@ def _batch(member: Configuration, study: Study) -> Batch:
 def rows_of(found: Sequence[Needed], wanted: Goal, parameter: str) -> list[Row]:
     """Returns rows as a summary has them: the value that surely reaches the goal, with the range that was told, and
     ``reached``, which says of what it is the border. There is no value where the range has no border."""
-    return [
-        Row(
-            policy=each.kind, params={**each.params, "reached": _reached(each)}, metric=f"{parameter} for {wanted}",
-            mean=None if each.low is None or each.high is None else float(each.high),
-            ci_low=None if each.low is None else float(each.low),
-            ci_high=None if each.high is None else float(each.high), runs=each.runs,
+    rows = []
+    for each in found:
+        low, high = (None if end is None else float(end) for end in (each.low, each.high))
+        value = high if low is not None else None
+        if low is not None and high is not None:
+            low, high = min(low, high), max(low, high)  # where less of the parameter is better, they are the other way
+        params, metric = {**each.params, "reached": _reached(each)}, f"{parameter} for {wanted}"
+        rows.append(
+            Row(policy=each.kind, params=params, metric=metric, mean=value, ci_low=low, ci_high=high, runs=each.runs)
         )
-        for each in found
-    ]  # fmt: skip
+    return rows
 
 
 def _reached(each: Needed) -> str:

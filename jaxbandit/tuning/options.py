@@ -167,8 +167,9 @@ def _check_names(named: Mapping[str, Any], kinds: Mapping[str, PolicyKind]) -> N
             for key in set(value) - set(there[name]):
                 raise BadInput(f"tune.space.{name}.{key}", value[key], f"a parameter of {name}")
         elif name not in known:
+            of_it = f"a table of domains of {name}'s parameters" if name in there else "a parameter of a policy"
             raise BadInput(
-                f"tune.space.{name}", value, f"a parameter of a policy: {', '.join(known) or 'there is none'}"
+                f"tune.space.{name}", value, f"{of_it}: {', '.join(there.get(name, known)) or 'there is none'}"
             )
 
 

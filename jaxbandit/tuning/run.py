@@ -1,5 +1,6 @@
 """Tuning a study: candidates are found, frozen, and judged on runs that the search did not use."""
 
+import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -55,7 +56,7 @@ class TuningOutcome:
     searched: int
     promising: tuple[Configuration, float] | None
 
-    @property
+    @functools.cached_property
     def chosen(self) -> int:
         """Returns the number of the candidate that is chosen: where nothing was decided, the best mean in question."""
         return self.judge.best_mean if self.verdict == "undecided" else self.judge.chosen
@@ -241,8 +242,10 @@ def _tuned(
 
     members, _ = built(finalists(options, means, study.seed, lambda points: built(points)[1]))
     least = searched.spent + len(members) * LEAST
-    if len(members) > MOST_CANDIDATES or least > options.most_runs:
-        of_them = counted(len(members), "candidate", "candidates")
+    of_them = counted(len(members), "candidate", "candidates")
+    if len(members) > MOST_CANDIDATES:
+        raise BadInput("tune.candidates", of_them, f"at most {MOST_CANDIDATES:,}, those of all policies together")
+    if least > options.most_runs:
         allowed = f"at least {least:,}, for {of_them} with {LEAST} runs each"
         raise BadInput("tune.most_runs", options.most_runs, allowed)
     values = Values(study, options.metric, out / "results.zarr", 0, tell, "judging")

@@ -16,6 +16,7 @@ from jaxbandit.progress import Progress, Status
 from jaxbandit.registry import Metric, measured
 from jaxbandit.study.spec import Configuration, Study
 from jaxbandit.study.store import Damaged, Place, Store
+from jaxbandit.tuning.judge import LEAST
 from jaxbandit.words import counted
 
 _ROOM = 1 << 14
@@ -106,7 +107,9 @@ class Values:
             some = [one for one, (begin, _) in behind.items() if begin == start]
             end = min([stop, *(end for one, (_, end) in behind.items() if one in some)])
             end = min([end, *(begin for begin, _ in behind.values() if begin > start)])
-            end = min(end, start + max(1, _ROOM // len(some)))
+            # Of very many candidates not all at a time: a file is written anew with each part of its runs.
+            some = some[: _ROOM // min(LEAST, end - start)]
+            end = min(end, start + _ROOM // len(some))
             self._simulate(store, places, some, start, end)
 
     def _simulate(self, store: Store, places: dict[int, Place], some: Sequence[int], start: int, end: int) -> None:
