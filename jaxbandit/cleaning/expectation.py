@@ -4,6 +4,7 @@ Gamma takes neither entities nor the budget to run out. Where entities do, the b
 the budget does, it explores less. ``best_within`` finds it.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -20,9 +21,9 @@ MOST_EXPECTED, MOST_LISTED = 1 << 20, 1000
 _AMPLE, _MANY = 2, 100
 """Entities do not run out where to visit all of them costs ``_AMPLE`` times the budget, in expectation; and where a
 budget removes ``_MANY`` false values, what it cuts off a last visit hardly matters."""
-_WEIGHED, _WEIGHED_MORE, _BRIEF = 24, 8, 8
-"""Rules whose expectations are compared: so many at most by a guess, of more tries than those so many again, and those
-of so many tries at most."""
+_WEIGHED, _WEIGHED_MORE, _BRIEF, _CLIMBED = 24, 8, 8, 48
+"""Rules whose expectations are compared: so many at most by a guess, of more tries than those so many again, those
+of so many tries at most, and so many on the way from the best of these to a better one."""
 _MOST_TRIES, _LITTLE = 256, 1e-4
 """Rules of more tries are not looked for; nor of twice as many, where those before gained no more than this share."""
 _WORK, _LIGHT = 1 << 17, 1 << 12
@@ -36,9 +37,9 @@ def expected_within(
 ) -> float:  # fmt: skip
     """Computes the false values that EE removes within a budget, in expectation.
 
-    It is exact (see ``renewal``) with two exceptions. Of a table of more than ``MOST_LISTED`` ambiguous entities, each
-    entity's r is taken as drawn from the table's distribution: an error of some 0.1 % where entities run out. Beyond a
-    budget of ``MOST_EXPECTED`` the law of large numbers is enough.
+    Given the ``cells`` it is exact (see ``renewal``) with two exceptions. Of a table of more than ``MOST_LISTED``
+    ambiguous entities, each entity's r is taken as drawn from the table's distribution: an error of some 0.1 % where
+    entities run out. Beyond a budget of ``MOST_EXPECTED`` the law of large numbers is enough.
 
     Args:
         budget, t, need, cells, false_values, early_stopping: as for ``expected_removed``, of one problem.
@@ -65,6 +66,28 @@ def expected_within(
     return gain * min(1.0, budget / cost)
 
 
+def _climbed(
+    value: Floats, some: NDArray[np.intp], t: NDArray[np.int32], need: NDArray[np.int32],
+    expected: Callable[[int, int], float], most: int,
+) -> NDArray[np.intp]:  # fmt: skip
+    """Weighs ``some`` rules, then the neighbours of the best one, and so on as long as one of these is better and fewer
+    than ``most`` were weighed. Writes into ``value``, and returns all that were weighed, in order."""
+    rule = list(zip(t.tolist(), need.tolist(), strict=True))
+    number = {each: one for one, each in enumerate(rule)}
+    fresh, weighed, best, most = some.tolist(), list[int](), -1, most + some.size
+    while fresh and most > 0:
+        value[fresh] = [expected(*rule[one]) for one in fresh]
+        weighed, most = [*weighed, *fresh], most - len(fresh)
+        best, before = max(weighed, key=value.__getitem__), best
+        if best == before:
+            break
+        tries, successes = rule[best]
+        far = max(1, tries // 4)
+        near = ((tries + a, successes + b) for a in {-far, -1, 0, 1, far} for b in (-1, 0, 1))
+        fresh = [number[each] for each in near if each in number and number[each] not in weighed]
+    return np.array(sorted(weighed))
+
+
 def best_within(
     budget: int, cells: Floats, false_values: Floats, entities: int, delta: float, early_stopping: bool
 ) -> Tuned:
@@ -73,12 +96,14 @@ def best_within(
     Where entities are ample and the budget is too, that is the rule of ``gamma.tune``. Else the law of large numbers
     has a first guess of what a rule removes: the budget times Gamma, or less if all entities give less. The best rules
     by this guess and the one of ``gamma.tune`` are compared by ``expected_within``, each entity's r being taken as
-    drawn; and where fewer than ``_MANY`` values are removed those of few tries that all have to succeed, since a visit
-    that the budget may cut is worth a briefer exploration. For budgets, or numbers of false values, so large that this
-    takes long, the guess is enough. Ties go to the smallest q, then to the smallest t. Above the t_hat of
-    ``gamma.tune``, t is tried up to the next power of two, and, as an entity that no fresh one replaces is worth more
-    tries, to twice as many where entities run out and the best rule that gives one up takes more than half of those;
-    and so on, up to ``_MOST_TRIES``, while that gains anything.
+    drawn; and where fewer than ``_MANY`` values are removed others, of few tries that all have to succeed or of many,
+    since the guess knows nothing of visits that the budget cuts. Then come the neighbours of the best rule, as long as
+    one of them is better. For budgets, or numbers of false values, so large that this takes long, the guess is enough.
+    Ties go to the smallest q, then to the smallest t.
+
+    Above the t_hat of ``gamma.tune``, t is tried up to the next power of two, and, as an entity that no fresh one
+    replaces is worth more tries, to twice as many where entities run out and the best rule that gives one up takes more
+    than half of those; and so on, up to ``_MOST_TRIES``, while that gains anything.
 
     Args:
         budget, cells, false_values, entities, early_stopping: as for ``expected_within``.
@@ -105,13 +130,17 @@ def best_within(
         some = np.argsort(-value, kind="stable")[: _WEIGHED_MORE if weighed else _WEIGHED]
         work = min(budget, costs[some].max()) * (max(1.0, cells.size * false_values.size / _LIGHT) if ample else 1.0)
         few = some[: int(_WORK / work)]
-        brief = np.flatnonzero((need == t) & (t <= min(_BRIEF, few.size)) & ~many)
+        others = (need == t) & (t <= min(_BRIEF, few.size))
+        if few.size == _WEIGHED:
+            others |= (t & (t - 1) == 0) & ((need == t // 2) | (need == t - t // 8))
         if few.size > 1:
-            some = np.unique(np.concatenate([few, brief, np.flatnonzero((t == best.t) & (need == best.need))]))
-            value[some] = [
-                expected_within(budget, *rule, cells, false_values, entities, None, early_stopping)
-                for rule in zip(t[some].tolist(), need[some].tolist(), strict=True)
-            ]
+            others = others & ~many | (t == best.t) & (need == best.need)
+
+            def expected(t: int, need: int) -> float:
+                return expected_within(budget, t, need, cells, false_values, entities, None, early_stopping)
+
+            more = _CLIMBED if few.size == _WEIGHED else few.size
+            some = _climbed(value, np.union1d(few, np.flatnonzero(others)), t, need, expected, more)
         first = np.min(some[value[some] >= value[some].max() * (1 - 1e-9)])
         if value[first] > most * (1 + 1e-9):
             found, most = Tuned(t[first], need[first], q[first], gains[first] / costs[first]), value[first]

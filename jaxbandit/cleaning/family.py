@@ -270,7 +270,8 @@ POLICIES = (
             Parameter("tuning", one_of("lemma3", "exact"), "what (t, q) maximise: Gamma as the paper prints it "
                       "(lemma3), or what is expected at the budget, of the entities that there are (exact)", "exact",
                       when={"t": LEFT_OUT}),
-            Parameter("delta", real(1e-4, 1), "the grid of q and p in tuning (section 5.4), 0.0001 to 1", DELTA,
+            Parameter("delta", real(1e-4, 1), "the grid of q and p in tuning (section 5.4), 0.0001 to 1; less where "
+                      "many sc-probabilities are below it", DELTA,
                       on_request=True, when={"t": LEFT_OUT}),
             *parameters(ee, leave_out=("t", "q")),
         ), _ee, anytime=True,

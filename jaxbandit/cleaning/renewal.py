@@ -193,8 +193,10 @@ def expected_removed(
 ) -> Removed:
     """Computes mean and standard deviation of the false values that EE removes, for every budget up to ``budget``.
 
-    Exact for entities with independent (p, r); only those with r >= 1 are visited. The effectiveness of the paper's
-    Eq. 1 is ``mean[..., C] / C``.
+    Exact for entities with independent (p, r), where p is the midpoint of a cell; only those with r >= 1 are visited.
+    Where much of an sc-pdf's mass is in one cell, smaller ones are needed: a budget of 100 removes 1.8 % less than
+    cells of 0.001 say, under Beta(0.05, 4), t = 5 and need = 2. The effectiveness of the paper's Eq. 1 is
+    ``mean[..., C] / C``.
 
     Args:
         budget: the largest budget, in cleans. Programs are compiled per power of two of it.
