@@ -5,7 +5,8 @@ ahead of all others by exactly ``within``; *equal*: all means are the same; *apa
 ``within``, so that a wrong choice is a wrong verdict; *heavy*: the same with Student's t of 3 degrees of freedom;
 *skewed*: the same with lognormal values; *paired*: the same where nine tenths of the variance are shared, as with
 common random numbers; *ladder*: each is half of ``within`` ahead of the next; *hill*: a parabola that falls by 5 times
-``within`` to its ends, as of a parameter about its best value. A verdict "within" is right where the chosen candidate
+``within`` to its ends, as of a parameter about its best value; *cost*: as apart, of costs of which ``within`` is 1 % of
+the least, and one is 10 times as high. A verdict "within" is right where the chosen candidate
 is at most ``within`` below the best, "best" where it is the best. In slippage any choice is within; so the table says
 too how often the best was chosen. KN (Kim and Nelson 2001) has a first stage of 20 runs, and is right where it chooses
 the best, or any of equal ones.
@@ -56,9 +57,12 @@ SETTINGS: dict[str, tuple[Callable[[int], np.ndarray], Draw]] = {
     "paired": (_ahead(1.25), _paired),
     "ladder": (lambda count: 0.5 * np.arange(count), _normal),
     "hill": (lambda count: -5 * np.linspace(-1, 1, count) ** 2, _normal),
+    "cost": (lambda count: _ahead(1.25)(count) - np.where(np.arange(count) == 0, 1000, 101.25), _normal),
 }
 """The means of so many candidates, in units of ``within``, and the noise."""
-COUNTS = {"ladder": (10,), "hill": (10,)}
+RELATIVE = {"cost": 100.0}
+"""Of which ``within`` is a share: the mean of the best candidate."""
+COUNTS = {"ladder": (10,), "hill": (10,), "cost": (3, 10)}
 """Numbers of candidates of some settings; ``USUAL`` of the others."""
 USUAL = 2, 10, 100
 MOST = 200_000
@@ -80,9 +84,9 @@ class Source:
         return self.values
 
 
-def judged(source: Source, count: int) -> tuple[str, int, int]:
-    """The verdict, the chosen candidate, and the runs of all together."""
-    judge = Judge(count, WITHIN, confidence=CONFIDENCE)
+def judged(source: Source, count: int, of: float | None) -> tuple[str, int, int]:
+    """The verdict, the chosen candidate, and the runs of all together; ``of``: see ``RELATIVE``."""
+    judge = Judge(count, WITHIN / (of or 1.0), relative=of is not None, confidence=CONFIDENCE)
     target, runs, verdict = LEAST, 0, "undecided"
     while verdict == "undecided" and target <= MOST:
         values, missing = source.upto(target), judge.missing(target)
@@ -119,7 +123,7 @@ def measured(name: str, count: int, repetitions: int) -> Row:
     right, bests, runs, right_kn, runs_kn, undecided = 0, 0, [], 0, [], 0
     for repetition in range(repetitions):
         source = Source(means, draw, [repetition, count])
-        verdict, chosen, own = judged(source, count)
+        verdict, chosen, own = judged(source, count, RELATIVE.get(name))
         undecided += verdict == "undecided"
         bests += means[chosen] == means.max()
         right += means[chosen] == means.max() if verdict == "best" else means[chosen] >= means.max() - WITHIN

@@ -100,7 +100,7 @@ def test_leaders_in_turn_wait_for_more_runs() -> None:
     """Each covers what the other one does not. In one of 400 such cases, the judge went from one to the other for
     ever."""
     source = verdicts.Source(np.zeros(10), verdicts.SETTINGS["equal"][1], [196, 10])
-    verdict, _, runs = verdicts.judged(source, 10)
+    verdict, _, runs = verdicts.judged(source, 10, None)
     assert verdict == "within"
     assert runs < 100_000
 
