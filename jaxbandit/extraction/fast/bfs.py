@@ -40,7 +40,7 @@ class ShortQueue:
 
     def init(self, view: View) -> State:
         """Puts the root in the queue, as its first and only node."""
-        return State(Retrieved.nothing(view, self.rows), Frontier.of(self.nodes, 1), jnp.int32(0))
+        return State(Retrieved.nothing(view, self.rows), Frontier.of(view, self.nodes, 1), jnp.int32(0))
 
     def _waiting(self, state: State) -> Array:
         """Returns which places of the queue have nodes that may still be asked: bool (nodes,)."""
@@ -50,15 +50,18 @@ class ShortQueue:
     def _first(self, view: View, state: State) -> tuple[Array, Array, Array]:
         """Returns the place of the next node in the queue and its configuration (int32), and whether it can be asked
         (bool)."""
-        node = state.queue.node
-        configuration = self.rule.configurations(view, node)
-        specificity = jnp.asarray(view.poset.specificity)[jnp.maximum(node, 0)]
-        affordable = view.cost[configuration, specificity] <= view.budget - state.retrieved.spent
         waiting = self._waiting(state)
         if self.rule.dear == "skip":
-            waiting &= affordable
+            waiting &= self._affordable(view, state, state.queue.node)[1]
         first = jnp.argmax(waiting).astype(jnp.int32)
-        return first, configuration[first], waiting[first] & affordable[first]
+        configuration, affordable = self._affordable(view, state, state.queue.node[first][None])
+        return first, configuration[0], waiting[first] & affordable[0]
+
+    def _affordable(self, view: View, state: State, node: Array) -> tuple[Array, Array]:
+        """Returns the configurations of nodes (int32), and whether the budget allows them (bool)."""
+        configuration = self.rule.configurations(view, node)
+        cost = view.cost[configuration, jnp.asarray(view.poset.specificity)[jnp.maximum(node, 0)]]
+        return configuration, cost <= view.budget - state.retrieved.spent
 
     def ask(self, view: View, state: State) -> Pull:
         """Asks the next node of the queue that is not pruned."""

@@ -48,7 +48,7 @@ class SlottedGsExact:
     def init(self, view: InformedView) -> State:
         """Gives a slot to the root, or to all nodes, with nothing retrieved."""
         known = jnp.zeros((self.nodes, len(gain.sizes(view.configurations))), jnp.float32)
-        nodes = Frontier.of(self.nodes, self.nodes if self.rule.reach == "all" else 1)
+        nodes = Frontier.of(view, self.nodes, self.nodes if self.rule.reach == "all" else 1)
         specificity = jnp.asarray(view.poset.specificity, jnp.int32)[jnp.maximum(nodes.node, 0)]
         return State(Retrieved.nothing(view, self.rows), nodes, specificity, known)
 
