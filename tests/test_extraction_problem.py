@@ -537,6 +537,16 @@ def test_who_is_among_the_first_however_skewed_popularity_is(model: str, popular
 
 
 @pytest.mark.parametrize("model", ["proportional", "k-largest"])
+def test_the_true_gain_is_tabulated_in_parts_where_all_takes_much_memory(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = small(30, np.random.default_rng(1).pareto(1.0, 30) + 0.1)
+    table = inclusion(built, model, ((5, 2),))
+    monkeypatch.setattr("jaxbandit.extraction.gain._CELLS", 5_000)
+    assert inclusion(built, model, ((5, 2),)) == pytest.approx(table, abs=1e-6)
+
+
+@pytest.mark.parametrize("model", ["proportional", "k-largest"])
 def test_as_many_are_among_the_first_as_there_are_first(model: str) -> None:
     """A node of more popularities than are computed one by one: the probabilities add up."""
     built = small(300, np.random.default_rng(2).uniform(0.01, 10, 300))

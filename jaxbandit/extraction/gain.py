@@ -22,6 +22,9 @@ _POINTS = 400
 _KINDS = 200
 """So many different popularities in a node are computed, closest together at the top; others lie between them."""
 
+_CELLS = 1 << 26
+"""Probabilities that are computed at a time: half a GiB of them."""
+
 _LATE = 0.02
 """Times may end where as many of a node's N clocks, in the mean, are still to ring. Whoever rings later is among the
 first n only if N - n others are late too, so that no probability is off by more than ``_LATE``^2 / 4, which is 1e-4."""
@@ -75,7 +78,8 @@ def _among_first(weight: NDArray[np.float64], model: str, wanted: list[int]) -> 
         (early,) = many @ rung(np.array([1e3]))
         end = 3 if early >= min(enough, len(weight) - _LATE) else np.log10(25 / kinds[0])
         fine = np.concatenate([[0], np.logspace(-12, end, 20_000)])
-    mean = many @ rung(fine)
+    parts = np.array_split(fine, 1 + kinds.size * fine.size // _CELLS)
+    mean = np.concatenate([many @ rung(part) for part in parts])
     top = min(enough, len(weight) * (1 - 1e-9))
     time = np.interp(np.linspace(0, 1, _POINTS) ** 1.5 * top, mean, fine)
     p = rung(time)
