@@ -141,6 +141,15 @@ def test_no_rule_is_better_where_a_guess_says_little(
     assert own >= removed.max() * (1 - 1e-9)
 
 
+def test_wide_cells_move_what_is_expected_where_much_mass_is_in_one() -> None:
+    """As the docstring of ``expected_removed`` says."""
+    coarse, fine = (
+        expected_removed(100, 5, 2, Beta(0.05, 4).cells(delta), np.eye(5)[4], entities=30).mean[-1]
+        for delta in (1e-3, 1e-4)
+    )
+    assert fine / coarse == pytest.approx(1 - 0.017, abs=5e-4)
+
+
 @pytest.mark.parametrize("budget", [200, 400, 1000])
 def test_more_money_than_entities_ask_for_is_spent_on_more_tries(budget: int) -> None:
     """Of few entities, the best rule tries one far more often than Gamma's would, before it gives it up."""

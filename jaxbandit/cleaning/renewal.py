@@ -194,9 +194,9 @@ def expected_removed(
     """Computes mean and standard deviation of the false values that EE removes, for every budget up to ``budget``.
 
     Exact for entities with independent (p, r), where p is the midpoint of a cell; only those with r >= 1 are visited.
-    Where much of an sc-pdf's mass is in one cell, smaller ones are needed: a budget of 100 removes 1.8 % less than
-    cells of 0.001 say, under Beta(0.05, 4), t = 5 and need = 2. The effectiveness of the paper's Eq. 1 is
-    ``mean[..., C] / C``.
+    Where much of an sc-pdf's mass is in one cell, smaller ones are needed: with Beta(0.05, 4), r = 4, t = 5, need = 2
+    and 30 entities, a budget of 100 removes 1.7 % less by cells of 0.0001 than by those of 0.001. The effectiveness of
+    the paper's Eq. 1 is ``mean[..., C] / C``.
 
     Args:
         budget: the largest budget, in cleans. Programs are compiled per power of two of it.
