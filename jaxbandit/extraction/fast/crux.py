@@ -27,7 +27,7 @@ from jaxbandit.extraction.retrieved import OVERFLOW, add, exclude_list
 from jaxbandit.grammar import Execution, accelerated
 from jaxbandit.pytree import pytree
 from jaxbandit.xla.batch import any_lane
-from jaxbandit.xla.fence import once_in_blocks as once
+from jaxbandit.xla.fence import once, once_in_blocks
 from jaxbandit.xla.packed import packed
 from jaxbandit.xla.prefix import highest, lowest
 
@@ -38,6 +38,8 @@ _BLOCK, _LONG, _DEAR = 128, 16, 4
 long."""
 _GAINS = {"new-regr": 15_000}
 """Of estimators that take other than ``OF_TOTALS``: see ``Execution.gain_ns``."""
+_LARGE = 3_500, 55_000
+"""Gain and loss where slots are made as nodes enter: of Eventbrite's 174,551 nodes, by budgets of 20 and 200."""
 _COLUMNS, _ROOT_COLUMNS = 48, 128
 """Columns of frequency counts. The root alone is asked so often that more different frequencies come up."""
 
@@ -57,6 +59,8 @@ class SlottedCrux:
         """Says that full effort gains most where resamples are not estimated by their totals alone."""
         gain = 500 if self.readings.estimator in OF_TOTALS else _GAINS.get(self.readings.estimator, 2_000)
         loss = 8_000 if self.rule.grow else 25_000
+        if self.layout.grow and not self.layout.all_nodes:
+            gain, loss = max(gain, _LARGE[0]), _LARGE[1]
         return Execution(stride=8, most_lanes=64, masked=True, gain_ns=gain, loss_ns=loss)
 
     @property
@@ -69,49 +73,57 @@ class SlottedCrux:
         of = GainEstimates(self.readings, view.configurations)
         state = self.layout.begin(view, self.parents, of.pairs, of.unseen(), self.readings.bootstrap > 0)
         if self.readings.removal_at_start:
-            state = state._replace(active=self._without_bad(view, state, state.active, jnp.int32(1), jnp.bool_(True)))
+            none = jnp.zeros_like(state.entered)
+            state = state._replace(active=self._without_bad(view, state, none, jnp.int32(1), jnp.bool_(True)))
         return state
 
     def _r(self, state: State, root: Array) -> Array:
         """Returns r of each query, float32 (C, S); ``root``: the root's gains, (C, 1)."""
         if not self.rule.pools:
             return state.gain
-        n = jnp.sum(state.f * state.sizes, axis=1, dtype=jnp.int32)
-        return jnp.where(state.pruned, state.gain, queries.pooled(self.rule.prior, state.gain, root, n))
+        return jnp.where(state.pruned, state.gain, queries.pooled(self.rule.prior, state.gain, root, state.n))
 
     def _sigma(self, state: State, t: Array) -> Array:
         """Returns sigma of each query at round ``t``, float32 (C, S)."""
-        return queries.sigma(self.readings, self.rule.variance_floor, state.variance, state.times_asked, t)
+        # Once, or the passes over slots would take the roots one by one.
+        found: Array = once(
+            queries.sigma(self.readings, self.rule.variance_floor, state.variance, state.times_asked, t)
+        )
+        return found
 
-    def _without_bad(self, view: View, state: State, among: Array, t: Array, asked: Array) -> Array:
-        """Returns which of the queries ``among`` stay active, bool (C, S): those that are not bad at round t (Algorithm
-        2, lines 12 to 14), or all of them if nothing was ``asked``."""
+    def _without_bad(self, view: View, state: State, entering: Array, t: Array, asked: Array) -> Array:
+        """Returns which queries are active next, bool (C, S): of those that are active and those of slots that are
+        ``entering``, the ones that are not bad at round t (Algorithm 2, lines 12 to 14), or all if nothing was
+        ``asked``."""
+        fresh = self.readings.removal == "fresh"
+
+        def among(part: State, entering: Array) -> Array:
+            return jnp.where(asked, part.entered, part.active) if fresh else part.active | entering
+
         if self.readings.removal == "none":
-            return among
-        state = state._replace(active=among)
+            everything: Array = among(state, entering)
+            return everything
         root = state.gain[:, :1]
 
-        def least(most: Array, part: State, _: Array) -> Array:
+        def least(most: Array, part: State, entering: Array, _: Array) -> Array:
             """Returns the highest r - sigma so far, of active queries."""
-            distinct = jnp.sum(part.f, axis=1, dtype=jnp.int32)
-            there = part.active & queries.exist(self.readings, part.retrieved, distinct, view.lengths)
+            there = among(part, entering) & queries.exist(self.readings, part.retrieved, part.distinct, view.lengths)
             return jnp.maximum(most, jnp.where(there, self._r(part, root) - self._sigma(part, t), -jnp.inf))
 
-        nothing = jnp.full((among.shape[0], self.layout.width), -jnp.inf, jnp.float32)
-        bound = highest(self.layout.over_slots(state, least, nothing).reshape(-1))
+        nothing = jnp.full((root.shape[0], self.layout.width), -jnp.inf, jnp.float32)
+        bound = highest(self.layout.over_slots(state, entering, least, nothing).reshape(-1))
 
-        def good(kept: Array, part: State, begin: Array) -> Array:
+        def good(kept: Array, part: State, entering: Array, begin: Array) -> Array:
             """Returns the queries that are kept, without those of a part whose r + sigma is below the bound."""
             bad = (self._r(part, root) + self._sigma(part, t) < bound) & asked
-            some = lax.dynamic_slice_in_dim(kept, begin, bad.shape[1], 1)
-            return lax.dynamic_update_slice_in_dim(kept, some & ~bad, begin, 1)
+            return lax.dynamic_update_slice_in_dim(kept, among(part, entering) & ~bad, begin, 1)
 
-        kept: Array = self.layout.over_slots(state, good, among)
+        kept: Array = self.layout.over_slots(state, entering, good, state.active)
         return kept
 
     def _askable(self, view: View, state: State) -> tuple[Array, Array]:
         """Returns the cost of each query, int32 (C, S), and whether it can be asked (bool)."""
-        known = state.retrieved, jnp.sum(state.f, axis=1, dtype=jnp.int32)
+        known = state.retrieved, state.distinct
         cost = queries.costs(self.readings, view, *known, state.specificity)
         return cost, state.active & queries.affordable(self.readings, view, *known, cost)
 
@@ -120,7 +132,7 @@ class SlottedCrux:
         c, nowhere = len(view.configurations), jnp.int32(2**31 - 1)
         root, t = state.gain[:, :1], state.retrieved.queries + 1
 
-        def better(best: tuple[Array, Array], part: State, _: Array) -> tuple[Array, Array]:
+        def better(best: tuple[Array, Array], part: State, _: Array, __: Array) -> tuple[Array, Array]:
             cost, askable = self._askable(view, part)
             score = queries.score(self._r(part, root), self._sigma(part, t), cost)
             most, place = best
@@ -130,7 +142,7 @@ class SlottedCrux:
 
         shape = (c, self.layout.width)
         nothing = (jnp.full(shape, -jnp.inf, jnp.float32), jnp.broadcast_to(nowhere, shape))
-        most, place = (x.reshape(-1) for x in self.layout.over_slots(state, better, nothing))
+        most, place = (x.reshape(-1) for x in self.layout.over_slots(state, state.entered, better, nothing))
         place = lowest(jnp.where(most == highest(most), place, nowhere))
         asked = place < nowhere
         place = jnp.where(asked, place, 0)
@@ -151,7 +163,7 @@ class SlottedCrux:
             state.retrieved,
         )
         state, own, touched = self._answered(view, state, pull, outcome)
-        stale = touched
+        stale, entering = touched, jnp.zeros_like(touched)
         if self.layout.grow:
             if not self.layout.all_nodes:
                 state, stale = with_children(self.layout, view, self.parents, state, pull, own, stale)
@@ -164,19 +176,19 @@ class SlottedCrux:
             stale |= state.pruned & ~pruned_before
         if self.readings.exclude_from == "all":
             stale |= state.entered
-        if self.readings.removal == "fresh":
-            among = jnp.where(pull.asked, state.entered, state.active)
-        else:
-            among = (state.active | entering) if self.layout.grow else state.active
         due = state.due | stale
         # Estimates that no query is chosen by can wait; but new-regr keeps the K of each answer.
-        stale = due if state.past.n.shape[1] else due & jnp.any(among, axis=0)
+        if self.readings.removal == "fresh":
+            needed = jnp.where(pull.asked, state.entered, jnp.any(state.active, axis=0))
+        else:
+            needed = jnp.any(state.active, axis=0) | entering
+        stale = due if state.past.n.shape[1] else due & needed
         if self.rule.pools:
             stale = stale.at[0].set(due[0])
-        state, n = self._renewed(view, state._replace(due=due & ~stale), stale, touched)
+        state = self._renewed(view, state._replace(due=due & ~stale), stale, touched)
         for method in GainEstimates(self.readings, view.configurations).methods():
-            state = self._resampled(view, state, stale, n, method)
-        return state._replace(active=self._without_bad(view, state, among, t, pull.asked))
+            state = self._resampled(view, state, stale, method)
+        return state._replace(active=self._without_bad(view, state, entering, t, pull.asked))
 
     def _answered(self, view: View, state: State, pull: Pull, outcome: Outcome) -> tuple[State, Array, Array]:
         """Counts the answer at all nodes that have a slot. Returns the state, the slot of the pull's node (int32), and
@@ -192,35 +204,43 @@ class SlottedCrux:
         slot, own = slots[:-1].reshape(above.shape), slots[-1]
         columns = jnp.broadcast_to(jnp.stack([gains, loses])[:, :, None], (2, *slot.shape))
         f = state.f.at[slot, columns].add(jnp.array([1, -1], jnp.int32)[:, None, None], mode="drop")
+        new = jnp.broadcast_to((news.before == 0)[:, None].astype(jnp.int32), slot.shape)
+        distinct, n = state.distinct.at[slot].add(new, mode="drop"), state.n.at[slot].add(1, mode="drop")
         times_asked = state.times_asked.at[pull.configuration, own].add(1, mode="drop")
         touched = jnp.zeros(self.layout.slots, bool).at[slot].set(True, mode="drop")
-        return state._replace(retrieved=retrieved, sizes=sizes, times_asked=times_asked, f=f), own, touched
+        state = state._replace(retrieved=retrieved, sizes=sizes, times_asked=times_asked, f=f, distinct=distinct, n=n)
+        return state, own, touched
 
-    def _renewed(self, view: View, state: State, stale: Array, touched: Array) -> tuple[State, Array]:
-        """Renews the gains in the slots that are ``stale`` (bool (S,)). Returns the state, and how many answers these
-        slots have (int32 (S,), 0 in the others). ``touched``: where the answer was counted (bool (S,))."""
+    def _renewed(self, view: View, state: State, stale: Array, touched: Array) -> State:
+        """Renews the gains in the slots that are ``stale`` (bool (S,)); ``touched``: where the answer was counted. What
+        is pruned gains nothing, for sure."""
         of = GainEstimates(self.readings, view.configurations)
 
         def renewed(rows: list[Array], read: tuple[Array, ...], lane: tuple[Any, ...]) -> list[Array]:
+            gain, past_n, past_k, pairs, *variance = rows
             node, entered, touched, pruned, f = read
             sizes, size, choices = lane
-            f = once(f)
+            f = once_in_blocks(f)
             outside = of.outside(size, jnp.sum(f, axis=1, dtype=jnp.int32))
-            samples = Samples(f, sizes, node, outside, Past(*rows[1:3]), rows[3])
+            samples = Samples(f, sizes, node, outside, Past(past_n, past_k), pairs)
             samples = of.recorded(samples, touched & entered)
-            gain = jnp.where(pruned[:, None], 0, of.gains(samples, choices))
-            return [gain, *samples.past, samples.pairs, samples.n]
+            gain, *variance = (jnp.where(pruned[:, None], 0, x) for x in (of.gains(samples, choices), *variance))
+            return [gain, *samples.past, samples.pairs, *variance]
 
-        written = [state.gain, state.past.n, state.past.k, state.pairs, jnp.zeros_like(state.node)]
+        # Without a bootstrap there are no variances.
+        kept = [state.variance] if state.variance.size else []
+        written = [state.gain, state.past.n, state.past.k, state.pairs, *kept]
         read = (state.node, state.entered, touched, state.pruned, state.f)
         lane = (state.sizes, state.retrieved.size, view.choices)
         block = _BLOCK if of.of_totals else _LONG
-        gain, past_n, past_k, pairs, n = packed(renewed, block, stale, written, (1, 0, 0, 0, 0), read, lane)
-        return state._replace(gain=gain, past=Past(past_n, past_k), pairs=pairs), n
+        axes = (1, 0, 0, 0, 1)[: len(written)]
+        gain, past_n, past_k, pairs, *kept = packed(renewed, block, stale, written, axes, read, lane)
+        variance = kept[0] if kept else state.variance
+        return state._replace(gain=gain, past=Past(past_n, past_k), pairs=pairs, variance=variance)
 
-    def _resampled(self, view: View, state: State, stale: Array, n: Array, method: Method) -> State:
+    def _resampled(self, view: View, state: State, stale: Array, method: Method) -> State:
         """Renews the variances by a bootstrap ``method``, in the slots that are ``stale`` and have as many answers
-        (``n``) as the method is for. It renews their gains too, if these are means over resamples."""
+        as the method is for. It renews their gains too, if these are means over resamples."""
         of = GainEstimates(self.readings, view.configurations)
 
         def spread(rows: list[Array], read: tuple[Any, ...], lane: tuple[Any, ...]) -> list[Array]:
@@ -229,8 +249,8 @@ class SlottedCrux:
             found = method.spread(Samples(f, sizes, node, outside, past, pairs), choices)
             return [rows[0] if self.readings.gain == "sample" else found.mean, found.variance, found.fits]
 
-        here = stale & ~state.pruned & (n >= method.least) & (n <= method.most)
-        written = [state.gain, jnp.where(state.pruned, 0, state.variance), jnp.ones_like(stale)]
+        here = stale & ~state.pruned & (state.n >= method.least) & (state.n <= method.most)
+        written = [state.gain, state.variance, jnp.ones_like(stale)]
         read = (state.node, state.f, state.past, state.pairs)
         lane = (state.sizes, state.retrieved.size, view.choices)
         block = _BLOCK if not method.dear else _DEAR if method.least > 1 else _LONG

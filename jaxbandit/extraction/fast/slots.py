@@ -37,7 +37,8 @@ class State(NamedTuple):
     slot, the first ``filled`` of which are in use (a small domain has slots for all nodes from the beginning, so that
     none has to be made); ``slot_of``: integers (N,), the slot of each node, if ``node`` says that it is there; None
     where slots are nodes; ``parents``: int32 (P, S), the nodes right above; ``entered``, ``grown``: bool (S,), whether
-    the node entered, and whether its children did; ``f``: int32 (S, V); ``times_asked``: int32 (C, S), n_q; ``gain``:
+    the node entered, and whether its children did; ``f``: int32 (S, V); ``distinct``: int32 (S,), how many entities of
+    the node were retrieved, and ``n``: how many answers these were; ``times_asked``: int32 (C, S), n_q; ``gain``:
     float32 (C, S); ``variance``: likewise, (C, 0) without a bootstrap; ``active``: bool (C, S); ``ended``: bool (S,),
     whether the node gave an empty answer that counts; ``pruned``: bool (S,), whether it or a node above it did;
     ``due``: bool (S,), whether its sample changed since its estimates were made, as none of its queries is active;
@@ -54,6 +55,8 @@ class State(NamedTuple):
     entered: Array
     grown: Array
     f: Array
+    distinct: Array
+    n: Array
     times_asked: Array
     gain: Array
     variance: Array
@@ -102,6 +105,8 @@ class Layout:
             entered=first,
             grown=none,
             f=jnp.zeros((s, v), jnp.int32),
+            distinct=jnp.zeros(s, jnp.int32),
+            n=jnp.zeros(s, jnp.int32),
             times_asked=jnp.zeros((c, s), jnp.int32),
             gain=jnp.broadcast_to(unseen[:, None], (c, s)),
             variance=jnp.zeros((c, s if with_variance else 0), jnp.float32),
@@ -120,25 +125,29 @@ class Layout:
         slot = state.slot_of[jnp.maximum(node, 0)].astype(jnp.int32)
         return jnp.where((node >= 0) & (state.node[slot] == node), slot, self.slots)
 
-    def over_slots(self, state: State, function: Callable[[Any, State, Array], Any], start: Any) -> Any:
+    def over_slots(
+        self, state: State, beside: Array, function: Callable[[Any, State, Array, Array], Any], start: Any
+    ) -> Any:
         """Folds ``function`` over all slots in use, part by part, from ``start`` on.
 
-        The function takes what was made so far, the state of some slots, and the number of the first of them.
+        The function takes what was made so far, the state of some slots, their part of ``beside`` (bool (S,)), and the
+        number of the first of them.
         """
         width = self.width
         if width == self.slots:
-            return function(start, state, jnp.int32(0))
-        ends = ["node", "specificity", "times_asked", "gain", "active", "pruned"]
+            return function(start, state, beside, jnp.int32(0))
+        ends = ["node", "specificity", "entered", "distinct", "n", "times_asked", "gain", "active", "pruned"]
         if state.variance.shape[1]:
             ends.append("variance")
 
         def more(carry: tuple[Array, Any]) -> tuple[Array, Any]:
             begin, made = carry
-            part: dict[str, Any] = {
-                name: lax.dynamic_slice_in_dim(getattr(state, name), begin, width, -1) for name in ends
-            }
-            f = lax.dynamic_slice_in_dim(state.f, begin, width)
-            return begin + width, function(made, state._replace(**part, f=f), begin)
+            *parts, other = (
+                lax.dynamic_slice_in_dim(x, begin, width, -1)
+                for x in (*(getattr(state, name) for name in ends), beside)
+            )
+            part: dict[str, Any] = dict(zip(ends, parts, strict=True))
+            return begin + width, function(made, state._replace(**part), other, begin)
 
         used = over_lanes(state.filled)
         return lax.while_loop(lambda carry: carry[0] < used, more, (jnp.int32(0), start))[1]
@@ -162,11 +171,12 @@ def with_children(
     )  # fmt: skip
     held = grows & state.retrieved.under(view, pull.node)
     read = (slot_of, node, state.filled, state.sizes, state.retrieved.leaf, state.retrieved.times)
-    f, stale = over_rows(_counted, _HELD, held, [state.f, stale], read, jnp.asarray(view.poset.ancestors))
+    counted = [state.f, state.distinct, state.n, stale]
+    f, distinct, n, stale = over_rows(_counted, _HELD, held, counted, read, jnp.asarray(view.poset.ancestors))
     code = jnp.where(filled > layout.slots, OVERFLOW, state.retrieved.code)
     return state._replace(
         retrieved=state.retrieved._replace(code=code), node=node, slot_of=slot_of, specificity=specificity,
-        parents=above, filled=jnp.minimum(filled, layout.slots), f=f,
+        parents=above, filled=jnp.minimum(filled, layout.slots), f=f, distinct=distinct, n=n,
     ), stale  # fmt: skip
 
 
@@ -199,7 +209,7 @@ def _counted(
 ) -> list[Array]:
     """Counts entities that were retrieved before in the slots that are new, and marks these slots as stale.
     ``over_rows`` says what it takes and returns; ``row``: of an entity in its lane's list."""
-    f, stale = arrays
+    f, distinct, n, stale = arrays
     slot_of, known, earlier, sizes, leaf, times = read
     node = ancestors[leaf[lane, row]]
     lane = jnp.broadcast_to(lane[:, None], node.shape)
@@ -210,6 +220,8 @@ def _counted(
     column = jnp.where(jnp.any(same, axis=1), jnp.argmax(same, axis=1), sizes.shape[1])
     return [
         f.at[lane, slot, jnp.broadcast_to(column[:, None], node.shape)].add(1, mode="drop"),
+        distinct.at[lane, slot].add(1, mode="drop"),
+        n.at[lane, slot].add(jnp.broadcast_to(times[lane[:, 0], row][:, None], node.shape), mode="drop"),
         stale.at[lane, slot].set(True, mode="drop"),
     ]
 
