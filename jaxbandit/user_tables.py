@@ -129,7 +129,8 @@ def _sqlite_lines(path: Path, table: str | None) -> Iterator[tuple[int, Sequence
         names = [name for (name,) in found if not name.startswith("sqlite_")]
         name = names[0] if table is None and len(names) == 1 else table
         if name is None or name not in names:
-            raise BadInput("table", name, f"one of those in the database: {', '.join(names) or 'none'}")
+            given = "missing" if name is None else name
+            raise BadInput("table", given, f"one of those in the database: {', '.join(names) or 'none'}")
         rows = database.execute('SELECT * FROM "{}"'.format(name.replace('"', '""')))
         yield 0, [name for name, *_ in rows.description]
         yield from enumerate(rows, 1)

@@ -269,7 +269,7 @@ def test_top_k_sweep(refused: Callable[..., str]) -> None:
     line = refused(bernoulli().replace("K = 2\n", ""), sar + "K = [2, 6]")
     assert line.startswith("problem.K = 6: a whole number from 1 to 5")
     line = refused(bernoulli(), 'kind = "optmai"\n', head="runs = 3\ncheckpoints = [10]\n")
-    assert line == "checkpoints = optmai: policies that do not plan for their budget: sweep it"
+    assert line == "checkpoints = [10]: none, as optmai cannot be recorded on its way: sweep the budget"
 
 
 def test_head(refused: Callable[..., str]) -> None:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from benchmarks.live_ahead import measured
 from jaxbandit.arms.problem import Pull as ArmPull
@@ -25,9 +26,10 @@ from jaxbandit.engine import simulate
 from jaxbandit.errors import BadInput
 from jaxbandit.extraction.problem import Pull as QueryPull
 from jaxbandit.live import Session
+from jaxbandit.live.agent_laws import agent_of
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
-from jaxbandit.live.forecast import fitted, forecast
+from jaxbandit.live.forecast import forecast, told_by
 from jaxbandit.live.journal import Journal
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import questions
@@ -738,8 +740,32 @@ def test_the_agent_is_learnt_from() -> None:
     rng = np.random.default_rng(0)
     gained = rng.binomial(6, rng.beta(8, 2, 300))
     records = {entity: (int(own), int(6 - own)) for entity, own in enumerate(gained)}
-    law = fitted(records)
-    assert law is not None
-    assert law.mean() == pytest.approx(0.8, abs=0.03)
-    assert fitted({entity: records[entity] for entity in range(19)}) is None
-    assert fitted(dict.fromkeys(range(50), (0, 3))) is None
+    agent = told_by(records)
+    assert agent is not None
+    assert agent.best.mean() == pytest.approx(0.8, abs=0.03)
+    assert told_by({entity: records[entity] for entity in range(19)}) is None
+    assert told_by(dict.fromkeys(range(50), (0, 3))) is None
+
+
+def test_the_laws_that_an_agent_may_have_are_as_many_as_its_answers_leave() -> None:
+    """Their means and concentrations scatter as those of agents with such records do, and lie around the agent's."""
+    rng = np.random.default_rng(0)
+    ranks = []
+    for _ in range(60):
+        m, rho = rng.random(2)
+        made = rng.integers(1, 6, 40)
+        gained = rng.binomial(made, rng.beta(m * (1 / rho - 1), (1 - m) * (1 / rho - 1), 40))
+        agent = agent_of(gained, made)
+        if agent is not None:
+            means = [law.mean() for law in agent.likely]
+            sizes = [law.alpha + law.beta for law in agent.likely]
+            ranks.append([np.mean(np.array(means) < m), np.mean(np.array(sizes) < 1 / rho - 1)])
+    # Under these priors the agent's own place among its posterior's draws is uniform.
+    assert len(ranks) > 40
+    for own in np.array(ranks).T:
+        assert stats.kstest(own, "uniform").pvalue > 0.01
+        assert np.mean((own > 0.1) & (own < 0.9)) == pytest.approx(0.8, abs=0.15)
+    many = rng.binomial(6, rng.beta(8, 2, 3000))
+    sure = agent_of(many, np.full(3000, 6))
+    assert sure is not None
+    assert np.std([law.mean() for law in sure.likely]) < 0.01 < np.std([law.mean() for law in agent.likely])

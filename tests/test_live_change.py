@@ -194,6 +194,27 @@ def test_the_forecast_of_arms_is_right_on_average() -> None:
     assert abs(np.mean(errors)) < 3.5 * np.std(errors, ddof=1) / len(errors) ** 0.5 < 0.05
 
 
+def test_arms_that_are_not_chosen_yet_do_not_count_as_lost(tmp_path: Path) -> None:
+    """A rule that accepts arms late would win all that they pay, if an empty choice were what one has now."""
+    session = Session.begin(study("topk", "optmai", tmp_path), "optmai", tmp_path / "journal")
+    for number in range(40):
+        session.record(session.next()["id"], "1" if number % 3 else "0")
+    rewards = session.asks.rewards_by_row(session.answers)
+    best = sorted(rewards, key=lambda arm: -np.mean(rewards[arm]))[:3]
+    chosen = np.zeros(12, bool)
+    assert session.play.answer()["chosen"].sum() < 3
+    held = forecast_arms.chosen_now(session.play, chosen, 3)
+    assert sorted(session.asks.rows[np.flatnonzero(held)].tolist()) == sorted(best)
+    found = session.forecast()
+    assert 0 <= found["gain"] < found["now"] < 0.3
+
+
+def test_nothing_of_the_compiler_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The first pull of a trained rule is of a state of constants."""
+    Session.begin(study("topk", "trained", tmp_path, n=8, K=2, budget=100), "trained", tmp_path / "journal").close()
+    assert not capfd.readouterr().err
+
+
 def test_rewards_of_a_begun_round_are_not_drawn_again() -> None:
     """Arms that never pay have what was answered, and no more."""
     chosen, key = Case.of(Study.of(study("topk", "uniform", Path()), counted=False), "uniform", {}).chosen, stream(5, 0)

@@ -380,6 +380,15 @@ def test_show_names_a_damaged_metric_and_another_run_repairs_it(
     assert cli.main(["show", str(tmp_path)]) == 0
 
 
+def test_show_says_that_all_values_are_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(Study.of(mapping()), tmp_path)
+    shutil.rmtree(tmp_path / "results.zarr")
+    assert cli.main(["show", str(tmp_path)]) == 2
+    shown, said = capsys.readouterr()
+    assert "best" in shown
+    assert re.fullmatch(rf"jaxbandit: DIR = .*{tmp_path.name}: a folder with results.zarr, written by a study\n", said)
+
+
 def test_a_damaged_or_lost_description_of_an_array_is_named(tmp_path: Path) -> None:
     run(Study.of(mapping()), tmp_path)
     description = tmp_path / "results.zarr" / "done" / "zarr.json"
@@ -503,7 +512,7 @@ def test_checkpoints_are_rows(tmp_path: Path) -> None:
             {"checkpoints": [5], "sweep": {"budget": [6]}, "problem": {"kind": "toy/coins"}},
             "checkpoints = [5]: none where",
         ),
-        ({"checkpoints": [5]}, "checkpoints = mixed: policies that do not plan for their budget"),
+        ({"checkpoints": [5]}, "checkpoints = [5]: none, as mixed cannot be recorded on its way"),
         ({"stop_when": 3}, "stop_when = 3: { metric"),
         ({"stop_when": {"metric": "tails", "half_width": 1}}, "stop_when.metric = tails: one of heads, never, thrown"),
         ({"stop_when": {"metric": "heads"}}, "stop_when = {'metric': 'heads'}: a table with either half_width"),

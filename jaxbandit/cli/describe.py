@@ -60,11 +60,8 @@ class Describe:
             TuneOptions.of(study)
         if study.train:
             TrainOptions.of(study)
-        policies = ", ".join(study.policy_labels)
-        return [
-            *description(study),
-            f"policies: {policies}; {counted(study.runs, 'run', 'runs')} of each configuration",
-        ]
+        runs = f"; {counted(study.runs, 'run', 'runs')} of each configuration" if study.runs else ""
+        return [*description(study), f"policies: {', '.join(study.policy_labels)}{runs}"]
 
     def _of_table(self) -> list[str]:
         from jaxbandit import user_tables

@@ -90,13 +90,12 @@ class Show:
         from jaxbandit.study import folder
         from jaxbandit.study.describe import implementations
         from jaxbandit.study.results import check_values, open_results
-        from jaxbandit.study.store import RESULTS
 
         said = {""}
-        for group in (self.folder / RESULTS, *sorted(self.folder.glob(f"studies/*/{RESULTS}"))):
-            finished = group.exists() and (group.parent / folder.FINISHED).exists()
-            with _noted(damage if finished else [], group.parent):
-                data = open_results(group)
+        for place in (self.folder, *sorted(self.folder.glob("studies/*"))):
+            finished = (place / folder.FINISHED).exists()
+            with _noted(damage if finished else [], place):
+                data = open_results(place)
                 if (line := implementations(data)) not in said:
                     said.add(line)
                     say(line)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxbandit.errors import BadInput
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
-from jaxbandit.live.forecast import MOST_ENTITIES, fitted, gains, records_of, rest, runs_for
+from jaxbandit.live.forecast import MOST_ENTITIES, gains, records_of, rest, runs_for, told_by
 from jaxbandit.live.play import Play
 from jaxbandit.random.stream import stream
 from jaxbandit.registry import without_kind
@@ -28,20 +28,21 @@ def advice(case: Case, asks: CleaningQuestions, play: Play, left: int) -> dict[s
         ``change``, the best one's label where it is surely better, else None. Or ``none``: a line that says why not.
     """
     records, seed = records_of(asks, play.answers), case.table["seed"]
-    law = fitted(records)
+    agent = told_by(records)
     if max(records, default=0) >= MOST_ENTITIES:
         return {"none": f"entities are numbered above {MOST_ENTITIES:,}"}
     found: list[tuple[Case, Play]] = []
     for kind in KINDS:
         try:
-            other = case.with_policy(kind, {}, law)
+            other = case.with_policy(kind, {}, None if agent is None else agent.best)
         except BadInput:  # a problem that the policy is not for
             continue
         if other.table["policy"] != case.table["policy"]:
             chosen = other.chosen
             found.append((other, Play(chosen.problem, chosen.policy, stream(seed, 0), asks, play.answers)))
     runs = min(runs_for(each, left) for each in (play, *(own for _, own in found)))
-    problem = rest(asks, play.answers, case.chosen.problem, law or asks.setting.sc_pdf, seed)  # type: ignore[arg-type]
+    laws = agent.likely if agent else [asks.setting.sc_pdf]
+    problem = rest(asks, play.answers, case.chosen.problem, laws, seed)  # type: ignore[arg-type]
     now = gains(problem, play, case.chosen.policy, left, runs, seed)
     z = NormalDist().inv_cdf(1 - 0.025 / max(len(found), 1))
     others = [

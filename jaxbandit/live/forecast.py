@@ -1,11 +1,12 @@
 """What the rest of a budget is expected to bring: the policy goes on in simulation, from the state that it reached.
 
 The sc-probability of an entity is drawn from what is known of it by then: the sc-pdf, weighted by its record of s
-successes and f failures, p^s (1 - p)^f. The sc-pdf is the study's, until enough answers tell what this agent is like.
+successes and f failures, p^s (1 - p)^f. The sc-pdf is the study's, until enough answers tell what this agent is like
+(``live.agent_laws``); from then on each run has one of several laws that are as likely as one another.
 What was answered is not drawn again, and costs nothing where the policy comes to it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -14,27 +15,28 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxbandit.cleaning.problem import HIDDEN, Cleaning, Instance
+from jaxbandit.cleaning.problem import HIDDEN, PUBLIC, Cleaning, Instance
 from jaxbandit.cleaning.pulls import Outcome, Pull
 from jaxbandit.cleaning.view import View
 from jaxbandit.engine import simulate
 from jaxbandit.grammar import Tree
-from jaxbandit.laws import Beta, Law
+from jaxbandit.laws import Law
+from jaxbandit.live.agent_laws import Agent, agent_of
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Answers
 from jaxbandit.live.rest import Paid, Rest, bought, room
-from jaxbandit.mixtures import fit_beta
 from jaxbandit.pytree import pytree
-from jaxbandit.random import categorical, thresholds
+from jaxbandit.random import categorical, scale, thresholds
 from jaxbandit.random.race import UNLIMITED, concealed
 from jaxbandit.random.stream import Stream, stream, substream, words
 from jaxbandit.study.spec import Configuration
 
 RUNS, FEWEST_RUNS, CELLS = 400, 40, 200
-ENOUGH = 20
 MOST_ENTITIES = 1 << 20
 _MOST_WORK = 2e10
+_AGENT = PUBLIC + 1
+"""What a word of a run's stream is for: which of the laws is its agent's."""
 
 
 class AnsweredEntities(NamedTuple):
@@ -67,8 +69,8 @@ class AnsweredEntities(NamedTuple):
 @pytree
 @dataclass(frozen=True)
 class CleaningRest(Rest):
-    """Draws the outcomes of the rest of a session. ``posterior``: uint32, the laws of ``AnsweredEntities.law`` as
-    thresholds of the ``CELLS`` cells of [0, 1]."""
+    """Draws the outcomes of the rest of a session. ``posterior``: uint32, (agents, laws, ...), the laws of
+    ``AnsweredEntities.law`` as thresholds of the ``CELLS`` cells of [0, 1], by each agent that this one may be."""
 
     session: Instance
     known: AnsweredEntities
@@ -83,7 +85,8 @@ class CleaningRest(Rest):
         made, removed = self.known.taken(pull)
         failures = jnp.where(pull.failures == UNLIMITED, UNLIMITED, pull.failures - (made - removed))
         first, second = words(instance.hidden, pull.entity, 0)
-        cell = categorical(second, self.posterior[self.known.law[self.known.of(pull.entity)]])
+        agent = scale(words(substream(key, _AGENT), 0, 0)[0], self.posterior.shape[0])
+        cell = categorical(second, self.posterior[agent, self.known.law[self.known.of(pull.entity)]])
         probability = (cell.astype(jnp.uint32) * 2 + 1) * jnp.uint32(2**31 // CELLS)
         rest = Pull(pull.entity, pull.attempt + made, pull.successes - removed, failures, pull.cleans - made)
         drawn = self.problem.raced(instance, rest, concealed(first, probability))
@@ -141,13 +144,10 @@ def records_of(asks: CleaningQuestions, answers: Answers) -> dict[int, tuple[int
     return records
 
 
-def fitted(records: Mapping[int, tuple[int, int]]) -> Beta | None:
-    """Returns the sc-pdf of the agent that answers: the beta law of greatest likelihood, once ``ENOUGH`` entities have
-    records and these tell something."""
+def told_by(records: Mapping[int, tuple[int, int]]) -> Agent | None:
+    """Returns what the records tell of the agent that answers, if they are enough."""
     gained, failed = np.array(list(records.values()), np.int64).reshape(-1, 2).T
-    if len(records) < ENOUGH or not gained.any() or not failed.any():
-        return None
-    return fit_beta(gained, gained + failed)
+    return agent_of(gained, gained + failed)
 
 
 def known(asks: CleaningQuestions, answers: Answers) -> tuple[AnsweredEntities, list[tuple[int, int]]]:
@@ -164,15 +164,16 @@ def known(asks: CleaningQuestions, answers: Answers) -> tuple[AnsweredEntities, 
     return AnsweredEntities(*map(jnp.asarray, (row, succeeded, count, law))), list(kinds)
 
 
-def rest(asks: CleaningQuestions, answers: Answers, problem: Cleaning, law: Law, seed: int) -> CleaningRest:
-    """Returns the problem of the rest of a session, in which the sc-probability has the law ``law``."""
+def rest(asks: CleaningQuestions, answers: Answers, problem: Cleaning, laws: Sequence[Law], seed: int) -> CleaningRest:
+    """Returns the problem of the rest of a session, in which the sc-probability has one of ``laws`` in each run."""
     there, records = known(asks, answers)
-    middle, prior = (np.arange(CELLS) + 0.5) / CELLS, law.cells(1 / CELLS)
+    middle = (np.arange(CELLS) + 0.5) / CELLS
     gained, failed = np.array(records, np.float64).T[:, :, None]
-    log = gained * np.log(middle) + failed * np.log1p(-middle)
-    weights = np.zeros((room(len(records), 64), CELLS))
-    weights[:] = prior
-    weights[: len(records)] = prior * np.exp(log - log.max(axis=1, keepdims=True))
+    with np.errstate(divide="ignore"):
+        prior = np.log([law.cells(1 / CELLS) for law in laws])[:, None]
+    log = prior + gained * np.log(middle) + failed * np.log1p(-middle)
+    weights = np.ones((len(laws), room(len(records), 64), CELLS))
+    weights[:, : len(records)] = np.exp(log - log.max(axis=2, keepdims=True))
     return CleaningRest(problem, problem.draw(stream(seed, 0)), there, jnp.asarray(thresholds(weights)))
 
 
@@ -205,8 +206,8 @@ def forecast(asks: CleaningQuestions, play: Play, chosen: Configuration, left: i
     records = records_of(asks, play.answers)
     if max(records, default=0) >= MOST_ENTITIES:
         return {"none": f"entities are numbered above {MOST_ENTITIES:,}"}
-    agent = fitted(records)
-    problem = rest(asks, play.answers, cast(Cleaning, chosen.problem), agent or asks.setting.sc_pdf, seed)
+    agent = told_by(records)
+    laws = agent.likely if agent else [asks.setting.sc_pdf]
+    problem = rest(asks, play.answers, cast(Cleaning, chosen.problem), laws, seed)
     found = gains(problem, play, chosen.policy, left, runs_for(play, left), seed)
-    told = "that of the study" if agent is None else f"fitted: beta({agent.alpha:.3g}, {agent.beta:.3g})"
-    return {**bought("removed", found), "law": told}
+    return {**bought("removed", found), "law": agent.told if agent else "that of the study"}

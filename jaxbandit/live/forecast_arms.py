@@ -112,9 +112,9 @@ def forecast(
 
     Returns:
         JSON-ready: ``metric``, "regret" of the arms that are chosen (as a mean reward), or "wrong", the arms that are
-        judged wrongly; it is expected to be ``now`` if the session ended here, and ``end`` at its end, so that ``gain``
-        is won, with its 95 % interval ``ci_low`` to ``ci_high``; ``runs``; ``law``, that of the means. Or ``none``: a
-        line that says why there is no forecast.
+        judged wrongly; it is expected to be ``now`` if the session ended here (with ``chosen_now``), and ``end`` at its
+        end, so that ``gain`` is won, with its 95 % interval ``ci_low`` to ``ci_high``; ``runs``; ``law``, that of the
+        means. Or ``none``: a line that says why there is no forecast.
     """
     if play.over:
         return {"none": "nothing is asked any more"}
@@ -127,7 +127,7 @@ def forecast(
     rest: Rest
     if isinstance(asks, TopQuestions):
         arms = replace(problem, means=means, rewards=rewards)
-        rest = TopRest(arms, there, jnp.asarray(answer["chosen"]))
+        rest = TopRest(arms, there, jnp.asarray(chosen_now(play, answer["chosen"], chosen.setting.want)))
     else:
         judged = source(means, chosen.setting.definition)  # type: ignore[arg-type]
         rest = OutlierRest(replace(problem, source=judged, rewards=rewards), there, jnp.asarray(answer["outliers"]))
@@ -143,6 +143,19 @@ def forecast(
         "metric": "wrong" if outlying else "regret", "now": now.mean(), "end": end.mean(), "gain": gain.mean(),
         "law": law,
     } | interval(gain)  # fmt: skip
+
+
+def chosen_now(play: Play, chosen: np.ndarray, want: int) -> np.ndarray:
+    """Returns the arms that one would choose if the session ended here, bool (arms,): those that the rule has
+    ``chosen``, and as many as it has not yet, of the other arms' largest mean rewards (none counts least)."""
+    rewards: dict[int, list[float]] = {}
+    for (arm, _), value in play.answers.items():
+        rewards.setdefault(arm, []).append(value)
+    means = np.array([np.mean(rewards.get(arm, -np.inf)) for arm in range(chosen.size)])
+    others = np.argsort(np.where(chosen, np.inf, -means), kind="stable")
+    held = np.array(chosen)
+    held[others[: max(want - int(held.sum()), 0)]] = True
+    return held
 
 
 def known(asks: TopQuestions | OutlierQuestions, play: Play) -> KnownRewards:

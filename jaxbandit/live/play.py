@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jaxbandit.grammar import Policy, Problem, Tree
 from jaxbandit.live.questions import Address, Questions
@@ -173,7 +173,8 @@ def _begin(treedef: Any) -> Any:
     def begin(leaves: list[Any], key: Stream) -> tuple[Tree, Tree, Array]:
         problem, policy = jax.tree.unflatten(treedef, leaves)
         view = problem.view(key, problem.draw(key))
-        state = jax.tree.map(jnp.asarray, policy.init(view))
+        # Of a state of constants, the compiler simplifies the first pull in circles for a while, and says so.
+        state = lax.optimization_barrier(jax.tree.map(jnp.asarray, policy.init(view)))
         return state, policy.ask(view, state), policy.done(view, state)
 
     return begin

@@ -11,16 +11,15 @@ from jax.scipy.special import betaln, erf
 
 from jaxbandit.arms.problem import MEAN
 from jaxbandit.arms.rewards import Bernoulli, Bounded, Gaussian, Replay, Rewards
-from jaxbandit.live.forecast import ENOUGH
+from jaxbandit.live.agent_laws import LAWS, agent_of
 from jaxbandit.live.questions import Answers
-from jaxbandit.mixtures import fit_beta
 from jaxbandit.pytree import pytree
-from jaxbandit.random import categorical, thresholds, words
+from jaxbandit.random import categorical, scale, thresholds, words
 from jaxbandit.random.stream import Stream, stream
 from jaxbandit.random.trials import UNITS
 
 CELLS = 256
-_DRAWS = 1 << 16
+_DRAWS, _MOST_CELLS = 1 << 16, 1 << 24
 _IMPOSSIBLE, _EDGE = 1e3, 2.0**-24
 
 
@@ -28,16 +27,16 @@ _IMPOSSIBLE, _EDGE = 1e3, 2.0**-24
 @dataclass(frozen=True)
 class Posterior:
     """Means drawn afresh in each run, of each arm from its own law: ``laws`` are thresholds of ``CELLS`` cells of the
-    scale (uint32, (laws, cells)), ``law`` says which is an arm's (int32, (arms,))."""
+    scale, uint32, (agents, arms, cells), by each agent that this one may be."""
 
     laws: Array
-    law: Array
     arms: int = field(metadata={"static": True})
 
     def draw(self, key: Stream) -> tuple[Array, Array]:
         """Returns the means and the rows of a run's arms."""
         arms = jnp.arange(self.arms, dtype=jnp.int32)
-        cell = categorical(words(key, MEAN, arms)[0], self.laws[self.law])
+        agent = scale(words(key, MEAN, jnp.int32(self.arms))[0], self.laws.shape[0])
+        cell = categorical(words(key, MEAN, arms)[0], self.laws[agent])
         return (2 * cell + 1) * jnp.int32(UNITS // (2 * CELLS)), arms
 
 
@@ -64,20 +63,22 @@ def posterior(answers: Answers, means: Any, rewards: Rewards) -> tuple[Posterior
     for (arm, _), value in answers.items():
         given.setdefault(arm, []).append(value)
     count, total = (np.array([part(given.get(arm, [])) for arm in range(arms)], np.float64) for part in (len, sum))
-    prior, told = _prior(means), "that of the study"
+    priors, told = [_prior(means)], "that of the study"
     middle, pulled = (np.arange(CELLS) + 0.5) / CELLS, count > 0
     if rewards.whole:
-        if pulled.sum() >= ENOUGH and total.any() and (total < count).any():
-            law = fit_beta(total[pulled].astype(np.int64), count[pulled].astype(np.int64))
-            prior, told = law.cells(1 / CELLS), f"fitted: beta({law.alpha:.3g}, {law.beta:.3g})"
+        agent = agent_of(total[pulled].astype(np.int64), count[pulled].astype(np.int64))
+        if agent is not None:
+            some = agent.likely[:: -(-LAWS * arms * CELLS // _MOST_CELLS)]
+            priors, told = [law.cells(1 / CELLS) for law in some], agent.told
         log = total[:, None] * np.log(middle) + (count - total)[:, None] * np.log1p(-middle)
     else:
         log = np.zeros((arms, CELLS))
         for arm, own in given.items():
             log[arm] = _log_density(rewards, np.array(own)[:, None], middle).sum(axis=0)
-    log = np.where(prior > 0, log, -np.inf)
-    weights = prior * np.exp(log - log.max(axis=1, keepdims=True))
-    return Posterior(jnp.asarray(thresholds(weights)), jnp.arange(arms, dtype=jnp.int32), arms), told
+    with np.errstate(divide="ignore"):
+        log = np.log(priors)[:, None] + log
+    weights = np.exp(log - log.max(axis=2, keepdims=True))
+    return Posterior(jnp.asarray(thresholds(weights)), arms), told
 
 
 def _log_density(rewards: Rewards, value: np.ndarray, mean: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from jaxbandit.live.arms import OutlierQuestions, TopQuestions
 from jaxbandit.live.case import Case
 from jaxbandit.live.cleaning import CleaningQuestions
 from jaxbandit.live.extraction import ExtractionQuestions
-from jaxbandit.live.forecast import fitted, records_of
+from jaxbandit.live.forecast import records_of, told_by
 from jaxbandit.live.ledger import AskedQuestion, Ledger
 from jaxbandit.live.play import Play
 from jaxbandit.live.questions import Address, Questions
@@ -132,7 +132,8 @@ class Standing:
 
     def _fitted(self) -> Beta | None:
         """Returns the sc-pdf that fits the answers, where the family has one."""
-        return fitted(records_of(self.asks, self.answers)) if isinstance(self.asks, CleaningQuestions) else None
+        agent = told_by(records_of(self.asks, self.answers)) if isinstance(self.asks, CleaningQuestions) else None
+        return None if agent is None else agent.best
 
     def _found(self, question: int | str) -> int:
         """Returns the number of a question that there is."""

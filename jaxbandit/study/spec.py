@@ -319,7 +319,8 @@ class Study:
                     if key in found:
                         raise BadInput("policy", f"{kind.name}, {show(made.params)}", "each configuration once")
                     if self.checkpoints and not kind.anytime:
-                        raise BadInput("checkpoints", kind.name, "policies that do not plan for their budget: sweep it")
+                        allowed = f"none, as {kind.name} cannot be recorded on its way: sweep the budget"
+                        raise BadInput("checkpoints", self.checkpoints, allowed)
                     found[key] = made
         return list(found.values())
 

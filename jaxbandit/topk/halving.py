@@ -1,7 +1,7 @@
 """Sequential halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013.
 
 There are R = ceil(log2(n / K)) rounds of Q / R pulls, shared equally by the active arms. A round keeps the better half
-of them, and at least K. (The paper has K = 1.)
+of them, and at least K. (The paper has K = 1, and says nothing of ties: of equal means, the lower arm's stays.)
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class SequentialHalving:
         return pull_of_active(view, state.active, state.samples, self.share[state.round])
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Keeps the half of the active arms with the larger means, rounded up, and at least K of them."""
+        """Keeps the half of the active arms with the larger means, rounded up, and at least K of them; of equal means,
+        those of the lower arms."""
         samples = state.samples.after(outcome, self.reuse)
         keep = jnp.maximum(self.want, (jnp.sum(state.active) + 1) // 2)
         active = state.active & (ranks(state.active, samples.mean(view)) < keep)
