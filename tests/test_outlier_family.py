@@ -45,6 +45,19 @@ def draws(arms: Any) -> DrawnArms:
     return DrawnArms(*map(np.asarray, _draws(arms, np.arange(RUNS, dtype=np.uint32))))  # type: ignore[arg-type]
 
 
+def test_a_curve_over_caps_is_one_study(tmp_path: Path) -> None:
+    """Records on the way are of the runs of a study with that cap: here of WRR, which makes the same pulls."""
+    table = {"kind": "outliers/synthetic", "n": 20, "k": 1.5, "budget": 3_000}
+    given = {"runs": 200, "problem": table, "policy": [{"kind": "wrr"}]}
+    curve = run(Study.of(given | {"checkpoints": [100, 1_000]}), tmp_path / "curve")
+    for cap in (100, 1_000, 3_000):
+        alone = run(Study.of(given | {"problem": table | {"budget": cap}}), tmp_path / str(cap))
+        mine = {row["metric"]: row["mean"] for row in curve if row["params"]["budget"] == cap}
+        assert mine == {row["metric"]: row["mean"] for row in alone}
+    with pytest.raises(BadInput, match=r"checkpoints = \[10, 100\]: budgets, at least 20, a pull of each arm"):
+        Study.of(given | {"checkpoints": [10, 100]}).configurations()
+
+
 @pytest.mark.parametrize("two_sided", [False, True])
 @pytest.mark.parametrize("name", ["k-sigma", "robust"])
 def test_drawn_arms_are_judged_as_the_definition_says(name: str, two_sided: bool) -> None:

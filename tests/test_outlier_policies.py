@@ -484,12 +484,17 @@ def rules() -> list[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [0, 4])
+@pytest.mark.parametrize("number", range(5))
 def test_a_run_at_a_checkpoint_is_one_with_that_budget(number: int) -> None:
-    """A batch is cut where the budget ends, and goes on from there."""
-    answers = both(arms([0.1, 0.2, 0.15, 0.3, 0.97, 0.25]), rules()[number], runs=4, seed=2, checkpoints=[3, 61, 300])
-    assert np.array_equal(answers["pulls"][0, :, :3], [[N, 61, 300]] * 4)  # each arm is pulled once in any case
-    assert (answers["code"][0, :, :3] > DECIDED).all()
+    """A batch is cut where the budget ends, and goes on from there. At 3, each arm is pulled once in any case."""
+    p, rule, given = [0.1, 0.2, 0.15, 0.3, 0.97, 0.25], rules()[number], {"runs": 4, "seed": 2}
+    answers = both(arms(p), rule, **given, checkpoints=[3, 61, 300])
+    for place, cap in enumerate([3, 61, 300, CAP]):
+        alone = simulate(arms(p, cap), rule, **given)
+        for name, values in alone.items():
+            if name != "endless":
+                assert np.array_equal(values, answers[name][:, :, place]), (name, cap)
+    assert (answers["pulls"][0, :, 0] == N).all()
 
 
 def leaves(thing: Any) -> Iterator[Any]:

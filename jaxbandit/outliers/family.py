@@ -190,15 +190,17 @@ def _gold(
 
 POLICIES = (
     PolicyKind("rr", "round-robin until no arm is active (Zhuang et al. 2017, Algorithm 1)",
-               (_DELTA, _OWN_K, _INTERVAL), _rr),
+               (_DELTA, _OWN_K, _INTERVAL), _rr, anytime=True),
     PolicyKind("wrr", "weighted round-robin (Zhuang et al. 2017, Algorithm 2)",
-               (_DELTA, _OWN_K, _INTERVAL, *parameters(wrr, rho=None)), _wrr),
+               (_DELTA, _OWN_K, _INTERVAL, *parameters(wrr, rho=None)), _wrr, anytime=True),
     PolicyKind("nrr", "round-robin until the set was the same for 1/delta pulls (section 5.2)",
-               (replace(_DELTA, help="1/delta pulls without a change of the set end the run"), _OWN_K), _nrr),
+               (replace(_DELTA, help="1/delta pulls without a change of the set end the run"), _OWN_K), _nrr,
+               anytime=True),
     PolicyKind("ib", "best arms one by one, by CLUCB, until one is no outlier (Zhuang et al. 2017, section 5.2)",
-               (_DELTA, _OWN_K, *parameters(ib)), _ib),
+               (_DELTA, _OWN_K, *parameters(ib)), _ib, anytime=True),
     PolicyKind("gold", "ranks arms by when they come apart from the others (Ban and He 2020, Algorithm 1)",
-               (_DELTA, _INTERVAL, *parameters(gold, leave_out=("arms",), eps=None, rho=None)), _gold),
+               (_DELTA, _INTERVAL, *parameters(gold, leave_out=("arms",), eps=None, rho=None)), _gold,
+               anytime=True),
 )  # fmt: skip
 
 

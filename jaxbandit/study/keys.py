@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,22 @@ def _check_checkpoints(study: Study, budget: Parameter | None) -> None:
         budget.parse("checkpoints", value)
         if earlier is not None and not earlier < value:
             raise BadInput("checkpoints", given, f"ascending budgets below {last}")
+
+
+def check_recorded(study: Study, setting: Any) -> None:
+    """Checks that the policies can be recorded at the study's checkpoints, and that the problem of a ``setting`` could
+    have so small a budget: outlier rules begin with a pull of each arm."""
+    if not study.checkpoints:
+        return
+    for table in study.policies:
+        if not study.family.policies[table["kind"]].anytime:
+            allowed = f"none, as {table['kind']} cannot be recorded on its way: sweep the budget"
+            raise BadInput("checkpoints", study.checkpoints, allowed)
+    if is_dataclass(setting) and hasattr(setting, "budget"):
+        try:
+            replace(setting, budget=study.checkpoints[0])  # type: ignore[type-var]
+        except BadInput as error:
+            raise BadInput("checkpoints", study.checkpoints, f"budgets, {error.allowed}") from None
 
 
 def without_retired(policies: Sequence[Mapping[str, Any]], family: Family) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ from jaxbandit.devices import use_all_cores
 from jaxbandit.errors import BadInput
 from jaxbandit.grammar import Implementation, Policy, Problem
 from jaxbandit.registry import Family, ProblemKind, Question, one_of, parse, whole, without_kind
+from jaxbandit.study import keys
 from jaxbandit.study.enough import StopWhen
 from jaxbandit.study.keys import apart, beside, check, content, declared, named, once, paths, reported, without_retired
 from jaxbandit.study.plugins import lookup
@@ -311,6 +312,7 @@ class Study:
         found: dict[str, Configuration] = {}
         for setting, shared in self.settings():
             problem = setting.problem()
+            keys.check_recorded(self, setting)
             for table in self.policies:
                 kind = self.family.policies[table["kind"]]
                 for given in self.choices(table):
@@ -318,9 +320,6 @@ class Study:
                     key = identity([kind.name, made.params])
                     if key in found:
                         raise BadInput("policy", f"{kind.name}, {show(made.params)}", "each configuration once")
-                    if self.checkpoints and not kind.anytime:
-                        allowed = f"none, as {kind.name} cannot be recorded on its way: sweep the budget"
-                        raise BadInput("checkpoints", self.checkpoints, allowed)
                     found[key] = made
         return list(found.values())
 
