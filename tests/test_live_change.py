@@ -15,12 +15,14 @@ import pytest
 from jaxbandit import cleaning, extraction
 from jaxbandit.arms.problem import Drawn, given
 from jaxbandit.arms.problem import Pull as ArmPull
-from jaxbandit.arms.rewards import Bounded, Gaussian
+from jaxbandit.arms.rewards import Bernoulli, Bounded, Gaussian
 from jaxbandit.cleaning.fast.random import RandomInRuns
 from jaxbandit.cli import program
 from jaxbandit.errors import BadInput
 from jaxbandit.laws import Uniform
 from jaxbandit.live import Session, forecast_arms
+from jaxbandit.live import posterior as posteriors
+from jaxbandit.live.agent_laws import LAWS
 from jaxbandit.live.agents import entities
 from jaxbandit.live.arms import TopQuestions
 from jaxbandit.live.case import Case
@@ -192,6 +194,22 @@ def test_the_forecast_of_arms_is_right_on_average() -> None:
         errors.append(means[-3:].mean() - own.mean() - found["end"])
         assert found["end"] < regret["now"]
     assert abs(np.mean(errors)) < 3.5 * np.std(errors, ddof=1) / len(errors) ** 0.5 < 0.05
+
+
+def test_of_many_arms_a_forecast_takes_laws_from_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for one law alone, it is none at the edge of what is likely; with room for all, means scatter more."""
+    rng, means = np.random.default_rng(1), Drawn(Uniform().quantiles(), 40)
+    rates = rng.beta(2, 8, 40)
+    answers = {(a, j): float(rng.random() < rates[a]) for a in range(24) for j in range(3)}
+    drawn = {}
+    for most in (1 << 24, 1):
+        monkeypatch.setattr(posteriors, "_MOST_CELLS", most)
+        found, told = posterior(answers, means, Bernoulli())
+        assert told.startswith("fitted: beta(")
+        assert found.laws.shape[0] == (LAWS if most > 1 else 1)
+        drawn[most] = np.array([np.asarray(found.draw(stream(4, run))[0])[24:].mean() for run in range(200)]) / 2**24
+    assert drawn[1].std() < 0.6 * drawn[1 << 24].std()
+    assert abs(drawn[1].mean() - drawn[1 << 24].mean()) < 0.1
 
 
 def test_arms_that_are_not_chosen_yet_do_not_count_as_lost(tmp_path: Path) -> None:

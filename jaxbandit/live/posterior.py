@@ -68,7 +68,8 @@ def posterior(answers: Answers, means: Any, rewards: Rewards) -> tuple[Posterior
     if rewards.whole:
         agent = agent_of(total[pulled].astype(np.int64), count[pulled].astype(np.int64))
         if agent is not None:
-            some = agent.likely[:: -(-LAWS * arms * CELLS // _MOST_CELLS)]
+            every = min(-(-LAWS * arms * CELLS // _MOST_CELLS), LAWS)  # of so many arms, fewer laws
+            some = agent.likely[every // 2 :: every]
             priors, told = [law.cells(1 / CELLS) for law in some], agent.told
         log = total[:, None] * np.log(middle) + (count - total)[:, None] * np.log1p(-middle)
     else:
