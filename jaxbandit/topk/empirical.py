@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxbandit.arms.problem import Outcome, Pull, View
-from jaxbandit.random import words
+from jaxbandit.random import Stream, substream, words
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32, Num
 
-_TIE = 1
-"""What a word of ``View.choices`` is for: an arm's place among equal gaps."""
+_TIE, _TIE_OF_ROUND = 1, 2
+"""What a word of ``View.choices`` is for: an arm's place among equal gaps, and among equal means in a round."""
 
 
 class ArmSamples(NamedTuple):
@@ -103,5 +103,14 @@ def tie_order(view: View, ties: str) -> Int32[Array, " arms"]:
 
 def random_numbers(view: View, arm: Int32[Array, "*some"]) -> Int32[Array, "*some"]:
     """Returns a random number for each of these arms: int32, at least 0, and the same at each call in a run."""
-    number: Array = (words(view.choices, _TIE, arm)[0] >> jnp.uint32(2)).astype(jnp.int32)
+    return _number(view.choices, _TIE, arm)
+
+
+def numbers_of_round(view: View, arm: Int32[Array, "*some"], round: Int32[Array, ""]) -> Int32[Array, "*some"]:
+    """Returns such numbers that are drawn anew in each round."""
+    return _number(substream(view.choices, _TIE_OF_ROUND, round), 0, arm)
+
+
+def _number(key: Stream, purpose: int, arm: Array) -> Array:
+    number: Array = (words(key, purpose, arm)[0] >> jnp.uint32(2)).astype(jnp.int32)
     return number

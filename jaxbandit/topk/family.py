@@ -104,8 +104,8 @@ def _stopping(divergence: str, name: str) -> Any:
     return tuple(replace(each, on_request=True) for each in declared), build
 
 
-def _halving(setting: Setting, reuse: bool, carry: bool) -> tuple[Any, dict[str, Any]]:
-    return sequential_halving(setting.arms, setting.want, setting.budget, reuse=reuse, carry=carry), {}
+def _halving(setting: Setting, **readings: Any) -> tuple[Any, dict[str, Any]]:
+    return sequential_halving(setting.arms, setting.want, setting.budget, **readings), {}
 
 
 def _scored(setting: Setting, scores: Sequence[Score]) -> list[Trained]:

@@ -1,7 +1,7 @@
 """Sequential halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013.
 
 There are R = ceil(log2(n / K)) rounds of Q / R pulls, shared equally by the active arms. A round keeps the better half
-of them, and at least K. (The paper has K = 1, and says nothing of ties: of equal means, the lower arm's stays.)
+of them, and at least K. (The paper has K = 1, and says nothing of equal means.)
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from jaxbandit.arms.problem import Outcome, Pull, View
 from jaxbandit.describe import brief
 from jaxbandit.parameters import checked
 from jaxbandit.pytree import pytree
-from jaxbandit.topk.empirical import ArmSamples, no_samples, pull_of_active, ranks
-from jaxbandit.topk.given import Arms, Budget, Flag, Want, fitting
+from jaxbandit.topk.empirical import ArmSamples, no_samples, numbers_of_round, pull_of_active, ranks
+from jaxbandit.topk.given import Arms, Budget, Flag, Ties, Want, fitting
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int32
@@ -36,7 +36,7 @@ class State(NamedTuple):
 class SequentialHalving:
     """Selects arms by sequential halving (Karnin, Koren and Somekh 2013); ``sequential_halving`` makes it. ``want``: K;
     ``reuse``: judge by all rewards, else by the round's; ``share``: pulls of an active arm in each round (0 after the
-    last); ``arms``: for how many it was made (static), 0 where that is not known.
+    last). Static: ``arms``: for how many it was made, 0 where that is not known; ``ties``.
 
     Example:
         >>> from jaxbandit import topk
@@ -49,6 +49,7 @@ class SequentialHalving:
     reuse: Bool[Array, ""]
     share: Int32[Array, " rounds"]
     arms: int = field(default=0, metadata={"static": True})
+    ties: str = field(default="lowest", metadata={"static": True})
 
     __repr__ = brief
 
@@ -61,11 +62,13 @@ class SequentialHalving:
         return pull_of_active(view, state.active, state.samples, self.share[state.round])
 
     def tell(self, view: View, state: State, pull: Pull, outcome: Outcome) -> State:
-        """Keeps the half of the active arms with the larger means, rounded up, and at least K of them; of equal means,
-        those of the lower arms."""
+        """Keeps the half of the active arms with the larger means, rounded up, and at least K of them."""
         samples = state.samples.after(outcome, self.reuse)
         keep = jnp.maximum(self.want, (jnp.sum(state.active) + 1) // 2)
-        active = state.active & (ranks(state.active, samples.mean(view)) < keep)
+        keys = [samples.mean(view)]
+        if self.ties == "random":
+            keys.append(numbers_of_round(view, jnp.arange(view.arms, dtype=jnp.int32), state.round))
+        active = state.active & (ranks(state.active, *keys) < keep)
         return State(active, samples, state.round + 1)
 
     def done(self, view: View, state: State) -> Bool[Array, ""]:
@@ -79,7 +82,7 @@ class SequentialHalving:
 
 @checked
 def sequential_halving(
-    arms: Arms, want: Want, budget: Budget, *, reuse: Flag = False, carry: Flag = False
+    arms: Arms, want: Want, budget: Budget, *, reuse: Flag = False, carry: Flag = False, ties: Ties = "lowest"
 ) -> SequentialHalving:
     """Makes sequential halving for ``want`` of ``arms`` arms with at most ``budget`` pulls.
 
@@ -87,6 +90,8 @@ def sequential_halving(
         arms, want, budget: n; K, at most n; and Q.
         reuse: judge by all rewards of an arm, else by those of the round (as published).
         carry: what a round leaves of its pulls goes to the next, else it is lost (as published).
+        ties: of equal means the "lowest" arm's counts as the largest in all rounds, or a "random" one's in each round
+            anew.
 
     Raises:
         BadInput: for an argument out of range.
@@ -106,4 +111,4 @@ def sequential_halving(
         share[number] = left // (size * rounds)
         spent += share[number] * size
         size = max(want, -(-size // 2))
-    return SequentialHalving(jnp.int32(want), jnp.bool_(reuse), jnp.asarray(share, jnp.int32), arms)
+    return SequentialHalving(jnp.int32(want), jnp.bool_(reuse), jnp.asarray(share, jnp.int32), arms, ties)

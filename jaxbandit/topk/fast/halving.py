@@ -27,4 +27,6 @@ def _(rule: SequentialHalving, problem: Any) -> Rounds | SequentialHalving:
         size = keep
     suiting(rule, int(rule.want), pulls_of(rounds), problem)
     few = are_few(rounds, problem.rewards)
-    return Rounds(schedule(rounds, len(rounds)), rule.want, jnp.int32(1), rule.reuse, problem.means.arms, few=few)
+    ties = "anew" if rule.ties == "random" else "lowest"
+    arms = problem.means.arms
+    return Rounds(schedule(rounds, len(rounds)), rule.want, jnp.int32(1), rule.reuse, arms, ties=ties, few=few)

@@ -23,7 +23,7 @@ from jaxbandit.arms.pulls import percentiles
 from jaxbandit.describe import brief
 from jaxbandit.grammar import Execution
 from jaxbandit.pytree import pytree
-from jaxbandit.topk.empirical import random_numbers
+from jaxbandit.topk.empirical import numbers_of_round, random_numbers
 from jaxbandit.topk.fast.schedule import Schedule
 from jaxbandit.xla.batch import any_lane, over_lanes
 from jaxbandit.xla.fence import once
@@ -67,7 +67,7 @@ class Rounds:
 
     ``accept`` (static): an arm that leaves by its gap is accepted if its "rank" is at most K', the number still to be
     accepted; "kth": if its mean is at least the K'-th largest; "printed": at least the next one. ``ties`` (static): see
-    ``tie_order``. ``few`` (static): see ``Pull``.
+    ``tie_order``; "anew": equal means are in another random order in each round. ``few`` (static): see ``Pull``.
     """
 
     schedule: Schedule
@@ -216,11 +216,11 @@ class Rounds:
         read = [state.order, state.total, *([] if view.even else [state.held])]
         counts = [jnp.where(by_gap, state.need, 0), jnp.where(by_gap, state.active - row.keep, row.keep)]
         keys: list[Callable[..., Array]] = [lambda arm, _: arm.score, self._loss]
-        if self.ties == "random":
-            keys.append(partial(self._tie, view))
+        if self.ties != "lowest":
+            keys.append(partial(self._tie, view, state.round))
         by_rank = self.accept == "rank"
         if not by_rank:
-            keys.append(partial(self._fit, view))
+            keys.append(partial(self._fit, view, state.round))
 
         def arms_of(place: Array, order: Array, total: Array, *own: Array) -> _Arms:
             held = own[0] if own else state.held
@@ -238,15 +238,15 @@ class Rounds:
                 return extent.of(key), [key]
 
             extent, (key,) = over_blocks(part, width, block, Extent.nothing(), [space], read)
-            third = [cuts.room[1]] if self.ties == "random" else []
+            third = [cuts.room[1]] if self.ties != "lowest" else []
             wanted = jnp.stack([*counts, *third, *([] if by_rank else [state.need])])[number]
             cut = cut_of(key, jnp.where(going, wanted, 0), extent, width, block)
             return Cut(*(all_.at[number].set(x) for all_, x in zip(cuts, cut, strict=True))), key
 
         def leave(place: Array, need: Array, cut: list[Array]) -> tuple[Array, list[Array]]:
             arms = arms_of(place, *cut)
-            gone = self._gone(view, arms, cuts)
-            key = arms.score if by_rank else self._fit(view, arms, cuts)
+            gone = self._gone(view, state.round, arms, cuts)
+            key = arms.score if by_rank else self._fit(view, state.round, arms, cuts)
             accepted = gone & cuts.has(0 if by_rank else -1, key, place)
             # All that is read of ``order`` goes into one number, or it would be copied (docs/xla-cpu.md).
             mark = once(jnp.where(gone, jnp.where(accepted, jnp.int32(_ACCEPTED), jnp.int32(_REJECTED)), 0))
@@ -257,9 +257,9 @@ class Rounds:
             for number in range(len(keys)):
                 found = select(number, found)
         else:
-            # Where no arm goes by its gap, the second selection is enough.
-            gaps = over_lanes(by_gap.astype(jnp.int32))
-            found = lax.fori_loop(1 - gaps, jnp.where(gaps > 0, len(keys), 2), select, found)
+            # Where no arm goes by its gap, the second selection is enough, but for the order of equal means.
+            gaps, enough = over_lanes(by_gap.astype(jnp.int32)), 3 if self.ties == "anew" else 2
+            found = lax.fori_loop(1 - gaps, jnp.where(gaps > 0, len(keys), enough), select, found)
         cuts, space = found
         need, (order,) = over_blocks(leave, width, block, state.need, read[:1], read[1:])
         judged = state._replace(
@@ -273,31 +273,32 @@ class Rounds:
         gap = jnp.maximum(arms.score - cuts.after[0], cuts.least[0] - arms.score)
         return jnp.where(arms.by_gap, gap, arms.score)
 
-    def _tie(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
-        """Returns a random order of the arms whose gap is the smallest one that leaves."""
+    def _tie(self, view: View, round: Array, arms: "_Arms", cuts: Cut) -> Array:
+        """Returns a random order of the arms whose gap is the smallest one that leaves, or of those whose mean is the
+        smallest one that stays."""
         last = arms.there & (self._loss(arms, cuts) == cuts.least[1])
 
         def drawn() -> Array:
-            return random_numbers(view, arms.order & _NUMBER)
+            arm = arms.order & _NUMBER
+            return random_numbers(view, arm) if self.ties == "random" else numbers_of_round(view, arm, round)
 
-        # On a CPU in a branch, so once, and only where arms leave by their gaps.
-        order = by_platform(
-            cpu=lambda: lax.cond(any_lane(arms.by_gap), drawn, lambda: jnp.zeros_like(arms.order)), default=drawn
-        )
+        # On a CPU in a branch, so once, and only where it is needed.
+        needed = any_lane(arms.by_gap if self.ties == "random" else jnp.any(last))
+        order = by_platform(cpu=lambda: lax.cond(needed, drawn, lambda: jnp.zeros_like(arms.order)), default=drawn)
         return jnp.where(last, order, NONE)
 
-    def _gone(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
+    def _gone(self, view: View, round: Array, arms: "_Arms", cuts: Cut) -> Array:
         """Returns which of the arms leave in this round: bool."""
         loss = self._loss(arms, cuts)
         picked = cuts.has(1, loss, arms.place)
-        if self.ties == "random":
-            drawn = (loss > cuts.least[1]) | cuts.has(2, self._tie(view, arms, cuts), arms.place)
-            picked = jnp.where(arms.by_gap, drawn, picked)
+        if self.ties != "lowest":
+            drawn = (loss > cuts.least[1]) | cuts.has(2, self._tie(view, round, arms, cuts), arms.place)
+            picked = drawn if self.ties == "anew" else jnp.where(arms.by_gap, drawn, picked)
         return arms.there & (picked == arms.by_gap)
 
-    def _fit(self, view: View, arms: "_Arms", cuts: Cut) -> Array:
+    def _fit(self, view: View, round: Array, arms: "_Arms", cuts: Cut) -> Array:
         """Returns the gaps of the arms that leave with a mean that is large enough to be accepted."""
-        fits = self._gone(view, arms, cuts) & arms.by_gap
+        fits = self._gone(view, round, arms, cuts) & arms.by_gap
         fits = fits & (arms.score >= (cuts.least[0] if self.accept == "kth" else cuts.after[0]))
         return jnp.where(fits, self._loss(arms, cuts), NONE)
 
