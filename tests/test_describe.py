@@ -307,6 +307,9 @@ def test_implementations_by_what_tells_them_apart() -> None:
     )
     each = "a as Fast at budget 100 and as Faster at budget 200; b as Fast at budget 200"
     assert implementations(data) == f"fast implementations: {each}"
+    law = data.drop_vars("budget").rename(budget="law").assign_coords(law=["uniform", '{"beta": [2, 5]}'])
+    law.attrs["params"] = ["law", "q"]
+    assert "a as Fast at law uniform and as Faster at law beta(2, 5);" in implementations(law)
     assert implementations(data.sel(budget=100)) == "fast implementations: a as Fast"
     assert implementations(data.isel(policy=[3])) == ""
     assert implementations(data.drop_vars("implemented_by")) == ""

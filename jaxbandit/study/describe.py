@@ -75,9 +75,9 @@ def _implementations(ran: np.ndarray, columns: dict[str, np.ndarray], rules: lis
 def _where(groups: list[np.ndarray], columns: dict[str, np.ndarray]) -> list[str]:
     """Tells disjoint groups of configurations (masks) apart by the first param that does, or else by their sizes."""
     for name, values in columns.items():
-        found = [dict.fromkeys(map(value_of, values[group])) for group in groups]
+        found = [{identity(each): each for each in map(value_of, values[group])} for group in groups]
         if sum(map(len, found)) == len(set(itertools.chain(*found))):
-            return [f" at {name} {show(list(some))}" for some in found]
+            return [f" at {name} {show(list(some.values()))}" for some in found]
     return [f" in {counted(int(group.sum()), 'configuration', 'configurations')}" for group in groups]
 
 
