@@ -25,6 +25,7 @@ from jaxbandit.parsers import whole
 from jaxbandit.programs.ahead import Ahead, Program
 from jaxbandit.programs.code import code_of, replaced
 from jaxbandit.progress import Progress, Status, shown
+from jaxbandit.tracing import devices_for
 
 _log = logging.getLogger("jaxbandit")
 
@@ -259,7 +260,7 @@ class Batch:
         problems = [problem for problem, _ in pairs]
         fast = [_fast(*pair) for pair in pairs]  # refuses a policy that was made for another problem
         pairs = fast if implementation == "fast" else pairs
-        self._mesh = Mesh(np.array(devices or jax.local_devices()), (AXIS,), axis_types=(AxisType.Auto,))
+        self._mesh = Mesh(np.array(devices or devices_for(pairs)), (AXIS,), axis_types=(AxisType.Auto,))
         self._budgets = _checkpoints(checkpoints, problems)
         self._most = _enough_steps(problems) if max_steps is None else whole(1, 2**62)("max_steps", max_steps)
         self._groups, self._hurry = _groups(pairs), hurry
