@@ -55,8 +55,7 @@ def devices_for(pairs: Iterable[tuple[Problem, Policy]]) -> list[jax.Device]:
     """
     local: list[jax.Device] = jax.local_devices()
     if len(local) > 1 and local[0].platform == "cpu":
-        classes = {(type(problem), type(policy)): (problem, policy) for problem, policy in pairs}
-        for problem, policy in classes.values():
+        for problem, policy in pairs:
             if (is_users(problem) or is_users(policy)) and _factorizes(problem, policy):
                 _said(type(policy).__name__)
                 return local[:1]
@@ -73,13 +72,20 @@ def _said(name: str) -> None:
 
 def _factorizes(problem: Problem, policy: Policy) -> bool:
     """Whether a step calls LAPACK, or native code of the user's; False for what cannot be traced, which is refused
-    elsewhere."""
-    try:
-        with lenient():
-            program = jax.make_jaxpr(_step(problem, policy))(stream(0, 0))
-    except Exception:
-        return False
-    return any(equation.primitive.name in _LAPACK for equation in _equations(program.jaxpr))
+    elsewhere. A step is traced once for pairs that are alike but for their numbers."""
+    leaves, structure = jax.tree.flatten((problem, policy))
+    key = structure, tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
+    if key not in _known:
+        try:
+            with lenient():
+                program = jax.make_jaxpr(_step(problem, policy))(stream(0, 0))
+        except Exception:
+            return False
+        _known[key] = any(equation.primitive.name in _LAPACK for equation in _equations(program.jaxpr))
+    return _known[key]
+
+
+_known: dict[Any, bool] = {}
 
 
 def _step(problem: Problem, policy: Policy) -> Callable[[Stream], Any]:
