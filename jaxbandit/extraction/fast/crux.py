@@ -97,28 +97,28 @@ class SlottedCrux:
         ``asked``."""
         fresh = self.readings.removal == "fresh"
 
-        def among(part: State, entering: Array) -> Array:
-            return jnp.where(asked, part.entered, part.active) if fresh else part.active | entering
+        def among(part: State, begin: Array) -> Array:
+            new = lax.dynamic_slice_in_dim(entering, begin, part.node.shape[0])
+            return jnp.where(asked, part.entered, part.active) if fresh else part.active | new
 
         if self.readings.removal == "none":
-            everything: Array = among(state, entering)
-            return everything
+            return state.active | entering
         root = state.gain[:, :1]
 
-        def least(most: Array, part: State, entering: Array, _: Array) -> Array:
+        def least(most: Array, part: State, begin: Array) -> Array:
             """Returns the highest r - sigma so far, of active queries."""
-            there = among(part, entering) & queries.exist(self.readings, part.retrieved, part.distinct, view.lengths)
+            there = among(part, begin) & queries.exist(self.readings, part.retrieved, part.distinct, view.lengths)
             return jnp.maximum(most, jnp.where(there, self._r(part, root) - self._sigma(part, t), -jnp.inf))
 
         nothing = jnp.full((root.shape[0], self.layout.width), -jnp.inf, jnp.float32)
-        bound = highest(self.layout.over_slots(state, entering, least, nothing).reshape(-1))
+        bound = highest(self.layout.over_slots(state, least, nothing).reshape(-1))
 
-        def good(kept: Array, part: State, entering: Array, begin: Array) -> Array:
+        def good(kept: Array, part: State, begin: Array) -> Array:
             """Returns the queries that are kept, without those of a part whose r + sigma is below the bound."""
             bad = (self._r(part, root) + self._sigma(part, t) < bound) & asked
-            return lax.dynamic_update_slice_in_dim(kept, among(part, entering) & ~bad, begin, 1)
+            return lax.dynamic_update_slice_in_dim(kept, among(part, begin) & ~bad, begin, 1)
 
-        kept: Array = self.layout.over_slots(state, entering, good, state.active)
+        kept: Array = self.layout.over_slots(state, good, state.active)
         return kept
 
     def _askable(self, view: View, state: State) -> tuple[Array, Array]:
@@ -132,7 +132,7 @@ class SlottedCrux:
         c, nowhere = len(view.configurations), jnp.int32(2**31 - 1)
         root, t = state.gain[:, :1], state.retrieved.queries + 1
 
-        def better(best: tuple[Array, Array], part: State, _: Array, __: Array) -> tuple[Array, Array]:
+        def better(best: tuple[Array, Array], part: State, _: Array) -> tuple[Array, Array]:
             cost, askable = self._askable(view, part)
             score = queries.score(self._r(part, root), self._sigma(part, t), cost)
             most, place = best
@@ -142,7 +142,7 @@ class SlottedCrux:
 
         shape = (c, self.layout.width)
         nothing = (jnp.full(shape, -jnp.inf, jnp.float32), jnp.broadcast_to(nowhere, shape))
-        most, place = (x.reshape(-1) for x in self.layout.over_slots(state, state.entered, better, nothing))
+        most, place = (x.reshape(-1) for x in self.layout.over_slots(state, better, nothing))
         place = lowest(jnp.where(most == highest(most), place, nowhere))
         asked = place < nowhere
         place = jnp.where(asked, place, 0)

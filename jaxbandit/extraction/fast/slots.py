@@ -125,29 +125,24 @@ class Layout:
         slot = state.slot_of[jnp.maximum(node, 0)].astype(jnp.int32)
         return jnp.where((node >= 0) & (state.node[slot] == node), slot, self.slots)
 
-    def over_slots(
-        self, state: State, beside: Array, function: Callable[[Any, State, Array, Array], Any], start: Any
-    ) -> Any:
+    def over_slots(self, state: State, function: Callable[[Any, State, Array], Any], start: Any) -> Any:
         """Folds ``function`` over all slots in use, part by part, from ``start`` on.
 
-        The function takes what was made so far, the state of some slots, their part of ``beside`` (bool (S,)), and the
-        number of the first of them.
+        The function takes what was made so far, the state of some slots, and the number of the first of them.
         """
         width = self.width
         if width == self.slots:
-            return function(start, state, beside, jnp.int32(0))
+            return function(start, state, jnp.int32(0))
         ends = ["node", "specificity", "entered", "distinct", "n", "times_asked", "gain", "active", "pruned"]
         if state.variance.shape[1]:
             ends.append("variance")
 
         def more(carry: tuple[Array, Any]) -> tuple[Array, Any]:
             begin, made = carry
-            *parts, other = (
-                lax.dynamic_slice_in_dim(x, begin, width, -1)
-                for x in (*(getattr(state, name) for name in ends), beside)
-            )
-            part: dict[str, Any] = dict(zip(ends, parts, strict=True))
-            return begin + width, function(made, state._replace(**part), other, begin)
+            part: dict[str, Any] = {
+                name: lax.dynamic_slice_in_dim(getattr(state, name), begin, width, -1) for name in ends
+            }
+            return begin + width, function(made, state._replace(**part), begin)
 
         used = over_lanes(state.filled)
         return lax.while_loop(lambda carry: carry[0] < used, more, (jnp.int32(0), start))[1]
