@@ -1,7 +1,8 @@
 """Sequential halving: Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013.
 
 There are R = ceil(log2(n / K)) rounds of Q / R pulls, shared equally by the active arms. A round keeps the better half
-of them, and at least K. (The paper has K = 1, and says nothing of equal means.)
+of them, and at least K. (The paper has K = 1, and says nothing of equal means. Here they
+come in a random order, another one in each round.)
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class SequentialHalving:
     reuse: Bool[Array, ""]
     share: Int32[Array, " rounds"]
     arms: int = field(default=0, metadata={"static": True})
-    ties: str = field(default="lowest", metadata={"static": True})
+    ties: str = field(default="random", metadata={"static": True})
 
     __repr__ = brief
 
@@ -82,7 +83,7 @@ class SequentialHalving:
 
 @checked
 def sequential_halving(
-    arms: Arms, want: Want, budget: Budget, *, reuse: Flag = False, carry: Flag = False, ties: Ties = "lowest"
+    arms: Arms, want: Want, budget: Budget, *, reuse: Flag = False, carry: Flag = False, ties: Ties = "random"
 ) -> SequentialHalving:
     """Makes sequential halving for ``want`` of ``arms`` arms with at most ``budget`` pulls.
 
@@ -90,8 +91,8 @@ def sequential_halving(
         arms, want, budget: n; K, at most n; and Q.
         reuse: judge by all rewards of an arm, else by those of the round (as published).
         carry: what a round leaves of its pulls goes to the next, else it is lost (as published).
-        ties: of equal means the "lowest" arm's counts as the largest in all rounds, or a "random" one's in each round
-            anew.
+        ties: of equal means a "random" arm's counts as the largest, in each round anew, or the "lowest" one's in all
+            rounds.
 
     Raises:
         BadInput: for an argument out of range.
