@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from benchmarks.common import Row, facts, parser, save
-from jaxbandit.tuning.judge import LEAST, Judge
+from jaxbandit.tuning.judge import Judge
 from jaxbandit.wilson import share_interval
 
 CONFIDENCE, WITHIN, SPREAD, FIRST_STAGE, BLOCK = 0.95, 1.0, 10.0, 20, 256
@@ -87,13 +87,11 @@ class Source:
 def judged(source: Source, count: int, of: float | None) -> tuple[str, int, int]:
     """The verdict, the chosen candidate, and the runs of all together; ``of``: see ``RELATIVE``."""
     judge = Judge(count, WITHIN / (of or 1.0), relative=of is not None, confidence=CONFIDENCE)
-    target, runs, verdict = LEAST, 0, "undecided"
-    while verdict == "undecided" and target <= MOST:
+    runs, verdict = 0, "undecided"
+    while verdict == "undecided" and (target := judge.following()) <= MOST:
         values, missing = source.upto(target), judge.missing(target)
         runs += sum(target - first for first in missing.values())
         verdict = judge.decide(target, {one: values[one, first:target] for one, first in missing.items()})
-        if not judge.missing(target):
-            target = max(target + 1, int(1.1 * target))
     return verdict, judge.chosen, runs
 
 

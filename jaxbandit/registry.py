@@ -166,7 +166,7 @@ def measured(metric: Metric, setting: Any, answers: Answers) -> np.ndarray:
     describes.
 
     Raises:
-        BadInput: where a user's function fails, or gives something of another shape.
+        BadInput: where a user's function fails, or gives something of another shape, or that the metric says it is not.
 
     Example:
         >>> import numpy as np
@@ -175,11 +175,12 @@ def measured(metric: Metric, setting: Any, answers: Answers) -> np.ndarray:
         >>> measured(pulls, None, {"pulls": np.array([3, 4])}).tolist()
         [3.0, 4.0]
     """
+    own = getattr(metric.of, "__module__", "").partition(".")[0] != "jaxbandit"
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
             values = np.asarray(metric.of(setting, answers), np.float64)
     except Exception as error:
-        if getattr(metric.of, "__module__", "").partition(".")[0] == "jaxbandit":
+        if not own:
             raise
         allowed = f"a function of the problem and of the answers {', '.join(answers)}; it raised {raised_in(error)}"
         raise BadInput(f"metric {metric.name}", place(error), allowed) from error
@@ -188,6 +189,13 @@ def measured(metric: Metric, setting: Any, answers: Answers) -> np.ndarray:
         raise BadInput(
             f"metric {metric.name}", f"an array of shape {values.shape}", f"a value a run, of shape ({runs},)"
         )
+    if own and (metric.binary or metric.bounded(setting)):
+        wrong = ~np.isin(values, (0, 1)) if metric.binary else (values < 0) | (values > 1)
+        if (wrong := wrong & ~np.isnan(values)).any():
+            allowed = (
+                "0 or 1 in each run, as it is binary" if metric.binary else "from 0 to 1 in each run, as a share is"
+            )
+            raise BadInput(f"metric {metric.name}", f"{values[wrong][0]:g}", allowed)
     return values
 
 

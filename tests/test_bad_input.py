@@ -300,7 +300,7 @@ def test_a_folder_with_another_study(
     assert cli.main(["run", str(first), "--out", str(folder / "out")]) == 0
     capsys.readouterr()
     for verb, why in (
-        ("run", "one of this study or a part of it; problem differs in the study it holds"),
+        ("run", "one of this study or a part of it; problem.budget differs in the study it holds"),
         ("tune", "one that holds this study; it holds something else"),
     ):
         line = refused(SYNTHETIC + "budget = 10", verb=verb)

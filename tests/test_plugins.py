@@ -83,7 +83,7 @@ def test_an_imported_module_is_the_same_study_until_its_source_changes(
     assert found.sizes["run"] == 30
     (tmp_path / "my_rules.py").write_text(PLUGIN.format(factor="0.50"))
     importlib.reload(sys.modules["my_rules"])
-    with pytest.raises(BadInput, match="plugins differs in the study it holds"):
+    with pytest.raises(BadInput, match=r"plugins\.tossed-up differs in the study it holds"):
         jaxbandit.run_study(jaxbandit.load_study(study), tmp_path / "out", progress=False)
 
 
@@ -98,7 +98,7 @@ def test_results_of_another_version_are_not_continued(
     capsys.readouterr()
     assert cli.main(command) == 2
     said = capsys.readouterr().err
-    assert "plugins differs in the study it holds" in said
+    assert "plugins.tossed-up differs in the study it holds" in said
     assert said.count("\n") == 1
     assert (tmp_path / "out" / "summary.json").read_bytes() == before
     # A study of others is the same with the plugin and without.

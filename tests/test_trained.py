@@ -260,6 +260,7 @@ def test_a_small_population_still_compares_the_last_mean_and_the_best_seen(monke
         ({"population": 3}, "train.population = 3: a whole number from 4 to 4096"),
         ({"generations": 0}, "train.generations = 0: a whole number from 1 to 100000"),
         ({"runs": True}, "train.runs = True: a whole number from 2 to 65536"),
+        ({"runs": 65_536, "generations": 20_000}, "train.generations = 20000: at most 16,360 with 65,536 runs"),
     ],
 )
 def test_bad_tables(table: dict[str, Any], message: str) -> None:

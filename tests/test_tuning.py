@@ -20,6 +20,7 @@ from jaxbandit.space import Choice, Range, domain
 from jaxbandit.study import families
 from jaxbandit.study.spec import Study
 from jaxbandit.study.store import Store
+from jaxbandit.study.summary import unmistakably
 from jaxbandit.tuning.candidates import finalists
 from jaxbandit.tuning.judge import LEAST, Judge
 from jaxbandit.tuning.options import TuneOptions, leaves_open
@@ -44,15 +45,13 @@ def judged(means: Mapping[int, float], spread: float, seed: int, most: int = 10*
     """A judge's verdict on normal values of known means."""
     rng, judge = np.random.default_rng(seed), Judge(len(means), **given)
     values = np.zeros((len(means), 0))
-    target, verdict = LEAST, "undecided"
-    while verdict == "undecided" and target < most:
+    verdict = "undecided"
+    while verdict == "undecided" and (target := judge.following()) < most:
         if values.shape[1] < target:
             noise = rng.standard_normal((len(means), 2 * target))
             values = np.concatenate([values, np.array(list(means.values()))[:, None] + spread * noise], axis=1)
         missing = judge.missing(target)
         verdict = judge.decide(target, {one: values[one, first:target] for one, first in missing.items()})
-        if not judge.missing(target):
-            target = int(1.1 * target) + 1
     return verdict, judge
 
 
@@ -171,6 +170,21 @@ def test_values_that_never_varied_are_not_taken_for_certain() -> None:
     assert judge.decide(2_000, {0: np.ones(1_750), 1: np.ones(1_750)}) == "within"
 
 
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999, 1 - 1e-6, 1 - 1e-9])
+@pytest.mark.parametrize(("within", "relative"), [(0.05, False), (0.002, False), (0.01, True)])
+def test_a_rare_failure_would_have_been_seen(confidence: float, within: float, relative: bool) -> None:
+    """The worse of two candidates fails in a little more than ``within`` of its runs. The chance that it shows none of
+    it until the judge takes both for equal is exact; and the judge does not wait much longer than that takes."""
+    judge, verdict = Judge(2, within, relative, confidence, 10**9, binary=True, bounded=True), "undecided"
+    while verdict == "undecided":
+        target = judge.following()
+        verdict = judge.decide(target, {one: np.ones(target - first) for one, first in judge.missing(target).items()})
+    error = (1 - confidence) / (2 if relative else 1)
+    assert verdict == "within"
+    assert (1 - within) ** judge.runs <= error
+    assert judge.runs <= max(LEAST, 1.2 * math.log(1 / error) / within + 30)
+
+
 def test_zeros_of_a_metric_without_bounds_are_not_taken_for_certain() -> None:
     """As a regret, which is 0 in most runs: what is 1 in one of 300 runs was not seen in 64."""
     judge = Judge(2, within=0.003)
@@ -235,6 +249,22 @@ def test_what_is_0_at_first_is_told_apart_later() -> None:
         wrong += verdict != "undecided" and judge.chosen != 0
     assert "undecided" not in verdicts
     assert wrong <= 0.2 * 60
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_another_leader_does_not_cover_catches_up_step_by_step(seed: int) -> None:
+    """Many good candidates, so that the lead changes. To give those that the first one covered all runs of the new one
+    at once took more than there were in a third of such cases."""
+    means, most, spent, verdict = np.linspace(0.2, 0.8, 50), 20_000, 0, "undecided"
+    judge, rng = Judge(50, 0.05, cap=most // 50), np.random.default_rng(seed)
+    while verdict == "undecided":
+        missing = judge.missing(target := judge.following())
+        spent += sum(target - first for first in missing.values())
+        drawn = {one: (rng.random(target - first) < means[one]).astype(float) for one, first in missing.items()}
+        verdict = judge.decide(target, drawn)
+    assert (verdict, spent <= most) == ("within", True)
+    assert means[judge.chosen] >= 0.8 - 0.05
+    assert [runs for runs, *_ in judge.history] == sorted(runs for runs, *_ in judge.history)
 
 
 def test_what_the_leader_covers_is_run_on_when_another_leads() -> None:
@@ -505,6 +535,45 @@ def test_too_many_candidates_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> 
         jaxbandit.tune(study(), progress=False)
 
 
+def test_an_empty_table_asks_for_a_verdict_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All its keys have defaults. Without the table, ``ee`` is tuned by formula."""
+    file = tmp_path / "study.toml"
+    problem = '[problem]\nkind = "cleaning/synthetic"\nbudget = 50\nentities = 200\n'
+    file.write_text(f'{problem}[[policy]]\nkind = "ee"\nt = [2, 8]\nq = 0.6\n[tune]\n')
+    assert cli.main(["tune", str(file), "--out", str(tmp_path / "out")]) == 0
+    assert "of 2 candidates, at 95 %" in capsys.readouterr().err
+    file.write_text(file.read_text().replace("200", "300"))
+    assert cli.main(["tune", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert "a part of it; problem.entities differs in the study it holds" in capsys.readouterr().err
+
+
+def test_a_share_of_nothing_decides_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the metric is 0 in all runs: whoever asks is told how to ask."""
+    file = tmp_path / "study.toml"
+    file.write_text('[problem]\nkind = "toy/coins"\nbudget = 20\nodds = [0, 0]\n[[policy]]\nkind = "mixed"\n'
+                    "[tune]\nmost_runs = 2000\n[tune.space]\nshare = [0.2, 0.8]\n")  # fmt: skip
+    assert cli.main(["tune", str(file)]) == 0
+    said = capsys.readouterr().err
+    assert "undecided" in said
+    assert said.endswith("nothing is within 0.5 % of 0: say `within` as a difference, with relative = false\n")
+
+
+@pytest.mark.parametrize(("kinds", "allowed"), [({"binary": True}, "0 or 1 in each"), ({"share": True}, "from 0 to 1")])
+def test_values_that_a_metric_says_it_does_not_have(
+    kinds: dict[str, bool], allowed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = Metric("odd", "odd", lambda setting, answers: 5.0 * answers["heads"], **kinds)
+    monkeypatch.setitem(families.FAMILIES, "toy", replace(toy.FAMILY, metrics=(odd,)))
+    with pytest.raises(BadInput, match=f"metric odd = [0-9]+: {allowed}"):
+        jaxbandit.tune(study(metric="odd", within=0.1), progress=False)
+
+
+def test_a_text_is_another_candidate_than_the_number_that_it_looks_like() -> None:
+    values = ["lowest", "a.csv", "1", 1, "true", True, "a b=1", "nan", float("nan"), "1e3", "x: y", 'say "1"']
+    assert len({unmistakably(value) for value in values}) == len(values)
+    assert [unmistakably(value) for value in values[:4]] == ["lowest", "a.csv", '"1"', "1"]
+
+
 def test_numpy_values_are_taken() -> None:
     table = study(space={"share": np.array([0.1, 0.9])}, most_runs=np.int64(2_000), within=np.float64(0.2))
     assert jaxbandit.tune(table, progress=False).verdict["candidates"] == 3  # and what it is when nothing is said
@@ -521,6 +590,7 @@ def test_numpy_values_are_taken() -> None:
         ({"within": -1}, "tune.within = -1"),
         ({"within": 0}, "tune.within = 0: a number above 0, or most_runs too"),
         ({"confidence": 1.5}, "tune.confidence = 1.5"),
+        ({"confidence": 1 - 1e-12}, "a number from 0.5 to 0.999999999"),
         ({"search": "luck"}, "tune.search = luck: one of grid, sobol"),
         ({"candidates": 10**6}, "tune.candidates = 1000000"),
         ({"most_runs": 200}, "tune.most_runs = 200: at least"),

@@ -56,7 +56,7 @@ class Describe:
         study = load(self.file)
         if study.runs:
             study.configurations()  # what run would refuse
-        if study.tune:
+        if study.tune is not None:
             TuneOptions.of(study)
         if study.train:
             TrainOptions.of(study)

@@ -52,8 +52,8 @@ class Tune:
         from jaxbandit.tuning.options import TuneOptions, leaves_open
 
         study = load(self.study, counted=False)
-        by_formula = not study.tune and study.family.tune is not None
-        by_simulation = bool(study.tune) or (self.out is not None and leaves_open(study))
+        by_formula = study.tune is None and study.family.tune is not None
+        by_simulation = study.tune is not None or (self.out is not None and leaves_open(study))
         if not by_formula and not by_simulation:
             allowed = "a study with a table [tune], or with policies whose parameters are left open: see docs/tuning.md"
             raise BadInput("STUDY", str(self.study), allowed)

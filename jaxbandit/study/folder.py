@@ -110,9 +110,19 @@ def check(out: Path, identity: Mapping[str, Any]) -> None:
     begun = held.get("identity")
     if not isinstance(begun, dict) or (set(begun) ^ set(identity)) - _AT_TIMES:
         refuse("a new or empty folder, or one that holds this study; it holds something else")
-    for key in [*identity, *begun]:
-        if identical(begun.get(key)) != identical(identity.get(key)):
-            refuse(f"a new or empty folder, or one of this study or a part of it; {key} differs in the study it holds")
+    if key := _differing(begun, identity):
+        refuse(f"a new or empty folder, or one of this study or a part of it; {key} differs in the study it holds")
+
+
+def _differing(held: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """Returns the first key that has another value, as ``problem.budget``; nothing where all are equal."""
+    for key in [*ours, *held]:
+        one, other = held.get(key), ours.get(key)
+        if identical(one) != identical(other):
+            inner = _differing(one, other) if isinstance(one, Mapping) and isinstance(other, Mapping) else ""
+            # What is tuned is all under one key.
+            return inner if inner and key == "tune" else f"{key}.{inner}".rstrip(".")
+    return ""
 
 
 def _order(form: Any, version: Any) -> tuple[int, list[int]]:

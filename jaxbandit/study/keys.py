@@ -56,9 +56,9 @@ def check(study: Study) -> None:
         raise BadInput("sweep", f"{count} configurations", f"at most {MAX_CONFIGURATIONS}")
     for policy in study.policies:
         for given in study.choices(policy):
-            parse(f"policy.{policy['kind']}", kinds[policy["kind"]].parameters, given, alone=not study.tune)
+            parse(f"policy.{policy['kind']}", kinds[policy["kind"]].parameters, given, alone=study.tune is None)
     _check_checkpoints(study, parameters.get("budget"))
-    check_keys("tune", study.tune)
+    check_keys("tune", study.tune or {})
     check_keys("train", study.train)
 
 

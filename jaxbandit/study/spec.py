@@ -40,7 +40,7 @@ from jaxbandit.study import keys
 from jaxbandit.study.enough import StopWhen
 from jaxbandit.study.keys import apart, beside, check, content, declared, named, once, paths, reported, without_retired
 from jaxbandit.study.plugins import lookup
-from jaxbandit.study.summary import exactly, identity, plain, show
+from jaxbandit.study.summary import identity, plain, show, unmistakably
 from jaxbandit.words import counted
 
 MAX_RUNS, MAX_SEED = 2**31 - 1, 2**32 - 1
@@ -86,7 +86,8 @@ class Study:
         checkpoints: budgets at which each run is recorded on its way; ascending, below the problem's.
         stop_when: when the runs are enough; None for all of ``runs``.
         family: the family of the problem.
-        tune: how ``jaxbandit tune`` searches, see ``jaxbandit.tuning``; ``run`` leaves it aside.
+        tune: how ``jaxbandit tune`` searches, see ``jaxbandit.tuning``; None where that is not said. ``run`` leaves it
+            aside.
         train: how ``jaxbandit train`` trains a policy, likewise.
         implementation: of the policies, see ``simulate``.
 
@@ -114,7 +115,7 @@ class Study:
     checkpoints: Sequence[float]
     stop_when: StopWhen | None
     family: Family
-    tune: Mapping[str, Any] = field(default_factory=dict)
+    tune: Mapping[str, Any] | None = None
     implementation: Implementation = "fast"
     train: Mapping[str, Any] = field(default_factory=dict)
 
@@ -187,7 +188,7 @@ class Study:
         policies = without_retired(policies, family)
         study = cls(
             seed, runs, problem, policies, sweep, plain("labels", dict(labels or {})), given.get("checkpoints", []),
-            None, family, given.get("tune", {}), implementation, given.get("train", {}),
+            None, family, given.get("tune"), implementation, given.get("train", {}),
         )  # fmt: skip
         check(study)
         if "stop_when" not in given:
@@ -250,7 +251,7 @@ class Study:
         """Returns the name of a policy among the study's: its kind, with the parameters that it is given."""
         names = declared(self.family.policies[policy["kind"]].parameters, given)
         given = paths("policy", given, named)
-        return " ".join([policy["kind"], *(f"{name}={exactly(given[name])}" for name in names)])
+        return " ".join([policy["kind"], *(f"{name}={unmistakably(given[name])}" for name in names)])
 
     @property
     def policy_labels(self) -> list[str]:

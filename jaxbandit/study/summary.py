@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any, TypedDict
@@ -253,6 +254,11 @@ def telling(rows: Sequence[Row]) -> list[str]:
     return chosen
 
 
+_WORD = re.compile(r"[^\W\d][\w.:/+-]*")
+_VALUES = ("true", "false", "null", "nan", "inf")
+"""Words, and those of them that stand for other values than a text."""
+
+
 def identity(value: Any) -> str:
     """Returns a text that is the same for equal JSON-ready values, and only for those."""
     return json.dumps(value, sort_keys=True)
@@ -261,6 +267,12 @@ def identity(value: Any) -> str:
 def exactly(value: Any) -> str:
     """Returns a scalar param as a text with all its digits; anything else as JSON."""
     return str(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else identity(value)
+
+
+def unmistakably(value: Any) -> str:
+    """Returns what ``exactly`` does, but as JSON too a text that could be taken for another value, or for several."""
+    plain = not isinstance(value, str) or (_WORD.fullmatch(value) and value not in _VALUES)
+    return exactly(value) if plain else identity(value)
 
 
 def show(value: Any) -> str:

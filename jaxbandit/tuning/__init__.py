@@ -68,7 +68,7 @@ def tune(
     """
     if not isinstance(study, Study):
         study = Study.of(study, counted=False)
-    study = replace(study, tune={**study.tune, **plain("tune", table, nulls=False)})
+    study = replace(study, tune={**(study.tune or {}), **plain("tune", table, nulls=False)})
     TuneOptions.of(study)  # what is wrong is said before there is a folder
     with ExitStack() as held:
         tell = held.enter_context(shown(progress, "tuning", ""))
@@ -85,7 +85,7 @@ def tune(
 def claimed(study: Study, out: Path) -> Any:
     """Makes a folder that of this study's tuning, which may be given more runs, policies and candidates."""
     return folder.claimed(
-        out, {"tune": study.identity()}, facts(study), {**study.canonical(), "tune": dict(study.tune)}
+        out, {"tune": study.identity()}, facts(study), {**study.canonical(), "tune": dict(study.tune or {})}
     )
 
 

@@ -5,7 +5,8 @@ randomness, so candidates are compared by the differences of their values, run b
 has a lower bound of the mean difference that holds at all numbers of runs at once. It tells two things: one candidate
 is better than another, which is then out, or one is at most ``within`` below another, and *covers* it. The judge stops
 when one candidate is left (*best*), when the leader covers all that are left (*within*), or when the runs are spent
-(*undecided*). What the leader covers is not run on, unless another leads that does not cover it.
+(*undecided*). What the leader covers is not run on, unless another leads that does not cover it: then it catches up
+step by step, and is compared at the runs that it has.
 
 The bounds. A Brownian motion falls below the line a + b n under its mean with probability exp(-2 a b / variance), at
 any n. So mean - a / n - b is a lower bound at every n. It is sharpest for one size of difference; the judge keeps
@@ -36,6 +37,14 @@ _SLOPE = 0.8
 """A line's b, as a part of the size of the differences that it is for. Near 1 it decides such differences soonest and
 equal candidates late."""
 
+_UNSEEN = 2 * _SLOPE * (1 - _SLOPE)
+"""Where a difference may be rare, so many times ln(1 / error) runs with one that was not seen yet are added to the
+variance. Then two candidates that never differed in n runs are within w of each other once (1 - w)^n is below the
+error: a difference in so small a share of the runs would have been seen."""
+
+_GROWTH = 1.1
+"""Of the runs, from one evaluation to the next."""
+
 Verdict = Literal["best", "within", "undecided"]
 
 
@@ -49,15 +58,16 @@ class Judge:
         relative: whether ``within`` is a share of the mean's size; the means then have one sign.
         confidence: the probability that a verdict is right, below 1.
         cap: the most runs that a candidate can have; it tells which differences can be seen where ``within`` is 0.
-        binary: whether values are 0 or 1. Then two more runs in which the two candidates differ are added to each
-            variance, as a difference that was not seen yet may be rare.
-        bounded: whether values are from 0 to 1. Two candidates that never differed are taken as if two more runs had
+        binary: whether values are 0 or 1. Then each variance is as if there had been some more runs in which the two
+            candidates differ, as a difference that was not seen yet may be rare (``_UNSEEN``).
+        bounded: whether values are from 0 to 1. Two candidates that never differed are taken as if some more runs had
             differed by 1, or else by as much as values ranged; where no value differed from another, by its size, or
             by 1 if it is 0.
-        runs: of each candidate that is in question.
+        runs: of each candidate in question at the last evaluation; some may have more.
         eliminated: by candidate that is out, the one that is surely better, and the runs that showed it.
         failed: by candidate that has no value in some run, how many such runs were seen; it is out.
-        history: after each evaluation, the runs, the candidates that are not out, and those of them still in question.
+        history: after each evaluation, the most runs that it or one before it was of, the candidates that are not out,
+            and those of them still in question.
     """
 
     count: int
@@ -81,10 +91,15 @@ class Judge:
         self._centre = np.zeros(self.count)
         self._sums = np.zeros(self.count)
         self._low, self._high = np.full(self.count, np.inf), np.full(self.count, -np.inf)
-        self._products = np.zeros((0, 0))
+        self._products, self._totals = np.zeros((0, 0)), np.zeros(0)
         self._summed: list[int] = []
         self._upto = 0
         self._scale = 0.0
+
+    def following(self) -> int:
+        """Returns the runs of the next evaluation: a tenth more than the candidate in question has that has fewest."""
+        fewest = min(self._values[one].size for one in self._active)
+        return max(LEAST, fewest + 1, int(_GROWTH * fewest))
 
     def missing(self, runs: int) -> dict[int, int]:
         """Returns the candidates in question, each with the first of its runs below ``runs`` that the judge has not
@@ -111,7 +126,8 @@ class Judge:
         # Where all in question have failed, those that the leader covered are in question.
         self._active = [one for one in self._active if self._alive[one]] or self.survivors
         verdict: Verdict = "undecided" if self.missing(runs) else self._verdict(runs)
-        self.history.append((runs, int(self._alive.sum()), len(self._active) if verdict == "undecided" else 1))
+        most = max([runs, *(before for before, _, _ in self.history[-1:])])
+        self.history.append((most, int(self._alive.sum()), len(self._active) if verdict == "undecided" else 1))
         return verdict
 
     def _back(self, failed: int) -> None:
@@ -151,7 +167,7 @@ class Judge:
 
     @property
     def best_mean(self) -> int:
-        """Returns the candidate with the best mean of those in question, which have equally many runs."""
+        """Returns the candidate with the best mean of those in question."""
         return max(self._active, key=self.mean)
 
     @property
@@ -174,15 +190,16 @@ class Judge:
         return self._values[one]
 
     def _sum_up(self) -> None:
-        """Sums the products of the runs of each two in question, about a value near their means."""
-        start = self._upto if self._summed == self._active else 0
+        """Sums the values of those in question, about a value near their means, and the products of each two."""
         kept = [self._summed.index(one) for one in self._active if one in self._summed]
-        if start == 0 and len(kept) == len(self._active) and self._upto:
-            self._products, start = self._products[np.ix_(kept, kept)], self._upto
-        elif start == 0:
-            self._products = np.zeros((len(self._active), len(self._active)))
+        if len(kept) == len(self._active) and self._upto <= self.runs:
+            start, self._totals, self._products = self._upto, self._totals[kept], self._products[np.ix_(kept, kept)]
+        else:
+            start, size = 0, len(self._active)
+            self._totals, self._products = np.zeros(size), np.zeros((size, size))
         if self._active:
             offset = np.stack([self._values[one][start : self.runs] - self._centre[one] for one in self._active])
+            self._totals = self._totals + offset.sum(1)
             self._products = self._products + offset @ offset.T
         self._summed, self._upto = list(self._active), self.runs
 
@@ -209,7 +226,7 @@ class Judge:
         self._sum_up()
 
     def _means(self) -> np.ndarray:
-        means: np.ndarray = self._centre[self._active] + self._sums[self._active] / self.runs
+        means: np.ndarray = self._centre[self._active] + self._totals / self.runs
         return means
 
     def _factors(self) -> np.ndarray:
@@ -221,24 +238,24 @@ class Judge:
         """Returns the difference that the first line is for."""
         if self.within > 0:
             return self.within * (abs(float(self._means().max())) if self.relative else 1.0)
-        between = self._variance(np.ones(len(self._active)))[~np.eye(len(self._active), dtype=bool)]
-        return 3 * math.sqrt(float(np.median(between)) / self.cap)
+        between = self._variance(np.ones(len(self._active))) + 2 * self._unseen()
+        return 3 * math.sqrt(float(np.median(between[~np.eye(len(self._active), dtype=bool)])) / self.cap)
+
+    def _unseen(self) -> np.ndarray:
+        """Returns by how much the variance of the differences of each two in question would be more with one more run,
+        in which they differ as much as they can; 0 for those of which no such run is thought of."""
+        own = np.diag(self._products)
+        equal = self._variance(np.ones(len(own))) <= 1e-12 * (own[:, None] + own) / self.runs
+        low, high = float(self._low[self._active].min()), float(self._high[self._active].max())
+        most = 1.0 if self.bounded else high - low or abs(high) or 1.0
+        more: np.ndarray = np.where(self.binary | equal, most**2 / self.runs, 0)
+        return more
 
     def _variance(self, factors: np.ndarray) -> np.ndarray:
         """Returns the variance of the differences of each two in question: the first less its factor times the
         second."""
-        variance = self._plain_variance(factors)
-        own = np.diag(self._products)
-        equal = self._plain_variance(np.ones(len(own))) <= 1e-12 * (own[:, None] + own) / self.runs
-        low, high = float(self._low[self._active].min()), float(self._high[self._active].max())
-        most = 1.0 if self.bounded else high - low or abs(high) or 1.0
-        rare = 2 * most**2 / self.runs
-        more: np.ndarray = variance + (rare if self.binary else np.where(equal, rare, 0))
-        return more
-
-    def _plain_variance(self, factors: np.ndarray) -> np.ndarray:
         n, factor = self.runs, factors[:, None]
-        own, sums = np.diag(self._products), self._sums[self._active]
+        own, sums = np.diag(self._products), self._totals
         total = sums[:, None] - factor * sums
         squares = own[:, None] + factor**2 * own - 2 * factor * self._products
         variance: np.ndarray = np.maximum(squares - total**2 / n, 0) / (n - 1)
@@ -246,7 +263,7 @@ class Judge:
 
     def _lower(self, factors: np.ndarray) -> np.ndarray:
         """Returns lower bounds of the mean differences, as ``_variance``; of a candidate and itself there is none."""
-        n, means, variance = self.runs, self._means(), self._variance(factors)
+        n, means, variance, unseen = self.runs, self._means(), self._variance(factors), self._unseen()
         error = (1 - self.confidence) / (self.count - 1) / (2 if self.relative else 1)
         lines = range(-_SMALLER if self.relative else 0, _LARGER + 1)
         half = np.full(variance.shape, np.inf)
@@ -254,7 +271,9 @@ class Judge:
             share = (1 - _SHARE) / (len(lines) - 1) if number else _SHARE
             slope = _SLOPE * self._scale * _STEP**number
             if slope:
-                half = np.minimum(half, variance * _exponent(error * share, n) / (2 * slope * n) + slope)
+                exponent = _exponent(error * share, n)
+                spread = variance + _UNSEEN * exponent * unseen
+                half = np.minimum(half, spread * exponent / (2 * slope * n) + slope)
         np.fill_diagonal(half, np.inf)
         bound: np.ndarray = means[:, None] - factors[:, None] * means - half
         return bound

@@ -100,14 +100,14 @@ class TuneOptions:
         Raises:
             BadInput: naming the key of the table that is wrong.
         """
-        given = dict(study.tune)
+        given = dict(study.tune or {})
         metric = metric_of(study, "tune", given)
         relative = flag("tune.relative", given.get("relative", "within" not in given))
         within = _number("tune.within", given.get("within", 0.005), 0, 1 if relative else math.inf)
         if within == 0 and "most_runs" not in given:
             raise BadInput("tune.within", 0, "a number above 0, or most_runs too: equal candidates take all of them")
         plan = cls(
-            metric, within, relative, _number("tune.confidence", given.get("confidence", 0.95), 0.5, 1),
+            metric, within, relative, _confidence(given.get("confidence", 0.95)),
             whole(2, 10**12)("tune.most_runs", given.get("most_runs", 1_000_000)),
             one_of(*SEARCHES)("tune.search", given.get("search", "grid")),
             whole(1, MOST_CANDIDATES)("tune.candidates", given.get("candidates", 256)), _opened(study),
@@ -141,8 +141,16 @@ def _number(field: str, value: Any, low: float, high: float) -> float:
     return float(value)
 
 
+def _confidence(value: Any) -> float:
+    """Beyond nine digits, what is small about the sums of runs is not the error."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.5 <= value <= 1 - 1e-9:
+        raise BadInput("tune.confidence", quoted(value), "a number from 0.5 to 0.999999999")
+    return float(value)
+
+
 def _opened(study: Study) -> tuple[Open, ...]:
-    space = study.tune.get("space")
+    given = study.tune or {}
+    space, search = given.get("space"), given.get("search", SEARCHES[0])
     if space not in (None, ALL) and (not isinstance(space, Mapping) or not space):
         raise BadInput("tune.space", space, f'a table of domains by parameter, or "{ALL}"')
     kinds = {table["kind"]: study.family.policies[table["kind"]] for table in study.policies}
@@ -150,7 +158,6 @@ def _opened(study: Study) -> tuple[Open, ...]:
         raise BadInput("policy", ", ".join(kinds), "a policy that does not know the truth")
     named = space if isinstance(space, Mapping) else {}
     _check_names(named, kinds)
-    search = study.tune.get("search", SEARCHES[0])
     return tuple(
         _open(kinds[table["kind"]], table, named, space, search)
         for table in study.policies

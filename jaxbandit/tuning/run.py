@@ -27,7 +27,6 @@ from jaxbandit.words import counted
 
 LEADING = 10
 """How many of the best candidates are shown."""
-_GROWTH = 1.1
 _SEARCH_RUNS = 1 << 31
 """The number of the search's first run: the judge's begin at 0, as those of ``jaxbandit run`` do."""
 
@@ -63,7 +62,7 @@ class TuningOutcome:
 
     def mean(self, number: int) -> float:
         """Returns a candidate's mean of the metric."""
-        return self.options.sign * self.judge.mean(number)
+        return self.options.sign * self.judge.mean(number) + 0.0  # of -0.0 too
 
     def status(self, number: int) -> str:
         """Returns what became of a candidate: "chosen", "survivor", "eliminated" or "failed"."""
@@ -165,6 +164,8 @@ class TuningOutcome:
         if self.verdict == "undecided":
             names = [self.candidates[number].label for number in self.judge.survivors]
             lines.append(f"not told apart: {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}")
+            if options.relative and self.mean(self.chosen) == 0:
+                lines.append(f"nothing is within {size} of 0: say `within` as a difference, with relative = false")
         return lines
 
 
@@ -228,12 +229,9 @@ def _tuned(
 
     def means(points: Sequence[Point], runs: int) -> np.ndarray:
         members, places = built(points)
-        if searched.price(members, runs) > options.most_runs:
-            raise BadInput(
-                "tune.most_runs",
-                options.most_runs,
-                f"more than the search alone takes, which has used {searched.spent:,}",
-            )
+        if (price := searched.price(members, runs)) > options.most_runs:
+            allowed = f"more than {price:,}, which the search alone has taken after its next step"
+            raise BadInput("tune.most_runs", options.most_runs, allowed)
         values = searched.read(searched.prepare(members), [0] * len(members), runs)
         found = np.array([own.mean() for own in values])
         seen.update((each.label, (each, float(mean))) for each, mean in zip(members, found, strict=True))
@@ -279,22 +277,20 @@ def _distinct(members: Sequence[Configuration]) -> tuple[list[Configuration], li
 def _judged(
     options: TuneOptions, values: Values, members: Sequence[Configuration], searched: int
 ) -> tuple[Judge, Verdict]:
-    """Runs the candidates that are in question, a tenth more each time, until there is a verdict."""
+    """Runs the candidates that are in question on until there is a verdict."""
     metric = options.metric
     judge = Judge(
         len(members), options.within, options.relative, options.confidence, options.most_runs // len(members),
         metric.binary, metric.binary or all(metric.bounded(each.setting) for each in members),
     )  # fmt: skip
     verdict: Verdict = "undecided"
-    target = LEAST
     while verdict == "undecided" and judge.survivors:
+        target = judge.following()
         missing = judge.missing(target)
         if searched + values.spent + sum(target - first for first in missing.values()) > options.most_runs:
             break
         read = values.read(list(missing), list(missing.values()), target)
         verdict = judge.decide(target, {one: options.sign * own for one, own in zip(missing, read, strict=True)})
-        if not judge.missing(target):
-            target = max(target + 1, int(_GROWTH * target))
     if not judge.survivors:
         raise BadInput("tune.metric", options.metric.name, "one that has a value in each run of some candidate")
     return judge, verdict

@@ -35,6 +35,7 @@ from jaxbandit.tuning.values import valued
 
 FIRST_RUN = 3 << 30
 """The number of training's first run: those of studies begin at 0, those of the search of ``tune`` at 2^31."""
+_MOST_RUNS = 2**32 - FIRST_RUN
 _WIDTH = 0.5
 _KEPT, _AGAIN = 4, 8
 """Finalists of each sort, and the runs that they get, in those of a generation."""
@@ -93,10 +94,15 @@ class TrainOptions:
         def number(key: str, usual: int, low: int, high: int) -> int:
             return whole(low, high)(f"train.{key}", given.get(key, usual))
 
-        return cls(
+        options = cls(
             metric, tuple(statistics), hidden, number("generations", 60, 1, 100_000),
             number("population", 24, 4, 4096), number("runs", 64, 2, 1 << 16), trainable,
         )  # fmt: skip
+        # Besides the generations: the first weights, the finalists, and the comparison with the study's policies.
+        if (most := _MOST_RUNS // options.runs - 3 * _AGAIN) < options.generations:
+            allowed = f"at most {most:,} with {options.runs:,} runs, as there are 2^30 run numbers for training"
+            raise BadInput("train.generations", options.generations, allowed)
+        return options
 
 
 @dataclass
@@ -133,10 +139,6 @@ class _Objective:
         room = options.runs * options.population * len(self.settings)
         for _ in range(times):
             first = FIRST_RUN + self.spent
-            if first + options.runs > 2**32:
-                raise BadInput(
-                    "train.runs", options.runs, "fewer runs or generations: together at most 2^30 runs of a candidate"
-                )
             answers = batch.each(which, runs=options.runs, seed=self.study.seed, first_run=first, room=room)
             self.spent += options.runs
             for number in range(total.size):
