@@ -7,6 +7,9 @@ are ahead of the k-th clock that is left, so the answer is taken to be the first
 people's domain that is within 0.01 entities of the exact gain, and within 0.001 where E is empty.
 """
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -16,8 +19,8 @@ from jaxbandit.extraction.costs import Configurations
 from jaxbandit.extraction.poset import Domain
 from jaxbandit.xla.formula import formula
 
-_POINTS = 400
-"""Times at which the number of clocks that have rung is evaluated."""
+_POINTS, _FINE = 401, 2_000
+"""Times at which the number of clocks that have rung is evaluated, and those at which its mean is, to choose them."""
 
 _KINDS = 200
 """So many different popularities in a node are computed, closest together at the top; others lie between them."""
@@ -49,9 +52,14 @@ def inclusion(domain: Domain, model: str, configurations: Configurations) -> NDA
     order = np.argsort(above[entity, column], kind="stable")
     entity, column = entity[order], column[order]
     node = above[entity, column]
-    for members in np.split(np.arange(len(node)), np.flatnonzero(np.diff(node)) + 1):
+
+    def of_node(members: NDArray[np.intp]) -> None:
         own, at = entity[members], column[members]
         table[own, at] = _among_first(domain.popularity[own], model, wanted)
+
+    with ThreadPoolExecutor() as threads:
+        for _ in threads.map(of_node, np.split(np.arange(len(node)), np.flatnonzero(np.diff(node)) + 1)):
+            pass  # but to raise what was raised
     return table
 
 
@@ -73,53 +81,60 @@ def _among_first(weight: NDArray[np.float64], model: str, wanted: list[int]) -> 
     enough = largest + 6 * np.sqrt(2 * largest + 10) + 10
     most = min(int(enough + 6 * np.sqrt(enough) + 10), len(weight))
     if model == "k-largest":
-        fine = np.linspace(0, 40 - np.log(kinds[0]), 20_000)
+        fine = np.linspace(0, 40 - np.log(kinds[0]), _FINE)
     else:
         (early,) = many @ rung(np.array([1e3]))
         end = 3 if early >= min(enough, len(weight) - _LATE) else np.log10(25 / kinds[0])
-        fine = np.concatenate([[0], np.logspace(-12, end, 20_000)])
+        fine = np.concatenate([[0], np.logspace(-12, end, _FINE)])
     parts = np.array_split(fine, 1 + kinds.size * fine.size // _CELLS)
     mean = np.concatenate([many @ rung(part) for part in parts])
     top = min(enough, len(weight) * (1 - 1e-9))
     time = np.interp(np.linspace(0, 1, _POINTS) ** 1.5 * top, mean, fine)
     p = rung(time)
 
-    count = np.zeros((_POINTS, most + 1))
-    count[:, 0] = 1
+    count, step = np.zeros((most + 1, _POINTS)), np.empty((most, _POINTS))
+    count[0] = 1
     for chance, times in zip(p, many, strict=True):
         for _ in range(times):
-            count[:, 1:] += chance[:, None] * (count[:, :-1] - count[:, 1:])
-            count[:, 0] *= 1 - chance
+            np.subtract(count[:-1], count[1:], out=step)
+            step *= chance
+            count[1:] += step
+            count[0] *= 1 - chance
     some = np.unique(np.rint((len(kinds) - 1) * (1 - np.linspace(0, 1, _KINDS) ** 2)).astype(np.int64))
-    found = np.empty((len(some), len(wanted)))
-    for number, chance in enumerate(p[some]):
-        others = _without(count, chance)
-        below = np.cumsum(others, axis=1)
-        for place, n in enumerate(wanted):
-            few = below[:, min(n, most) - 1] if n < len(weight) else np.ones(_POINTS)
-            found[number, place] = np.sum((few[1:] + few[:-1]) / 2 * np.diff(chance)) + few[-1] * (1 - chance[-1])
+    chance = p[some]
+    found = np.ones((len(some), len(wanted)))
+    for place, few in _fewer(count, chance, [n for n in wanted if n < len(weight)]):
+        # Richardson's extrapolation of the trapezoidal sums over each time and over each second one.
+        fine, coarse = (((few[:, s::s] + few[:, :-s:s]) / 2 * np.diff(chance[:, ::s])).sum(1) for s in (1, 2))
+        found[:, place] = (4 * fine - coarse) / 3 + few[:, -1] * (1 - chance[:, -1])
     between = [np.interp(kinds, kinds[some], column)[kind] for column in found.T]
     chances: NDArray[np.float64] = np.clip(np.stack(between, axis=1), 0, 1)
     return chances
 
 
-def _without(count: NDArray[np.float64], chance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The law of a count, (times, 0 .. most), with one of the clocks taken out whose chance to have rung is given.
+def _fewer(
+    count: NDArray[np.float64], chance: NDArray[np.float64], wanted: list[int]
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Yields each place of ``wanted``, with the probability that fewer clocks than it says have rung, but for one.
 
-    From the lower end where the chance is at most a half, else from the upper one, so that errors do not grow.
+    ``count``: the law of how many have, (0 .. most, times); ``chance``: that the one that is taken out has, (clocks,
+    times). Its law is divided by from the lower end where that is at most a half, else from the upper one, so that
+    errors do not grow.
     """
-    low, high = np.zeros_like(count), np.zeros_like(count)
-    little = np.minimum(chance, 0.5)
-    much = np.maximum(chance, 0.5)
-    last = np.zeros(len(count))
-    for n in range(count.shape[1]):
-        last = (count[:, n] - little * last) / (1 - little)
-        low[:, n] = last
-    last = np.zeros(len(count))
-    for n in range(count.shape[1] - 1, 0, -1):
-        last = (count[:, n] - (1 - much) * last) / much
-        high[:, n - 1] = last
-    return np.where(chance[:, None] <= 0.5, low, high)
+    most = len(count) - 1
+    shape = min(wanted[-1], most), *chance.shape
+    low, high = np.zeros(shape), np.zeros(shape)
+    little, much = np.minimum(chance, 0.5), np.maximum(chance, 0.5)
+    last = np.zeros_like(chance)
+    for n in range(len(low)):
+        low[n] = last = (count[n] - little * last) / (1 - little)
+    last = np.zeros_like(chance)
+    for n in range(most, 0, -1):
+        last = (count[n] - (1 - much) * last) / much
+        if n <= len(high):
+            high[n - 1] = last
+    below = np.cumsum(np.where(chance <= 0.5, low, high), axis=0)
+    yield from ((place, below[min(n, most) - 1]) for place, n in enumerate(wanted))
 
 
 @formula

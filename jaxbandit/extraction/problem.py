@@ -299,8 +299,8 @@ def extraction(
         configurations: the pairs (k, l) that may be asked.
         largest_budget: policies make room for this budget, where it is more, so that problems that differ in their
             budget share a compiled program.
-        informed: whether policies may ask for the true expected gain, which takes tables: about a millisecond for
-            each entity at each of its nodes, seconds for the people's domain and a quarter of an hour for the events'.
+        informed: whether policies may ask for the true expected gain, which takes tables: a tenth of a
+            millisecond for each entity at each of its nodes, so that the events' domain takes a minute or two.
         on_tape: draw each entity by itself, for tests against single-step programs.
 
     Raises:
