@@ -99,7 +99,7 @@ class Store:
         if held is None:
             if any(inner.is_dir() for inner in self.path.iterdir()):
                 raise ValueError("no labels")
-            length = min(1 << 14, max(1 << 10, 1 << (runs // 16).bit_length()))
+            length = min(1 << 16, max(1 << 10, 1 << (runs // 16).bit_length()))
             held = {name: [] for name in labels}
             self._group.update_attributes({"labels": held, "length": length})
         self._length = int(cast(int, self._group.attrs["length"]))
