@@ -19,6 +19,7 @@ from jax import Array
 
 import jaxbandit
 from jaxbandit import BadInput, cli, experiment, open_results, paired_differences, quantiles, ranks, run_study
+from jaxbandit.progress import Status
 from jaxbandit.registry import Metric
 from jaxbandit.study import canvas, families, folder, picture
 from jaxbandit.study.compare import besides, leaders, worth_of_pairs
@@ -28,6 +29,7 @@ from jaxbandit.study.run import run
 from jaxbandit.study.spec import Study
 from jaxbandit.study.summary import Row
 from jaxbandit.study.table import render
+from jaxbandit.wilson import share_interval
 from tests import toy
 
 
@@ -47,7 +49,7 @@ def dataset(values: dict[str, np.ndarray], lower: bool = False, stop: Any = None
             "metrics": "m",
             "lower_is_better": "m" if lower else "",
             "study": json.dumps({"stop_when": stop}),
-            "planned": 400,
+            "planned": 400 if stop else 0,
         },
     )
 
@@ -106,6 +108,42 @@ def test_what_pairs_are_worth() -> None:
     assert "is 1.00 times" in str(apart)
     assert worth_of_pairs(dataset({"a": np.ones((1, 9)), "b": np.zeros((1, 9))})) is None
     assert worth_of_pairs(dataset({"a": shared, "b": np.full((1, 20_000), np.nan)})) is None
+
+
+@pytest.mark.parametrize("runs", [20, 30, 99, 128, 200, 256])
+def test_values_that_never_varied_have_no_variance_whatever_their_mean_is_rounded_to(runs: int) -> None:
+    """The mean of 200 times 2/3 is another number than 2/3."""
+    assert worth_of_pairs(dataset({"a": np.ones((1, runs)), "b": np.full((1, runs), 1 / 3)})) is None
+    rare = share_interval(0.0, runs)[1]
+    assert half_width(np.full(runs, 2 / 3), 0.05, None, 1.0) == pytest.approx((1 + 2 / 3) * rare, rel=1e-6)
+
+
+@pytest.mark.parametrize("stops_first", [True, False])
+def test_runs_are_judged_by_what_decided_how_many_there_are(
+    stops_first: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of an earlier study by that one's rule, as long as another one that extends it is not finished."""
+    policies = [{"kind": "mixed", "share": share} for share in (0.2, 0.8)]
+    base = {"problem": {"kind": "toy/coins", "budget": 20}, "policy": policies}
+    fixed, stops = {"runs": 40}, {"runs": 100_000, "stop_when": {"metric": "heads", "half_width": 0.5}}
+    first, second = (stops, {"runs": 90_000}) if stops_first else (fixed, stops | {"runs": 90_000})
+    run(Study.of(base | first), tmp_path / "out")
+    before = paired_differences(tmp_path / "out")
+
+    def interrupt(status: Status) -> None:
+        if status.doing.startswith("running"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Study.of(base | second), tmp_path / "out", progress=interrupt)
+    assert paired_differences(tmp_path / "out") == before
+    capsys.readouterr()
+    assert cli.main(["compare", str(tmp_path / "out")]) == 0
+    assert "goes on, or was interrupted: this is what it had before" in capsys.readouterr().err
+    if stops_first:  # finished, its runs are a number that was chosen beforehand
+        run(Study.of(base | {"runs": before[0]["runs"] + 1}), tmp_path / "out")
+        student, held = paired_differences(tmp_path / "out")[0], before[0]
+        assert student["ci_high"] - student["ci_low"] < 0.9 * (held["ci_high"] - held["ci_low"])
 
 
 def test_intervals_of_differences_miss_together_in_one_study_of_twenty() -> None:

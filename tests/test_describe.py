@@ -442,6 +442,18 @@ def test_conclusions_under_each_setting(study: Path, tmp_path: Path) -> None:
     assert conclusions(drawn, []) == []
 
 
+def test_one_run_tells_no_policy_from_another(study: Path, tmp_path: Path) -> None:
+    mapping: dict[str, Any] = {
+        "runs": 1, "policy": [{"kind": "ee", "t": [1, 2, 3, 4, 5], "q": 0.5}],
+        "problem": {"kind": "cleaning/table", "path": "claims.csv", "entity": "flight", "value": "dep", "budget": 3},
+    }  # fmt: skip
+    one = Study.of(mapping, base=tmp_path)
+    rows = run(one, tmp_path / "out")
+    said = " ".join(conclusions(one, rows, data=open_results(tmp_path / "out")))
+    assert "nor can they tell 2 more" in said
+    assert "worse by" not in said
+
+
 @pytest.mark.parametrize(
     ("problem", "lines"),
     [

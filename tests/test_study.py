@@ -113,7 +113,7 @@ def test_a_key_of_an_earlier_version_is_left_aside_with_a_line(caplog: pytest.Lo
         ({"policy": [{"kind": "mixed", "share": [0.5, "x"]}]}, "policy.mixed.share = x: a number from 0 to 1"),
         ({"policy": [{"kind": "mixed", "share": []}]}, "policy.mixed.share = []: a value, or a list of at least one"),
         ({"policy": [{"kind": "best"}] * 2}, "policy = best, budget 5: each configuration once"),
-        ({"sweep": {"budget": [5, 5]}}, "policy = best, budget 5: each configuration once"),
+        ({"sweep": {"budget": [5, 5]}}, "sweep.budget = [5, 5]: each value once"),
         ({"sweep": {"budget": [5], "odds": [[0.9, 0.1]]}}, "problem.odds = (0.9, 0.1): the lower one first"),
         ({"sweep": {"budget": [5], "path": ["gone.txt"]}}, "sweep.path = gone.txt: a file that exists"),
         ({"seed": Path("x")}, "seed = "),
@@ -783,6 +783,8 @@ def test_tables() -> None:
         "b       10              12.250 ± 0.010\n"
     )
     assert "| a | 1 | beta(2, 5) | 0.500 ± 0.010 |" in render(rows, "markdown")
+    named = rows_of({"a|b": [({"n": 5}, 0.5)]})
+    assert r"| a\|b | 0.500 ± 0.010 |" in render(named, "markdown")
     assert render(rows, "csv").splitlines()[1] == 'a,5,1,"{""beta"": [2, 5]}",m,0.5,0.49,0.51,9'
     assert json.loads(render(rows, "json")) == rows
     assert show({"normal": {"mean": 0.5, "variance": 0.3}}) == "normal(mean 0.5, variance 0.3)"

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from jaxbandit.cli.arguments import Folder, Format
-from jaxbandit.cli.console import columns, say
+from jaxbandit.cli.console import GOES_ON, columns, say
 from jaxbandit.errors import BadInput
 
 
@@ -34,7 +34,7 @@ class Compare:
     def __call__(self) -> None:
         """Prints the tables of ranks and differences, or of quantiles."""
         from jaxbandit.study import compare
-        from jaxbandit.study.results import open_results
+        from jaxbandit.study.results import goes_on, open_results
         from jaxbandit.study.table import render
 
         if self.quantiles == ():
@@ -48,7 +48,10 @@ class Compare:
             )
         data = open_results(self.folder)
         metric = self.metric or data.attrs["metrics"].split()[0]
-        if without := compare.lacking(data, metric):
+        without = compare.lacking(data, metric)
+        if goes_on(self.folder):
+            say(GOES_ON.format(self.folder))
+        if without:
             some = ", ".join(without[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
             say(f"{metric} is not a number in runs of {some}, which are not compared there")
         first = f"rank 1 has the {'highest' if compare.sign_of(data, metric) > 0 else 'lowest'} mean {metric}"

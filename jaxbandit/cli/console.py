@@ -14,6 +14,8 @@ from jaxbandit.errors import BadInput
 from jaxbandit.progress import Display
 from jaxbandit.words import counted
 
+GOES_ON = "the study in {} goes on, or was interrupted: this is what it had before"
+
 
 def say(line: str) -> None:
     """Prints a line to stderr, in the program's name."""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, cast, get_args
 import tyro
 
 from jaxbandit.cli.arguments import Folder, Format
-from jaxbandit.cli.console import columns, say, unwritable
+from jaxbandit.cli.console import GOES_ON, columns, say, unwritable
 from jaxbandit.errors import BadInput
 
 AnyFormat = Literal["text", "markdown", "latex", "csv", "json", "png", "pdf", "svg"]
@@ -37,7 +37,7 @@ class Show:
         last: tables and the picture stand without them."""
         from jaxbandit.study import canvas, display, folder
         from jaxbandit.study.report import REPORT, report
-        from jaxbandit.study.store import RESULTS
+        from jaxbandit.study.results import goes_on
         from jaxbandit.study.table import render
 
         kind = self.format if self.format in ("png", "pdf", "svg") else "png"
@@ -45,12 +45,12 @@ class Show:
         if (self.folder / folder.WORDS).exists():
             self._verdict(form)
             return
-        if (self.folder / RESULTS).exists() and not (self.folder / folder.FINISHED).exists():
+        if goes_on(self.folder):
             if not (self.folder / folder.SUMMARY).exists():
                 raise BadInput(
                     "DIR", str(self.folder), "a finished study; the command that began this one continues it"
                 )
-            say(f"the study in {self.folder} goes on, or was interrupted: this is what it had before")
+            say(GOES_ON.format(self.folder))
         if (self.folder / folder.FINISHED).exists() and folder.altered(self.folder):
             say(f"{self.folder / folder.SUMMARY} was changed after the study; the command that made it writes it anew")
         damage: list[BadInput] = []

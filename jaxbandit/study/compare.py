@@ -5,7 +5,6 @@ Runs of one number share their randomness, so policies are compared run by run: 
 """
 
 import itertools
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxbandit.errors import BadInput
-from jaxbandit.study.differences import half_width, largest
-from jaxbandit.study.results import finished, open_results, value_of, values_of
+from jaxbandit.study.differences import half_width, largest, variance
+from jaxbandit.study.results import finished, open_results, planned, value_of, values_of
 from jaxbandit.study.summary import Row, identity
 from jaxbandit.wilson import quantile_places
 
@@ -72,7 +71,7 @@ def paired_differences(data: "Stored", metric: str | None = None, baseline: str 
     if baseline is not None:
         pairs = [(number, labels.index(baseline)) for number, label in enumerate(labels) if label != baseline]
     points = list(_points(data, metric))
-    planned, share = _planned(data), _is_share(data, metric)
+    wanted, share = planned(data), _is_share(data, metric)
     level = LEVEL / (len(pairs) * len(points))
     rows = []
     for params, values in points:
@@ -80,7 +79,7 @@ def paired_differences(data: "Stored", metric: str | None = None, baseline: str 
             with np.errstate(invalid="ignore"):  # of runs that have no value
                 difference = values[one] - values[other]
                 most = largest(values[[one, other]], share)
-            mean, half = float(difference.mean()), half_width(difference, level, planned, most)
+            mean, half = float(difference.mean()), half_width(difference, level, wanted, most)
             found = _finite(mean)
             low, high = (None, None) if found is None or half is None else (mean - half, mean + half)
             rows.append(
@@ -107,8 +106,8 @@ def worth_of_pairs(data: "xr.Dataset", metric: str | None = None) -> str | None:
     for _, values in _points(data, _checked(data, metric)):
         whole = [own for own in values if np.isfinite(own).all()]
         for one, other in itertools.combinations(whole, 2):
-            if (apart := float(np.var(one) + np.var(other))) > 0:
-                shares.append(float(np.var(one - other)) / apart)
+            if apart := variance(one) + variance(other):
+                shares.append(variance(one - other) / apart)
     if not shares:
         return None
     low, high = (f"{share:.2f}" for share in (min(shares), max(shares)))
@@ -243,14 +242,14 @@ def leading(data: "xr.Dataset", metric: str | None = None) -> Iterator[tuple[dic
     real = [number for number, label in enumerate(labels) if label not in out] or list(range(len(labels)))
     points = list(_points(data, metric))
     level = LEVEL / max(1, math.comb(len(labels), 2) * len(points))
-    planned, share = _planned(data), _is_share(data, metric)
+    wanted, share = planned(data), _is_share(data, metric)
     for params, values in points:
         order = [(number, mean) for number, mean in _best_first(values, sign) if number in real]
         contenders = []
         for number, mean in order:
             difference = values[number] - values[order[0][0]]
             most = largest(values[[number, order[0][0]]], share)
-            half = half_width(difference, level, planned, most) if number != order[0][0] else None
+            half = half_width(difference, level, wanted, most) if number != order[0][0] else None
             away = float(difference.mean())
             if half is None or abs(away) <= half:
                 contenders.append(Contender(labels[number], mean, away, half))
@@ -369,12 +368,6 @@ def _checked(data: "xr.Dataset", metric: str | None) -> str:
 def sign_of(data: "xr.Dataset", metric: str) -> float:
     """Returns 1 where more of a metric is better, else -1."""
     return -1.0 if metric in data.attrs.get("lower_is_better", "").split() else 1.0
-
-
-def _planned(data: "xr.Dataset") -> int | None:
-    """Returns for how many runs intervals that hold at any stop are tightest; None where Student's are right."""
-    stops = json.loads(data.attrs["study"]).get("stop_when")
-    return int(data.attrs["planned"]) if stops else None
 
 
 def _is_share(data: "xr.Dataset", metric: str) -> bool:

@@ -108,8 +108,8 @@ def _cells(study: Study, question: Question, rows: Sequence[Row], data: Any) -> 
     members, given = study.configurations(), iter(rows)
     places = {place: number for number, place in enumerate(dict.fromkeys(identity(each.point) for each in members))}
     points = len(study.checkpoints) + 1
-    near = None
-    if data is not None and data.sizes["run"] > 1:
+    near, one = None, rows[0]["runs"] == 1  # which tells no policy from another
+    if data is not None and not one:
         near = [[each.label for each in contenders] for _, contenders in leading(data, question.metric)]
     found: dict[str, list[Cell]] = {}
     for each in members:
@@ -121,7 +121,7 @@ def _cells(study: Study, question: Question, rows: Sequence[Row], data: Any) -> 
             if row["mean"] is not None:
                 reference = study.family.policies[each.name].reference
                 budget = row["params"]["budget"]
-                cell = Cell(each.setting, each.label, reference, budget, own, each.label in best)
+                cell = Cell(each.setting, each.label, reference, budget, own, one or each.label in best)
                 found.setdefault(beside, []).append(cell)
     return found
 

@@ -28,22 +28,27 @@ def half_width(values: np.ndarray, level: float, planned: int | None, most: floa
         None where the differences never varied, and ``most`` is not known; and where their squares are no floats.
     """
     runs = values.size
-    with np.errstate(invalid="ignore", over="ignore"):
-        variance = float(values.var(ddof=1))
+    found = variance(values)
     z = NormalDist().inv_cdf(1 - level / 2)
-    if variance == 0:
+    if found == 0:
         return (most + abs(float(values[0]))) * share_interval(0.0, runs, z)[1] if most else None
     if planned is None:
-        half = student(1 - level / 2, runs) * math.sqrt(variance / runs)
+        half = student(1 - level / 2, runs) * math.sqrt(found / runs)
     else:
-        half = Always(planned, level).half_width(variance, runs)
-    if not math.isfinite(variance):
+        half = Always(planned, level).half_width(found, runs)
+    if not math.isfinite(found):
         return None
     size = float((values**2).mean() / np.abs(values).mean())
     for side in (np.maximum(values, 0), np.maximum(-values, 0)):
         often = min(1.0, float(side.mean()) / size)
         half = max(half, size * (share_interval(often, runs, z)[1] - often))
     return half
+
+
+def variance(values: np.ndarray) -> float:
+    """Returns the sample variance of at least two values: 0 where all are the same, which their mean is not always."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(values.var(ddof=1)) if np.ptp(values) != 0 else 0.0
 
 
 def largest(values: np.ndarray, share: bool) -> float:
@@ -54,4 +59,4 @@ def largest(values: np.ndarray, share: bool) -> float:
     return float(np.ptp(values)) if values.shape[1] >= MANY else 0.0
 
 
-__all__ = ["MANY", "half_width", "largest"]
+__all__ = ["MANY", "half_width", "largest", "variance"]

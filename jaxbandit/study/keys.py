@@ -37,6 +37,8 @@ def check(study: Study) -> None:
             raise BadInput(f"sweep.{key}", values, "a parameter that [problem] does not give as well")
         if not isinstance(values, list) or not values:
             raise BadInput(f"sweep.{key}", values, "a list of at least one value")
+        if len({identity(value) for value in values}) < len(values):
+            raise BadInput(f"sweep.{key}", values, "each value once")
         for value in values:
             parameters[key].parse(f"sweep.{key}", value)
     first = {key: values[0] for key, values in study.sweep.items()}

@@ -12,7 +12,7 @@ from jaxbandit.errors import BadInput
 from jaxbandit.study import canvas, folder
 from jaxbandit.study.compare import besides, by_rank, in_pairs, leaders, paired_differences, ranks
 from jaxbandit.study.describe import headline
-from jaxbandit.study.results import open_results, value_of, values_of
+from jaxbandit.study.results import goes_on, open_results, value_of, values_of
 from jaxbandit.study.store import RESULTS
 from jaxbandit.study.summary import Row, show
 from jaxbandit.study.table import caption, cells_of
@@ -64,7 +64,7 @@ def report(out: Path | str) -> str:
     drawing = folder.read(out / folder.FIGURE) if (out / folder.FIGURE).exists() else None
     title = (drawing or {}).get("title") or out.resolve().name
     parts = [f"<h1>{html.escape(title)}</h1>", setup(held)]
-    if (out / RESULTS).exists() and not (out / folder.FINISHED).exists():
+    if goes_on(out):
         parts.append("<p><strong>The study goes on, or was interrupted: this is what it had before.</strong></p>")
     if drawing is not None:
         parts += ["<h2>Picture</h2>", _figure(drawing | {"title": ""}, _explained(drawing))]

@@ -131,7 +131,7 @@ def rows_of(data: "xr.Dataset") -> list[Row]:
     if not names or "policy" not in data.coords or any("run" not in data[name].dims for name in names):
         raise BadInput("results", type(data).__name__, "a Dataset of open_results or run_study, with its runs")
     finished(data)
-    always = Always(about["planned"]) if json.loads(about["study"]).get("stop_when") else None
+    always = Always(runs) if (runs := planned(data)) else None
     binary, share = (about.get(kind, "").split() for kind in ("binary", "share"))
     dimensions = [name for name in data[names[0]].dims if name != "run"]
     swept = [name for name in dimensions if name not in ("policy", "checkpoint")]
@@ -177,6 +177,12 @@ def values_of(data: "xr.Dataset", metric: "xr.DataArray") -> np.ndarray:
         folder = str(Path(data.encoding.get("source", RESULTS)).parent)
         allowed = f"undamaged results; what wrote them repairs a chunk of {metric.name} ({error})"
         raise BadInput("DIR", folder, allowed) from None
+
+
+def planned(data: "xr.Dataset") -> int | None:
+    """Returns for how many runs intervals that hold at any stop are tightest; None where nothing that was seen decided
+    how many runs there are, so that Student's are right."""
+    return int(data.attrs.get("planned", 0)) or None
 
 
 def check_values(data: "xr.Dataset") -> None:
@@ -252,6 +258,11 @@ def open_results(path: Path | str) -> "xr.Dataset":
         gone = lost.relative_to(group).as_posix()
         raise BadInput("path", str(path), f"results that are all there; what wrote them computes {gone} again")
     return data
+
+
+def goes_on(out: Path) -> bool:
+    """Returns whether there are stored results of a study that is not finished: it goes on, or was interrupted."""
+    return (out / RESULTS).exists() and not (out / FINISHED).exists()
 
 
 def _is_of_tuning(folder: Path) -> bool:

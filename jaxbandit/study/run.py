@@ -206,13 +206,16 @@ class _Work:
             if rule is None:
                 break
             always = always or planned(rule, watched, self.study.runs)
-            self._store.label({}, {"planned": always.runs})
+            if not self._store.concluded:  # else what is noted is of the runs that were there before
+                self._store.label({}, {"planned": always.runs})
             target = following(rule, always, watched, self.study.runs)
             if target is None:
                 break
             self._target = target
         say_lacking(tallies)
-        self._store.label({}, {"runs": self._target, "computed_with": identity({"jaxbandit": __version__, **facts()})})
+        made = identity({"jaxbandit": __version__, **facts()})
+        planned_for = always.runs if always else 0
+        self._store.label({}, {"runs": self._target, "planned": planned_for, "computed_with": made})
         return [
             moments.row(tally.sources[0].name, self._params(tally.sources[0], point), tally.metric, always)
             for each in self.members

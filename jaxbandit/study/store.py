@@ -301,6 +301,11 @@ class Store:
             self._group.update_attributes({"platform": platform})
 
     @property
+    def concluded(self) -> bool:
+        """Returns whether a study was finished here, so that the group says how many runs it has."""
+        return "runs" in self._group.attrs
+
+    @property
     def labels(self) -> dict[str, list[str]]:
         """Returns all labels that the arrays have, as JSON texts, in the order of their places."""
         return self._labels

@@ -38,7 +38,8 @@ def render(
     head = caption(rows, every=every, paired=paired)
     if format == "markdown":
         rule = ["---:" if right else "---" for right in numbers]
-        lines = ["| " + " | ".join(line) + " |" for line in [cells[0], rule, *cells[1:]]]
+        escaped = [[cell.replace("|", r"\|") for cell in line] for line in cells]
+        lines = ["| " + " | ".join(line) + " |" for line in [escaped[0], rule, *escaped[1:]]]
     elif format == "latex":
         return _latex(cells, numbers, head)
     else:
