@@ -25,8 +25,8 @@ _POINTS, _FINE = 401, 2_000
 _KINDS = 200
 """So many different popularities in a node are computed, closest together at the top; others lie between them."""
 
-_CELLS = 1 << 26
-"""Probabilities that are computed at a time: half a GiB of them."""
+_CELLS = 1 << 23
+"""Probabilities that a thread computes at a time: 64 MiB of them."""
 
 _LATE = 0.02
 """Times may end where as many of a node's N clocks, in the mean, are still to ring. Whoever rings later is among the
