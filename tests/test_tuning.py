@@ -569,9 +569,9 @@ def test_values_that_a_metric_says_it_does_not_have(
 
 
 def test_a_text_is_another_candidate_than_the_number_that_it_looks_like() -> None:
-    values = ["lowest", "a.csv", "1", 1, "true", True, "a b=1", "nan", float("nan"), "1e3", "x: y", 'say "1"']
+    values = ["lowest", "3b.csv:1f", "1", 1, "true", True, "a b=1", "nan", float("nan"), "1e3", "x: y", 'say "1"']
     assert len({unmistakably(value) for value in values}) == len(values)
-    assert [unmistakably(value) for value in values[:4]] == ["lowest", "a.csv", '"1"', "1"]
+    assert [unmistakably(value) for value in values[:4]] == ["lowest", "3b.csv:1f", '"1"', "1"]
 
 
 def test_numpy_values_are_taken() -> None:

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any, TypedDict
 
@@ -254,9 +255,8 @@ def telling(rows: Sequence[Row]) -> list[str]:
     return chosen
 
 
-_WORD = re.compile(r"[^\W\d][\w.:/+-]*")
-_VALUES = ("true", "false", "null", "nan", "inf")
-"""Words, and those of them that stand for other values than a text."""
+_WORD = re.compile(r"(?!(true|false|null)$)[\w.:/+-]+")
+"""A text that stands for nothing else, unless it is a number."""
 
 
 def identity(value: Any) -> str:
@@ -271,8 +271,12 @@ def exactly(value: Any) -> str:
 
 def unmistakably(value: Any) -> str:
     """Returns what ``exactly`` does, but as JSON too a text that could be taken for another value, or for several."""
-    plain = not isinstance(value, str) or (_WORD.fullmatch(value) and value not in _VALUES)
-    return exactly(value) if plain else identity(value)
+    if not isinstance(value, str):
+        return exactly(value)
+    with suppress(ValueError):
+        float(value)
+        return identity(value)
+    return value if _WORD.fullmatch(value) else identity(value)
 
 
 def show(value: Any) -> str:
