@@ -189,14 +189,21 @@ def measured(metric: Metric, setting: Any, answers: Answers) -> np.ndarray:
         raise BadInput(
             f"metric {metric.name}", f"an array of shape {values.shape}", f"a value a run, of shape ({runs},)"
         )
-    if own and (metric.binary or metric.bounded(setting)):
-        wrong = ~np.isin(values, (0, 1)) if metric.binary else (values < 0) | (values > 1)
-        if (wrong := wrong & ~np.isnan(values)).any():
-            allowed = (
-                "0 or 1 in each run, as it is binary" if metric.binary else "from 0 to 1 in each run, as a share is"
-            )
-            raise BadInput(f"metric {metric.name}", f"{values[wrong][0]:g}", allowed)
+    if own and metric.binary:
+        _refuse(metric, values[~np.isnan(values) & ~np.isin(values, (0, 1))], "0 or 1 in each run, as it is binary")
+    elif own and metric.bounded(setting):
+        _refuse(metric, values[np.abs(values - 0.5) > 0.5 + _ROUNDING], "from 0 to 1 in each run, as a share is")
+        values = np.clip(values, 0, 1)
     return values
+
+
+_ROUNDING = 1e-9
+"""By which a share may be beyond 0 or 1, as one that is computed."""
+
+
+def _refuse(metric: Metric, wrong: np.ndarray, allowed: str) -> None:
+    if wrong.size:
+        raise BadInput(f"metric {metric.name}", f"{wrong[0]:g}", allowed)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import jaxbandit
 from benchmarks import verdicts
 from jaxbandit import cli
 from jaxbandit.errors import BadInput
-from jaxbandit.registry import Family, Metric, PolicyKind
+from jaxbandit.registry import Family, Metric, PolicyKind, measured
 from jaxbandit.space import Choice, Range, domain
 from jaxbandit.study import families
 from jaxbandit.study.spec import Study
@@ -566,6 +566,12 @@ def test_values_that_a_metric_says_it_does_not_have(
     monkeypatch.setitem(families.FAMILIES, "toy", replace(toy.FAMILY, metrics=(odd,)))
     with pytest.raises(BadInput, match=f"metric odd = [0-9]+: {allowed}"):
         jaxbandit.tune(study(metric="odd", within=0.1), progress=False)
+
+
+def test_a_share_that_rounding_puts_beyond_1_is_1() -> None:
+    over = Metric("over", "over", lambda setting, answers: answers["heads"] * (1 + 1e-15), share=True)
+    found = measured(over, None, {"heads": np.array([1.0, 0.0, np.nan])})
+    np.testing.assert_array_equal(found, [1.0, 0.0, np.nan])
 
 
 def test_a_text_is_another_candidate_than_the_number_that_it_looks_like() -> None:
