@@ -142,7 +142,7 @@ def _number(field: str, value: Any, low: float, high: float) -> float:
 
 
 def _confidence(value: Any) -> float:
-    """Beyond nine digits, what is small about the sums of runs is not the error."""
+    """Returns the confidence: no more than where sums of runs are still close enough to normal for its error."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.5 <= value <= 1 - 1e-9:
         raise BadInput("tune.confidence", quoted(value), "a number from 0.5 to 0.999999999")
     return float(value)
